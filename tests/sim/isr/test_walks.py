@@ -49,3 +49,8 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
         [sys.executable, "-c", program], env={"PYTHONHASHSEED": "77"}, capture_output=True, check=True
     )
     assert done.stdout.decode().strip() == str([run_scenario(draw_scenario("swarm", seed)).trace for seed in range(8)])
+
+
+def test_a_stale_leader_takes_nobodys_high_watermark_for_its_own() -> None:
+    """Seed 9817705: while a leader looks into its damaged end, another one leads, and commits another batch there."""
+    assert run_scenario(draw_scenario("rot", 9817705)).failure is None

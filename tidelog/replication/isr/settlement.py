@@ -106,8 +106,7 @@ class Settlement:
         """`members` are the *other* members of ISR and ELR, with the broker epochs of the metadata that made this the
         leader; `damaged` where damaged batches begin, and end."""
         self.committed_end = high_watermark
-        """All below is committed, by the word of members, or as was decided about damage: the leader may begin with
-        this high watermark."""
+        """All below is committed, by the word of members: the leader may begin with this high watermark."""
         self._leader_epoch = leader_epoch
         self._members = dict(members)
         self._high_watermark = high_watermark
@@ -185,9 +184,5 @@ class Settlement:
         self._learn_committed(self.committed_end)
 
     def _learn_committed(self, end: int) -> None:
-        """The leader begins behind what is damaged and committed: followers that have it damaged, too, wait for that
-        word, and acknowledge nothing before."""
         self._high_watermark = max(self._high_watermark, end)
-        decided = [until for at, until in self._open.items() if at < self._high_watermark]
-        self.committed_end = max([self.committed_end, *decided])
         self._open = {at: until for at, until in self._open.items() if at >= self._high_watermark}
