@@ -35,7 +35,7 @@ from tidelog.controller.commands import (
     TakeSnapshot,
 )
 from tidelog.controller.partition_commands import AcceptLoss
-from tidelog.controller.records import LostRange, MetadataRecord
+from tidelog.controller.records import GivenUpRange, MetadataRecord
 from tidelog.controller.sessions import Sessions
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.controller.voting import ChangeVoters, next_step
@@ -205,7 +205,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=NAMES, starts=st.lists(st.integers(0, 30), min_size=1, max_size=3), size=st.integers(0, 5))
     def accept_loss(self, name: str, starts: list[int], size: int) -> None:
         topic = self.image.topics.get(name)
-        ranges = tuple(LostRange(start, start + size, (LossStatement(1, "damaged"),)) for start in starts)
+        ranges = tuple(GivenUpRange(start, start + size, (LossStatement(1, "damaged"),)) for start in starts)
         command = AcceptLoss("none" if topic is None else topic.topic_id, 0, ranges, "op", 1, self.image.position)
         answer = self.ask(command)
         self.again(command, answer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidelog.controller.decision import Decision
 from tidelog.controller.partition_commands import AcceptLoss
-from tidelog.controller.records import LossAccepted, LostRange
+from tidelog.controller.records import GivenUpRange, LossAccepted
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.errors import InvalidRequest, UnknownPartition, UnknownTopic
 from tidelog.model.losses import LOSSES_MAX, LostRanges
@@ -61,7 +61,7 @@ def _check(command: AcceptLoss) -> None:
         end = lost.end
 
 
-def _check_words(lost: LostRange) -> None:
+def _check_words(lost: GivenUpRange) -> None:
     words = [*lost.digests, *(said.status for said in lost.statements)]
     is_bounded = len(lost.statements) <= STATEMENTS_MAX and len(lost.digests) <= DIGESTS_MAX
     if not is_bounded or any(len(word) > WORD_CHARS_MAX for word in words):

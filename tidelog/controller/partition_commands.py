@@ -9,7 +9,7 @@ import msgspec
 
 from tidelog.controller.commands import Command, CommandAnswer
 from tidelog.controller.member_steps import MemberSet
-from tidelog.controller.records import LostRange
+from tidelog.controller.records import GivenUpRange
 
 ANY_LIFE = -1
 """For a broker epoch: whichever the member is in the ISR with already."""
@@ -191,7 +191,7 @@ class AcceptLoss(Command, frozen=True, tag=True):
 
     topic_id: str
     partition: int
-    ranges: tuple[LostRange, ...]
+    ranges: tuple[GivenUpRange, ...]
     """In order of offsets."""
     by: str
     via: int

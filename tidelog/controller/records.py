@@ -190,7 +190,7 @@ class PartitionsChanged(MetadataRecord, frozen=True, tag=True):
     changes: list[PartitionChange]
 
 
-class LostRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class GivenUpRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The offsets [start, end), what each replica said of them, and the digests of what lay there (`AcceptedLoss`)."""
 
     start: int
@@ -205,7 +205,7 @@ class LossAccepted(MetadataRecord, frozen=True, tag=True):
 
     topic_id: str
     partition: int
-    ranges: tuple[LostRange, ...]
+    ranges: tuple[GivenUpRange, ...]
     at_ms: int
     by: str
     via: int

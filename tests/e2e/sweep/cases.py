@@ -1,4 +1,4 @@
-"""One case: a partition, its entries, and which copies of them are damaged on which replicas (CTRL, FAST '18).
+"""Cases of the sweep: a pattern says which copies of a partition's entries are damaged (CTRL, FAST '18).
 
 A pattern is a number of entries times replicas bits, a set bit for each copy that is damaged. Of four entries on three
 replicas there are 4,096 patterns, and 2,401 leave a good copy of every entry. Which copy is hit is the pattern's; how,
@@ -27,7 +27,7 @@ class Stop(StrEnum):
 
 
 class Damage(StrEnum):
-    """What happens to the bytes of a copy."""
+    """The damage to the bytes of a copy."""
 
     FLIP = "flip"
     ZERO = "zero"
@@ -35,7 +35,7 @@ class Damage(StrEnum):
 
 
 class Where(StrEnum):
-    """Which of a Paxos replica's copies are hit; a replica of ISR has the log alone."""
+    """The copies of a Paxos replica that are hit; a replica of ISR has the log alone."""
 
     LOG = "log"
     JOURNAL = "journal"
@@ -43,7 +43,7 @@ class Where(StrEnum):
 
 
 class Variant(StrEnum):
-    """What else has happened to a replica."""
+    """The second misfortune of a replica."""
 
     PLAIN = "plain"
     BEHIND = "behind"
@@ -52,14 +52,14 @@ class Variant(StrEnum):
 
 
 class Series(StrEnum):
-    """What patterns are drawn."""
+    """The way to draw patterns: any of the sweep, or one copy of the last entry."""
 
     SWEEP = "sweep"
     LAST = "last"
 
 
 class Case(NamedTuple):
-    """What is done to one partition. `wiped` is the broker whose directory of this partition is removed; 0: none."""
+    """The damage to one partition. `wiped` is the broker whose directory of this partition is removed; 0: none."""
 
     partition: int
     pattern: int

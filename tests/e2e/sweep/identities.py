@@ -48,7 +48,7 @@ WAITS: Final = "paxos takes no record"
 """Most journals of a partition cannot say what they promised: nobody but an operator can let it go on."""
 
 Damage = Callable[[Path, str], None]
-"""What is done to a data directory; the second word is the id of the topic that is meant."""
+"""Damages a data directory; the second argument is the id of the topic that is meant."""
 
 
 class Identity(NamedTuple):
@@ -58,11 +58,11 @@ class Identity(NamedTuple):
     topic: str
     damage: Damage
     most: int = 3
-    """On how many brokers at most."""
+    """The case is tried on up to so many brokers."""
     heals: int = 3
-    """On how many it has to heal by itself."""
+    """The cluster has to heal by itself on up to so many."""
     otherwise: str = TOLD
-    """What has to be seen where more of them are hit."""
+    """The outcome that has to be seen where more of them are hit."""
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class Watch:
 
 
 class Row(NamedTuple):
-    """What came of one damage."""
+    """The outcome of one damage."""
 
     what: str
     brokers: int

@@ -1,4 +1,4 @@
-"""What a client is told of one partition after the brokers are back, and what that amounts to.
+"""Verdicts on partitions, by what a client is told of them after the brokers are back.
 
 An entry that has a good copy somewhere has to be read as it was written, sooner or later; any other one has to be
 answered 50303, and never passed over. The partition has to take a new record, behind all of these, and every replica
@@ -22,7 +22,7 @@ PRODUCE_MS: Final = 5_000
 
 
 class Verdict(StrEnum):
-    """What became of a partition, the worst first."""
+    """The fate of a partition, the worst first."""
 
     WRONG = "wrong"
     LOST = "lost"
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 
 
 class Result(NamedTuple):
-    """What became of one case. `age_s` is how long before the end of all brokers its last record was acknowledged, and
+    """The fate of one case. `age_s` is how long before the end of all brokers its last record was acknowledged, and
     `seconds` how long after their start it was all told."""
 
     case: Case

@@ -48,7 +48,7 @@ FILL: Final = 60
 
 
 class Written(NamedTuple):
-    """What was acknowledged of a partition: the offset and value of each entry, and when the last one was."""
+    """The acknowledged entries of a partition: the offset and value of each entry, and when the last one was."""
 
     offsets: list[int]
     values: list[str]

@@ -8,7 +8,7 @@ from tests.unit.controller.cluster import IsrCluster, topic_id
 from tidelog.controller.commands import DeleteTopic
 from tidelog.controller.decide_losses import RANGES_MAX, STATEMENTS_MAX, WORD_CHARS_MAX
 from tidelog.controller.partition_commands import AcceptLoss
-from tidelog.controller.records import LostRange
+from tidelog.controller.records import GivenUpRange
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.errors import InvalidRequest, UnknownPartition, UnknownTopic
 from tidelog.model.losses import LOSSES_MAX, AcceptedLoss, LossStatement, LostRanges
@@ -17,7 +17,7 @@ SAID = (LossStatement(1, "damaged"), LossStatement(2, "unreachable"))
 
 
 def accept(*ranges: tuple[int, int], by: str = "op", partition: int = 0, topic: str = "t") -> AcceptLoss:
-    lost = tuple(LostRange(start, end, SAID, ("ab",)) for start, end in ranges)
+    lost = tuple(GivenUpRange(start, end, SAID, ("ab",)) for start, end in ranges)
     return AcceptLoss(topic_id(topic), partition, lost, by, 2, 1_000)
 
 
@@ -74,7 +74,7 @@ def test_overlapping_losses_end_in_their_union_and_the_first_record_stays() -> N
         (accept((0, 1), by="x" * (WORD_CHARS_MAX + 1)), InvalidRequest),
         (accept(*((2 * i, 2 * i + 1) for i in range(RANGES_MAX + 1))), InvalidRequest),
         (
-            AcceptLoss(topic_id("t"), 0, (LostRange(0, 1, (SAID[0],) * (STATEMENTS_MAX + 1)),), "op", 1, 0),
+            AcceptLoss(topic_id("t"), 0, (GivenUpRange(0, 1, (SAID[0],) * (STATEMENTS_MAX + 1)),), "op", 1, 0),
             InvalidRequest,
         ),
     ],

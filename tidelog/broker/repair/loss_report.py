@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tidelog.broker.repair.repair_messages import DamageReply, Suspect
 from tidelog.controller.decide_losses import DIGESTS_MAX, RANGES_MAX
-from tidelog.controller.records import LostRange
+from tidelog.controller.records import GivenUpRange
 from tidelog.model.holdings import Holding
 from tidelog.model.losses import AcceptedLoss, LossStatement
 from tidelog.storage.copies import Identity
@@ -55,9 +55,9 @@ class LossReport:
     """False if there is more than one command can judge: it can be repeated."""
 
     @property
-    def lost(self) -> list[LostRange]:
+    def lost(self) -> list[GivenUpRange]:
         """The ranges that can be given up: neighbours of which the replicas say the same are one."""
-        ranges: list[LostRange] = []
+        ranges: list[GivenUpRange] = []
         for piece in self.pieces:
             if piece.kept_because is not None:
                 continue
@@ -65,9 +65,9 @@ class LossReport:
             digests = () if piece.row is None else (piece.row.digest.hex(),)
             last = ranges[-1] if ranges else None
             if last and (last.end, last.statements) == (piece.start, said) and len(last.digests) < DIGESTS_MAX:
-                ranges[-1] = LostRange(last.start, piece.end, said, (*last.digests, *digests))
+                ranges[-1] = GivenUpRange(last.start, piece.end, said, (*last.digests, *digests))
             else:
-                ranges.append(LostRange(piece.start, piece.end, said, digests))
+                ranges.append(GivenUpRange(piece.start, piece.end, said, digests))
         return ranges[:RANGES_MAX]
 
 

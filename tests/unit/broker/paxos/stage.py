@@ -323,6 +323,13 @@ class Stage:
         for site in self.sites.values():
             await site.boot()
 
+    async def restart(self, bounds: JournalBounds | None = None, *, is_power_lost: bool = True) -> None:
+        """Crashes all sites and boots them, with these bounds of their journals from now on if some are given."""
+        self.journal_bounds = bounds or self.journal_bounds
+        for site in self.sites.values():
+            await site.crash(is_power_lost=is_power_lost)
+        await self.boot()
+
     async def close(self) -> None:
         for site in self.sites.values():
             site.resume()

@@ -24,12 +24,6 @@ def starts(stage: Stage) -> list[int]:
     return [site.replica.log.log_start_offset for site in stage.sites.values()]
 
 
-async def restart(stage: Stage, *, is_power_lost: bool = True) -> None:
-    for site in stage.sites.values():
-        await site.crash(is_power_lost=is_power_lost)
-    await stage.boot()
-
-
 def test_a_prefix_is_deleted_on_all_replicas_and_stays_deleted() -> None:
     async def story(stage: Stage) -> None:
         await stage.lead(1)
@@ -39,7 +33,7 @@ def test_a_prefix_is_deleted_on_all_replicas_and_stays_deleted() -> None:
         await stage.quiet()
         assert starts(stage) == [17, 17, 17]
         assert all(site.replica.log.segments[0].base_offset > 0 for site in stage.sites.values())
-        await restart(stage)
+        await stage.restart()
         await stage.lead(2)
         await stage.quiet()
         assert starts(stage) == [17, 17, 17]
@@ -60,7 +54,7 @@ def test_all_can_be_deleted_and_no_offset_is_used_again() -> None:
         await write(stage, 1, 10)
         assert await stage.delete(1, 10) is None
         await stage.quiet()
-        await restart(stage)
+        await stage.restart()
         await stage.lead(3)
         await stage.quiet()
         assert starts(stage) == [10, 10, 10]
@@ -134,8 +128,7 @@ def test_a_deletion_goes_on_under_the_same_leader_when_voters_have_changed() -> 
 
 def test_who_is_behind_begins_where_the_others_begin_also_within_a_batch() -> None:
     async def story(stage: Stage) -> None:
-        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
-        await restart(stage)
+        await stage.restart(JournalBounds(bytes_max=1 << 30, slots_max=20))
         leader = await stage.lead(1)
         await write(stage, 1, 2)
         await stage.quiet()
@@ -151,7 +144,7 @@ def test_who_is_behind_begins_where_the_others_begin_also_within_a_batch() -> No
         await stage.quiet()
         assert starts(stage) == [7, 7, 7]
         assert len({site.content() for site in stage.sites.values()}) == 1
-        await restart(stage)
+        await stage.restart()
         await stage.lead(3)
         await stage.quiet()
         assert starts(stage) == [7, 7, 7] and stage.sites[3].rows()[0][0] == 2
@@ -161,8 +154,7 @@ def test_who_is_behind_begins_where_the_others_begin_also_within_a_batch() -> No
 
 def test_who_starts_over_recognises_what_was_deleted_and_leads() -> None:
     async def story(stage: Stage) -> None:
-        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
-        await restart(stage)
+        await stage.restart(JournalBounds(bytes_max=1 << 30, slots_max=20))
         await stage.lead(1)
         await stage.quiet()
         await stage.sites[3].crash()

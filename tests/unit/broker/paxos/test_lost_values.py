@@ -209,10 +209,7 @@ def test_who_copies_a_log_goes_on_behind_what_all_the_others_have_damaged() -> N
     """A batch rots in both logs that are left, and their journals have given it up; the third was down for long."""
 
     async def story(stage: Stage) -> None:
-        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
-        for site in stage.sites.values():
-            await site.crash()
-        await stage.boot()
+        await stage.restart(JournalBounds(bytes_max=1 << 30, slots_max=20))
         await stage.lead(1)
         await write(stage, 1, 2)
         await stage.quiet()

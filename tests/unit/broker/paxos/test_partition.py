@@ -231,10 +231,7 @@ def test_everything_is_there_after_the_power_went() -> None:
 
 def test_journals_are_cut_short_and_who_is_behind_copies_a_log() -> None:
     async def story(stage: Stage) -> None:
-        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
-        for site in stage.sites.values():
-            await site.crash()
-        await stage.boot()
+        await stage.restart(JournalBounds(bytes_max=1 << 30, slots_max=20))
         await stage.lead(1)
         await stage.produce(1, b"first")
         await stage.quiet()
@@ -265,10 +262,7 @@ def test_journals_are_cut_short_and_who_is_behind_copies_a_log() -> None:
 
 def test_a_replica_that_is_alive_is_waited_for() -> None:
     async def story(stage: Stage) -> None:
-        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
-        for site in stage.sites.values():
-            await site.crash()
-        await stage.boot()
+        await stage.restart(JournalBounds(bytes_max=1 << 30, slots_max=20))
         await stage.lead(1)
         stage.sites[3].pause()
         for number in range(40):
@@ -324,10 +318,7 @@ def test_a_leader_that_is_removed_leads_no_more_and_the_others_go_on_without_it(
 
 def test_voters_are_remembered_over_a_truncation_and_a_loss_of_power() -> None:
     async def story(stage: Stage) -> None:
-        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
-        for site in stage.sites.values():
-            await site.crash()
-        await stage.boot()
+        await stage.restart(JournalBounds(bytes_max=1 << 30, slots_max=20))
         await stage.lead(1)
         await stage.change(1, add=4, remove=3)
         for number in range(60):
@@ -386,10 +377,7 @@ def test_a_change_without_a_majority_comes_to_nothing_and_ends_nothing() -> None
 
 def test_who_jumps_over_a_change_of_voters_is_told_of_it_and_remembers() -> None:
     async def story(stage: Stage) -> None:
-        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
-        for site in stage.sites.values():
-            await site.crash()
-        await stage.boot()
+        await stage.restart(JournalBounds(bytes_max=1 << 30, slots_max=20))
         await stage.lead(1)
         await stage.produce(1, b"first")
         await stage.quiet()
@@ -420,10 +408,7 @@ def test_who_copies_a_log_that_is_further_than_its_own_jump_learns_the_voters_wh
     """It has jumped once, and while it copies the others change who votes, and truncate that as well."""
 
     async def story(stage: Stage) -> None:
-        stage.journal_bounds = JournalBounds(bytes_max=1 << 30, slots_max=20)
-        for site in stage.sites.values():
-            await site.crash()
-        await stage.boot()
+        await stage.restart(JournalBounds(bytes_max=1 << 30, slots_max=20))
         await stage.lead(1)
         await stage.produce(1, b"first")
         await stage.quiet()
