@@ -13,7 +13,7 @@ from tests.e2e.asking import Asked, ask, controller_of, until
 from tests.e2e.clusters import ISR, PAXOS, only, running
 from tidelog.testing import BrokerFailed, BrokerProcess, LocalCluster
 from tidelog.testing.commands import HOST
-from tidelog.testing.ports import free_ports
+from tidelog.testing.ports import HeldPorts
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -30,12 +30,19 @@ def cluster(protocol: str) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
+def ports() -> Iterator[HeldPorts]:
+    held = HeldPorts()
+    yield held
+    held.release()
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path, ports: HeldPorts) -> Iterator[Newcomer]:
     """Makes processes that are no part of a `LocalCluster`, and ends them."""
     with ExitStack() as stack:
 
         def make(node_id: int, settings: Mapping[str, str], peer_port: int = 0) -> BrokerProcess:
-            http, peer = free_ports(2)
+            http, peer = ports.take(2)
             where = tmp_path / f"newcomer-{node_id}"
             both = {**SETTINGS, **settings}
             made = BrokerProcess(node_id, where, both, http=f"{HOST}:{http}", peer=f"{HOST}:{peer_port or peer}")
@@ -217,8 +224,8 @@ def test_the_data_of_another_cluster_is_refused(cluster: LocalCluster, newcomer:
     assert alone.cluster_id in line
 
 
-def test_voters_that_are_named_differently_found_nothing(newcomer: Newcomer) -> None:
-    one, two, three = free_ports(3)
+def test_voters_that_are_named_differently_found_nothing(newcomer: Newcomer, ports: HeldPorts) -> None:
+    one, two, three = ports.take(3)
     two_named = f"1@{HOST}:{one},2@{HOST}:{two}"
     left = newcomer(1, {"cluster.voters": two_named}, one)
     right = newcomer(2, {"cluster.voters": f"{two_named},3@{HOST}:{three}"}, two)

@@ -20,7 +20,7 @@ from typing import Self
 
 from tidelog.testing.broker_process import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, BrokerProcess
 from tidelog.testing.commands import HOST, voters_setting
-from tidelog.testing.ports import free_ports
+from tidelog.testing.ports import HeldPorts
 from tidelog.testing.private_network import HTTP_PORT, PEER_PORT, PrivateNetwork
 
 
@@ -48,7 +48,8 @@ class LocalCluster:
             data_dir = self._temporary.name
         self._start_timeout_s = start_timeout_s
         self._data_dir, self._settings, self._network = Path(data_dir), dict(settings or {}), network
-        self._brokers = _brokers(brokers, Path(data_dir), settings or {}, network)
+        self._ports = HeldPorts()
+        self._brokers = self._made(brokers)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -84,6 +85,7 @@ class LocalCluster:
     def _kill_all(self) -> None:
         for broker in self._brokers.values():
             broker.kill()
+        self._ports.release()
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -162,7 +164,7 @@ class LocalCluster:
         if self._network is not None:
             raise ValueError("brokers of a private network are chosen when it is made")
         node_id = max(self._brokers) + 1
-        http, peer = free_ports(2)
+        http, peer = self._ports.take(2)
         broker = BrokerProcess(
             node_id,
             self._data_dir / f"broker-{node_id}",
@@ -191,30 +193,27 @@ class LocalCluster:
     def _chosen(self, node_ids: tuple[int, ...]) -> list[BrokerProcess]:
         return [self._brokers[node_id] for node_id in node_ids or (1,)]
 
+    def _made(self, brokers: int) -> dict[int, BrokerProcess]:
+        """They must know each other before they start, so their addresses are chosen here."""
+        network = self._network
+        http, peer = self._addresses(brokers) if network is None else _network_addresses(brokers, network)
+        shared = {"cluster.voters": voters_setting(peer), **self._settings}
+        return {
+            node_id: BrokerProcess(
+                node_id,
+                self._data_dir / f"broker-{node_id}",
+                shared,
+                http=http[node_id - 1],
+                peer=peer[node_id - 1],
+                prefix=() if network is None else network.words(node_id),
+            )
+            for node_id in range(1, brokers + 1)
+        }
 
-def _brokers(
-    brokers: int, directory: Path, settings: Mapping[str, str], network: PrivateNetwork | None
-) -> dict[int, BrokerProcess]:
-    """They must know each other before they start, so their addresses are chosen here."""
-    http, peer = _addresses(brokers) if network is None else _network_addresses(brokers, network)
-    shared = {"cluster.voters": voters_setting(peer), **settings}
-    return {
-        node_id: BrokerProcess(
-            node_id,
-            directory / f"broker-{node_id}",
-            shared,
-            http=http[node_id - 1],
-            peer=peer[node_id - 1],
-            prefix=() if network is None else network.words(node_id),
-        )
-        for node_id in range(1, brokers + 1)
-    }
-
-
-def _addresses(brokers: int) -> tuple[list[str], list[str]]:
-    """HTTP and peer address of each broker, on loopback."""
-    found = [f"{HOST}:{port}" for port in free_ports(2 * brokers)]
-    return found[:brokers], found[brokers:]
+    def _addresses(self, brokers: int) -> tuple[list[str], list[str]]:
+        """HTTP and peer address of each broker, on loopback."""
+        addresses = [f"{HOST}:{port}" for port in self._ports.take(2 * brokers)]
+        return addresses[:brokers], addresses[brokers:]
 
 
 def _network_addresses(brokers: int, network: PrivateNetwork) -> tuple[list[str], list[str]]:

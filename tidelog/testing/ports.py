@@ -2,6 +2,10 @@
 
 A port that the system chooses is free only until its broker is killed: systems take the near ends of connections from
 the same range (Linux: 32768 and up), and restarting on it may then fail. So these are taken from below that range.
+
+Brokers come and go in a test, and other test processes look for ports meanwhile. `HeldPorts` are bound, and not
+listened on, until they are released: a broker may listen there, also again and again, and no other search finds them
+free.
 """
 
 from __future__ import annotations
@@ -17,21 +21,61 @@ from tidelog.testing.commands import HOST
 PORTS: Final = range(20_000, 32_000)
 
 
-def free_ports(count: int, excluded: Collection[int] = ()) -> list[int]:
-    """Ports that nobody listens on now. Raises `OSError` if there are too few.
+class HeldPorts:
+    """Ports that belong to this process, also while none of its brokers listens there. `release` at the end."""
 
-    The search begins anywhere, so that test processes side by side hardly ever meet.
-    """
-    begin = random.choice(PORTS)  # noqa: S311 - nobody is to be kept from guessing a port
-    found: list[int] = []
-    for port in chain(range(begin, PORTS.stop), range(PORTS.start, begin)):
-        if len(found) == count:
-            break
-        if port not in excluded and is_free(port):
-            found.append(port)
-    if len(found) < count:
-        raise OSError(f"there are no {count} free ports from {PORTS.start} to {PORTS.stop}")
-    return found
+    def __init__(self) -> None:
+        self._holders: list[socket.socket] = []
+
+    def take(self, count: int, excluded: Collection[int] = ()) -> list[int]:
+        """Returns ports that nobody listens on or holds. Raises `OSError`, and takes none, if there are too few.
+
+        The search begins anywhere, so that test processes side by side hardly ever meet.
+        """
+        begin = random.choice(PORTS)  # noqa: S311 - nobody is to be kept from guessing a port
+        taken: list[int] = []
+        holders: list[socket.socket] = []
+        for port in chain(range(begin, PORTS.stop), range(PORTS.start, begin)):
+            if len(taken) == count:
+                break
+            if port not in excluded and (holder := _hold(port)) is not None:
+                taken.append(port)
+                holders.append(holder)
+        if len(taken) < count:
+            for holder in holders:
+                holder.close()
+            raise OSError(f"there are no {count} free ports from {PORTS.start} to {PORTS.stop}")
+        self._holders += holders
+        return taken
+
+    def release(self) -> None:
+        """Gives all of them up. Idempotent."""
+        for holder in self._holders:
+            holder.close()
+        self._holders.clear()
+
+
+def free_ports(count: int, excluded: Collection[int] = ()) -> list[int]:
+    """Ports that nobody listens on or holds now. Raises `OSError` if there are too few."""
+    held = HeldPorts()
+    try:
+        return held.take(count, excluded)
+    finally:
+        held.release()
+
+
+def _hold(port: int) -> socket.socket | None:
+    """Binds the port; None if anybody else has."""
+    holder = socket.socket()
+    try:
+        holder.bind((HOST, port))
+    except OSError:
+        holder.close()
+        return None
+    # Set only now: it lets brokers, which set it too, listen beside this socket, and was not to have the bind above
+    # succeed beside another one.
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return holder
 
 
 def is_free(port: int) -> bool:

@@ -87,6 +87,7 @@ def test_several_brokers_know_each_other_before_they_start(tmp_path: Path) -> No
     peers = [command[command.index("--peer") + 1] for command in commands]
     assert voters == {"cluster.voters=" + ",".join(f"{node_id}@{peer}" for node_id, peer in enumerate(peers, start=1))}
     assert len({command[command.index("--http") + 1] for command in commands} | {*peers}) == 6
+    cluster.close()
 
 
 def test_the_plugin_gives_a_running_cluster(tmp_path: Path) -> None:
