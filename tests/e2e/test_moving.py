@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.asking import Asked, until
+from tests.e2e.asking import Asked, ask, until
 from tests.e2e.clusters import ISR, running
 from tidelog.admin import AdminClient, NewAssignment, TopicDescription
 from tidelog.model.errors import TidelogError
@@ -105,15 +105,25 @@ def logs_of(cluster: LocalCluster, node_id: int, topic_id: str) -> dict[int, byt
     }
 
 
+def is_still(cluster: LocalCluster) -> bool:
+    """True if no broker of the cluster knows of a move."""
+    answers = [ask(f"{Asked(cluster, node_id).v3}/topics/-/partitions/-/reassignment") for node_id in cluster.node_ids]
+    return all(answer.status == 200 and not answer.body["data"] for answer in answers)
+
+
 async def settled(cluster: LocalCluster, admin: AdminClient, topic: str) -> TopicDescription:
-    """The topic, once nothing moves and all its replicas are in sync."""
+    """Returns the topic, once no broker knows of a move and all its replicas are in sync.
+
+    Each broker answers from its own image of the cluster, and the topic may be asked of another one than the moves: so
+    all are asked for moves, and before the topic is.
+    """
     async with asyncio.timeout(MOVED_S_MAX):
         while True:
             with suppress(TidelogError):
-                described = await admin.describe_topic(topic)
-                is_whole = all(len(found.isr) == len(found.replicas) for found in described.partitions)
-                if is_whole and not await admin.list_reassignments():
-                    return described
+                if await asyncio.to_thread(is_still, cluster):
+                    described = await admin.describe_topic(topic)
+                    if all(len(found.isr) == len(found.replicas) for found in described.partitions):
+                        return described
             await asyncio.sleep(0.1)
 
 
