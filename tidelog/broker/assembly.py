@@ -24,6 +24,7 @@ from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
 from tidelog.broker.http.server import HttpServer, http_listener, start_http
 from tidelog.broker.joining import peer_contacts
+from tidelog.broker.membership.registration import SHUTDOWN_S_MAX
 from tidelog.broker.metadata.bootstrap import no_contacts
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import Endpoint
@@ -32,7 +33,10 @@ from tidelog.storage.disk_files import DiskFiles
 
 STOP_GRACE_S = 5.0
 """How long requests may take to end once the broker stops."""
-STOP_S_MAX = 9.0
+CLOSE_S_MAX = 20.0
+"""How long it may take to flush and close what is open, after that and after the cluster was told: many logs, on a busy
+machine. Who kills earlier loses nothing but time at the next start."""
+STOP_S_MAX = STOP_GRACE_S + SHUTDOWN_S_MAX + CLOSE_S_MAX
 GC_THRESHOLDS = (20_000, 50, 50)
 
 logger = structlog.get_logger("tidelog.broker")

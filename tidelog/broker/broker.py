@@ -265,20 +265,24 @@ class Broker:
         """Leads nothing any more, flushes what is appended, marks the logs clean, gives the directory back."""
         is_clean = self.is_ready and not self.failed.is_set()
         self.is_ready = False
-        self.stage = "it is stopping"
+        self.stage = "it is stopping: it leaves the cluster"
         await self._cancel(["registration"])
         if is_clean:
             await self._registration.leave()
+        self.stage = "it is stopping: it ends the work under way"
         self._channel.close()
         await self._cancel(
             ["replicas", "housekeeping", "ticks", "isr-requests", "paxos-members", "repairs", "scrubbing", "group-lags"]
         )
         await self._cancel(["rest-consumers"])
         await self.groups.close()
+        self.stage = "it is stopping: it flushes its partitions"
         marks = await self.data.close()
+        self.stage = "it is stopping: it ends its metadata log and the calls of other brokers"
         await self._metadata.close()
         await self._cancel(["controller"])
         await self._peers.close()
+        self.stage = "it is stopping: it flushes what is left and closes its files"
         if not self.failed.is_set():
             await self.log_writer.drain()
         await self._cancel(list(self._tasks))
