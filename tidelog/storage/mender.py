@@ -9,7 +9,8 @@ from tidelog.model.ports import Buffer
 from tidelog.storage.appender import Appender
 from tidelog.storage.log_reader import LogReader
 from tidelog.storage.log_state import LogState
-from tidelog.storage.repair import Repair, mend_rows, repair_batch
+from tidelog.storage.repair import Repair, repair_batch
+from tidelog.storage.row_repair import mend_rows
 from tidelog.storage.segment import Damage, Segment
 
 

@@ -230,6 +230,44 @@ def test_position_and_number_are_left_of_an_entry_that_has_lost_its_name_as_well
     assert place.slots()[3] == (7, b"other", False)
 
 
+@pytest.mark.parametrize("damaged", [(0,), (2,), (4,), (2, 3), (1, 2), (3, 4), (1, 2, 3, 4), (0, 1, 2, 3, 4, 5)])
+def test_a_damaged_name_is_made_again_from_its_entry(place: Place, damaged: tuple[int, ...]) -> None:
+    values = [b"first", b"second", b"third"]
+    for position, value in enumerate(values):
+        place.store.put(position, 7, value, b"payload of it")
+    place.flush()
+    catalog, body = place.paths(".catalog")[0], place.store.journal.active.body_slot
+    for slot in damaged:
+        file = place.files.inner.open(catalog)
+        file.pwritev([b"\xff\xff"], (body + slot) * ROW_BYTES + 50)
+        file.close()
+    place.store.journal.mend(0)
+    for value in values:
+        place.harm(place.paths(".log")[0], value)
+    place.bad_end = BadEnd.KEEP
+    place.kill_and_open()
+    assert place.slots() == {position: (7, value, True) for position, value in enumerate(values)}
+
+
+def test_the_names_that_are_made_again_are_those_of_values(place: Place) -> None:
+    """The second entry under one number, which says that a value is chosen, has no name."""
+    place.store.put(1, 7, b"accepted", b"payload")
+    place.store.put(1, 7, b"learned", b"payload")
+    place.store.put(2, 7, b"other", b"another")
+    place.flush()
+    catalog, body = place.paths(".catalog")[0], place.store.journal.active.body_slot
+    before = list(place.store.journal.active.rows(body))
+    file = place.files.inner.open(catalog)
+    for slot in range(2, 4):
+        file.pwritev([b"\xff\xff"], (body + slot) * ROW_BYTES + 50)
+    file.close()
+    assert [row is None for row in place.store.journal.active.rows(body)] == [False, False, True, True, False]
+    place.store.journal.mend(0)
+    made = list(place.store.journal.active.rows(body))
+    assert None not in before
+    assert [row and row._replace(durable=0) for row in made] == [row and row._replace(durable=0) for row in before]
+
+
 def test_an_entry_at_the_end_that_a_power_cut_tore_with_its_name_ends_the_journal(place: Place) -> None:
     kept_end(place, b"last")
     place.harm(place.paths(".log")[0], b"last")

@@ -1,0 +1,206 @@
+"""Catalog rows made again in place, where the log tells what they said.
+
+From the log alone if the batches between the sound rows on either side follow each other without a gap; else with a
+peer's copy that is, byte for byte, what the log holds at just that offset.
+
+Rows that stood for no batch are made again as what cannot mislead: a SEAL at the end of a sealed segment; in a slot
+store's journal a NAME before each entry that may have had one, as its head says; and else a MARK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from xxhash import xxh3_128_digest
+
+from tidelog.model.batch_header import BatchHeader
+from tidelog.model.ports import Buffer
+from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Row, RowCodec, Tail
+from tidelog.storage.segment import Damage, Segment
+from tidelog.storage.slot_entries import EntryKind, Head, decode_entry, name_for
+
+
+class RowGap(NamedTuple):
+    """Damaged rows between two sound ones, or before the end of a segment."""
+
+    slot: int
+    size: int
+    last: Row | None
+    following: Row | None
+
+
+def mend_rows(
+    codec: RowCodec, segment: Segment, tail: Tail, copy: tuple[BatchHeader, Buffer] | None = None
+) -> list[Damage]:
+    """Makes damaged rows again, durably, where the log tells what they said; returns their offsets.
+
+    `tail` is the log's, for what rows say of the whole log. `copy` is a batch that a peer has: it may prove that what
+    the log holds behind skipped offsets belongs there. Raises `OSError` or `Overloaded`.
+    """
+    mended = []
+    for gap in list(row_gaps(segment)):
+        rows = _rows_for(codec, segment, gap, tail, copy)
+        if rows is None:
+            continue
+        segment.catalog.pwritev([b"".join(map(codec.pack, rows))], gap.slot * ROW_BYTES)
+        mended.append(Damage(rows[0].first_offset, rows[-1].next_offset, "row made again"))
+    if mended:
+        segment.catalog.sync()
+    return mended
+
+
+def row_gaps(segment: Segment) -> Iterator[RowGap]:
+    last, count, slot = None, 0, segment.body_slot
+    for row in segment.rows(slot):
+        slot += 1
+        if row is None:
+            count += 1
+            continue
+        if count:
+            yield RowGap(slot - 1 - count, count, last, row)
+        last, count = row, 0
+    if count:
+        yield RowGap(slot - count, count, last, None)
+
+
+def end_of(segment: Segment, gap: RowGap) -> tuple[int, int]:
+    """Where what a gap described ends: offset, and position in the log."""
+    if gap.following is None:
+        return segment.end_offset, segment.log_bytes
+    return gap.following.first_offset, gap.following.file_position
+
+
+def _rows_for(
+    codec: RowCodec, segment: Segment, gap: RowGap, tail: Tail, copy: tuple[BatchHeader, Buffer] | None
+) -> list[Row] | None:
+    """A row for each slot of the gap; None if the log does not tell."""
+    at = tail_before(segment, gap, tail)
+    end_offset, end_position = end_of(segment, gap)
+    batches = [*_batches_between(codec, segment, at, end_position, copy)]
+    reached = (batches[-1].next_offset, batches[-1].end_position) if batches else (at.offset, at.file_position)
+    has_seal = gap.following is None and segment.is_sealed
+    others = gap.size - len(batches) - has_seal
+    if reached != (end_offset, end_position) or others < 0:
+        return None
+    names = _names(segment, gap, batches, others)
+    made = _RowsInOrder(codec, at)
+    for batch in batches:
+        made.add_name(names.get(batch.base_offset))
+        made.add(batch)
+    for _ in range(others - len(names)):
+        made.add_note(Kind.MARK)
+    if gap.following is not None:
+        made.add_name(names.get(gap.following.base_offset))
+    if has_seal:
+        made.add_note(Kind.SEAL)
+    return made.rows
+
+
+def _names(segment: Segment, gap: RowGap, batches: list[Row], names_max: int) -> dict[int, bytes]:
+    """The contents of at most so many NAME rows, by the offset of the entry that each of them stands before.
+
+    It is known how many of the lost rows stood for no batch, but not how many of those were names. So entries that
+    bring a value come first, since those that only say something new of it have none. A name too many does no harm: it
+    says what its entry says.
+    """
+    entries = [*batches, gap.following]
+    if gap.last is not None and gap.last.kind == Kind.NAME:
+        del entries[0]
+    heads = [(row, _head_of(segment, row)) for row in entries if row is not None] if names_max else []
+    named = [(head.kind, row.base_offset, name_for(head)) for row, head in heads if head is not None]
+    named = sorted(found for found in named if found[2])
+    return {offset: name for _, offset, name in named[:names_max]}
+
+
+def _head_of(segment: Segment, row: Row) -> Head | None:
+    """The head of the slot that a sound entry of a slot store's journal is about; None for anything else."""
+    if row.kind != Kind.BATCH:
+        return None
+    data = segment.raw_batch(row)
+    entry = decode_entry(data) if xxh3_128_digest(data) == row.digest else None
+    is_slot = entry is not None and entry[0].kind in (EntryKind.SLOT, EntryKind.REFERENCE)
+    return entry[0] if entry is not None and is_slot else None
+
+
+class _RowsInOrder:
+    """Rows of a gap, each placed behind the one before."""
+
+    def __init__(self, codec: RowCodec, at: Tail) -> None:
+        self._codec = codec
+        self._at = at
+        self.rows: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        """Adds the row of a batch."""
+        newest = max(self._at.running_max_timestamp, row.max_timestamp)
+        self._at = self._at._replace(running_max_timestamp=newest)
+        self._place(row)
+
+    def add_note(self, kind: Kind) -> None:
+        """Adds a row that says nothing of its own."""
+        self._place(self._codec.body(self._codec.note(kind, self._at, start_offset=self._at.log_start_offset)))
+
+    def add_name(self, content: bytes | None) -> None:
+        """Adds a NAME row, if there is a name."""
+        if content is not None:
+            self._place(self._codec.body(self._codec.name(self._at, content)))
+
+    def _place(self, row: Row | None) -> None:
+        """Never vouches for more than lies before the row."""
+        assert row is not None
+        at = self._at
+        self.rows.append(
+            row._replace(
+                sequence=at.sequence,
+                durable=min(at.durable, at.sequence),
+                running_max_timestamp=at.running_max_timestamp,
+                start_offset=at.log_start_offset,
+            )
+        )
+        self._at = at._replace(
+            sequence=at.sequence + 1, epoch=row.epoch, offset=row.next_offset, file_position=row.end_position
+        )
+
+
+def tail_before(segment: Segment, gap: RowGap, tail: Tail) -> Tail:
+    """The log's tail as it was when the first row of the gap was written."""
+    tail = tail._replace(sequence=segment.first_sequence + gap.slot)
+    if gap.last is None:
+        return tail._replace(epoch=0, offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
+    last = gap.last
+    return tail._replace(
+        epoch=last.epoch,
+        offset=last.next_offset,
+        file_position=last.end_position,
+        running_max_timestamp=last.running_max_timestamp,
+    )
+
+
+def _batches_between(
+    codec: RowCodec, segment: Segment, at: Tail, end_position: int, copy: tuple[BatchHeader, Buffer] | None
+) -> Iterator[Row]:
+    """What the log holds from a tail on; where it skips offsets, only a batch that is equal to the copy."""
+    while True:
+        for row in segment.walk(at.offset, at.file_position, end_position, at.epoch):
+            yield row
+            at = at._replace(epoch=row.epoch, offset=row.next_offset, file_position=row.end_position)
+        proven = _row_of_copy(codec, segment, at, end_position, copy)
+        if proven is None:
+            return
+        yield proven
+        at, copy = at._replace(epoch=proven.epoch, offset=proven.next_offset, file_position=proven.end_position), None
+
+
+def _row_of_copy(
+    codec: RowCodec, segment: Segment, at: Tail, end_position: int, copy: tuple[BatchHeader, Buffer] | None
+) -> Row | None:
+    if copy is None:
+        return None
+    header, data = copy
+    follows = header.base_offset > at.offset and header.leader_epoch >= at.epoch
+    if not follows or at.file_position + header.size > end_position:
+        return None
+    row = codec.body(codec.batch(at, header, (data,)))
+    assert row is not None
+    return row if segment.holds(row) else None
