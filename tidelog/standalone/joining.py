@@ -1,0 +1,77 @@
+"""Joining a log by itself: how a new disk gets a vote.
+
+A disk votes under an id that no other disk ever had. A replica without one asks the leader, who first has an id for it
+noted in the log: then the id is used up, whatever becomes of the rest. A replica that reads there that an id is its
+own writes it down, and may vote under it. When it has caught up, the leader changes the voters
+(`ElectedLog.change_voters`): the new disk in the place of that node's old one. A leader takes one entry, or one change,
+at a time, as Mesos' does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidelog.broker.consensus.elected_log import ElectedLog
+from tidelog.controller.records import VoterAssigned
+from tidelog.model.cluster import Voter
+from tidelog.model.errors import InvalidRequest, NotController
+from tidelog.standalone.entries import own_entry
+from tidelog.standalone.messages import JoinLog, JoinNoted
+from tidelog.standalone.servers import Servers
+from tidelog.standalone.state_keeper import StateKeeper
+
+BEHIND_MAX = 64
+"""A replica that is further behind than this many positions is not made a voter yet."""
+JOIN_S_MAX = 12.0
+"""Longer than a change of voters may take."""
+
+
+class Joining:
+    """Asks for a vote of this disk, and admits others while this replica leads."""
+
+    def __init__(
+        self, log: ElectedLog, state: StateKeeper, servers: Servers, incarnation: str, turn: asyncio.Lock
+    ) -> None:
+        self._log = log
+        self._state = state
+        self._servers = servers
+        self._incarnation = incarnation
+        self._turn = turn
+
+    async def join(self) -> None:
+        """Asks for a vote, until this disk has one."""
+        log = self._log
+        while log.membership.voters.find(self._servers.me.node_id, self._incarnation) is None:
+            if await self._state.is_kept():
+                asked = JoinLog(self._incarnation, log.voting_id, log.applied_position)
+                await self._servers.ask_any(asked, JOIN_S_MAX, lambda answer: isinstance(answer, JoinNoted))
+            await self._servers.pause()
+
+    async def admit(self, node_id: int, asked: JoinLog) -> None:
+        """Takes the next step for a replica that wants to vote. Raises `InvalidRequest`, `NotController`."""
+        if not 1 <= node_id <= len(self._servers.named):
+            raise InvalidRequest(f"server {node_id} is none of those that this log was started with")
+        async with self._turn:
+            if not self._log.is_leading:
+                raise NotController("this replica does not lead the log")
+            if self._is_ready(node_id, asked):
+                await self._assign_or_add(node_id, asked)
+
+    def _is_ready(self, node_id: int, asked: JoinLog) -> bool:
+        """Returns whether it has no vote, has caught up, and lacks nothing that is truncated: no voter may."""
+        log = self._log
+        has_vote = log.membership.voters.find(node_id, asked.incarnation) is not None
+        is_behind = asked.applied + BEHIND_MAX < log.applied_position or asked.applied < log.engine.node.replica.begin
+        return not has_vote and not is_behind
+
+    async def _assign_or_add(self, node_id: int, asked: JoinLog) -> None:
+        voters = self._log.membership.voters
+        assigned = self._state.history.assigned
+        voter_id = assigned.get((node_id, asked.incarnation), 0)
+        if voter_id < voters.next_voter_id:
+            next_id = max([voters.next_voter_id, *(known + 1 for known in assigned.values())])
+            await self._log.append(own_entry(VoterAssigned(node_id, asked.incarnation, next_id)), 1)
+        elif asked.voting_id == voter_id:
+            host, port = self._servers.named[node_id - 1].address
+            old = next((voter.voter_id for voter in voters.voters if voter.node_id == node_id), None)
+            await self._log.change_voters(add=Voter(voter_id, node_id, asked.incarnation, host, port), remove=old)

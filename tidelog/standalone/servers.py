@@ -1,0 +1,49 @@
+"""The servers of a log by itself: their addresses by their order, and how a replica asks the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from tidelog.broker.consensus.founding import Address, NamedVoter
+from tidelog.model.errors import TidelogError
+from tidelog.model.ports import Entropy
+from tidelog.transport.peer import PeerNode
+
+PAUSE_S = 0.1
+
+
+class Servers:
+    """The servers as one of them knows them. Node ids count them, from 1."""
+
+    def __init__(self, node_id: int, addresses: Sequence[Address], peers: PeerNode, entropy: Entropy) -> None:
+        self.named = [NamedVoter(node, address) for node, address in enumerate(addresses, start=1)]
+        self.me = self.named[node_id - 1]
+        self.others = [voter for voter in self.named if voter.node_id != node_id]
+        self._peers = peers
+        self._entropy = entropy
+        for voter in self.others:
+            peers.know(voter.node_id, *voter.address)
+
+    async def ask(self, node_id: int, message: msgspec.Struct, deadline_s: float) -> msgspec.Struct | None:
+        """Returns another server's answer. Raises `TidelogError`, `TimeoutError`."""
+        return (await self._peers.request(node_id, message, deadline_s=deadline_s)).message
+
+    async def ask_any(
+        self, message: msgspec.Struct, deadline_s: float, is_wanted: Callable[[msgspec.Struct | None], bool]
+    ) -> msgspec.Struct | None:
+        """Asks the others one after the other; returns the first answer that is wanted, or None."""
+        for other in self.others:
+            try:
+                answer = await self.ask(other.node_id, message, deadline_s)
+            except (TidelogError, TimeoutError):
+                continue
+            if is_wanted(answer):
+                return answer
+        return None
+
+    async def pause(self) -> None:
+        """Waits for as long as it makes sense before the servers are asked again."""
+        await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))

@@ -1,0 +1,112 @@
+"""The own state of a log by itself, as one replica keeps it: noted as entries are delivered, fetched where it lacks.
+
+A replica that is behind the others' floor asks one after the other for the state of theirs (`own_state.py`), and
+delivers entries from there on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from tidelog.broker.consensus.elected_log import ElectedLog
+from tidelog.broker.consensus.log_member import LogMember
+from tidelog.controller.records import VoterAssigned
+from tidelog.model.errors import NotController
+from tidelog.replication.paxos.state import Prefix
+from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters
+from tidelog.standalone.messages import AskOwnState, OwnStateAt
+from tidelog.standalone.own_state import LogFloor, OwnState, OwnStateHistory, decode_floor
+from tidelog.standalone.servers import Servers
+
+ASK_S_MAX = 2.0
+BEHIND_S = 0.02
+
+
+class StateKeeper:
+    """Keeps the own state of the log. `attach` tells it the log, which needs the membership to be made."""
+
+    def __init__(self, member: LogMember, servers: Servers) -> None:
+        self._member = member
+        self._servers = servers
+        floor = LogFloor() if member.stored.floor is None else decode_floor(member.stored.floor[1])
+        self.is_voters_known = bool(floor.voters)
+        """True if the floor names the voters."""
+        self.membership = member.membership()
+        """The voters hold where the log begins: by its floor, if that names the voters, or those who founded it."""
+        if floor.voters:
+            self.membership = Membership(decode_voters(floor.voters), floor.voters_position)
+        state = floor.state
+        if floor.position == 0:
+            state = OwnState(encode_voters(self.membership.voters) if self.membership.is_known else b"")
+        self.delivered = 0 if state is None else floor.position
+        """The position from which on the log delivers its entries."""
+        self.history = OwnStateHistory(floor.position, state)
+        self._log: ElectedLog
+
+    def attach(self, log: ElectedLog) -> None:
+        self._log = log
+        self._enlist()
+
+    def encode_floor(self, prefix: Prefix) -> bytes:
+        """Returns the floor to write down at `prefix`."""
+        return msgspec.msgpack.encode(self.history.floor(prefix, self._log.delivery.position))
+
+    def note(self, position: int, entry: VoterSet | VoterAssigned) -> None:
+        """Takes an entry of the log's own that is delivered, the next in order."""
+        self.history.note(position, entry)
+        if isinstance(entry, VoterAssigned):
+            self._enlist()
+
+    def _enlist(self) -> None:
+        """Votes under the id that the log has noted for this disk, if it has."""
+        noted = self.history.assigned.get((self._servers.me.node_id, self._member.incarnation))
+        if noted is not None:
+            self._log.leadership.enlist(noted)
+
+    @property
+    def is_lacking(self) -> bool:
+        """True if the log begins later than this replica knows it."""
+        return self._log.delivery.needs_snapshot is not None
+
+    async def fetch(self) -> None:
+        """Fetches the state where the log begins, until this replica knows it."""
+        log = self._log
+        while (needed := log.delivery.needs_snapshot) is not None:
+            told = await self._ask(needed)
+            while told.position > log.applied_position:  # noqa: ASYNC110 - its log may begin later than what came here
+                await asyncio.sleep(BEHIND_S)
+            if told.position > log.delivery.position:
+                self._install(told.position, told.state)
+
+    async def _ask(self, at_least: int) -> OwnStateAt:
+        def is_wanted(answer: msgspec.Struct | None) -> bool:
+            return isinstance(answer, OwnStateAt) and answer.position >= at_least
+
+        while (answer := await self._servers.ask_any(AskOwnState(), ASK_S_MAX, is_wanted)) is None:
+            await self._servers.pause()
+        assert isinstance(answer, OwnStateAt)
+        return answer
+
+    def _install(self, position: int, state: OwnState) -> None:
+        log = self._log
+        voters = decode_voters(state.voters)
+        self.history.install(position, state)
+        self._member.contacts = voters
+        log.install(position, voters, state.voters_position)
+        log.disk.rewrite_floor(log.engine.node.replica.floor)
+        log.disk.refresh(log.engine.node.replica.metadata)
+        self._enlist()
+
+    def at_begin(self) -> OwnStateAt:
+        """Returns the state where the log begins here. Raises `NotController` if it is not known here."""
+        begin = self._log.engine.node.replica.begin
+        state = self.history.at(begin)
+        if state is None or not state.voters or begin > self._log.delivery.position:
+            raise NotController("this replica does not know what the log has noted")
+        return OwnStateAt(begin, state)
+
+    async def is_kept(self) -> bool:
+        """Returns whether the state where the log begins is known here, and on the disk: a voter can tell others."""
+        return self.history.at(self._log.engine.node.replica.begin) is not None and await self._log.disk.flush()
