@@ -13,6 +13,8 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import OFFSET_MAX
 
 LOST_HEADER: Final = "Tidelog-Lost"
+LOST_TOLD_MAX: Final = 64
+"""An answer passes so many ranges at most, and ends before the next one: common clients refuse headers of 8 KiB."""
 
 
 class LostRange(NamedTuple):

@@ -26,6 +26,7 @@ from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
 from tidelog.model.errors import DamagedBatch, InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.ids import NO_PRODUCER
 from tidelog.model.losses import LostRanges
+from tidelog.model.lost_ranges import LOST_TOLD_MAX
 from tidelog.model.ports import Buffer
 
 
@@ -110,7 +111,8 @@ async def get_batches(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _stream_range(context: Context, call: Call, partition: ReadHandle, offset: int) -> web.StreamResponse:
-    """One chunked answer from the batch with `offset` to the batch with `to - 1`, or to today's high watermark."""
+    """One chunked answer from the batch with `offset` to the batch with `to - 1`, or to today's high watermark; or to
+    where more was given up than its headers have room for."""
     conflicting = [name for name in ("max_bytes", "min_bytes", "wait_ms") if name in call.query]
     if conflicting:
         raise InvalidRequest(f"{conflicting[0]} makes no sense with to: a range is sent whole, and at once")
@@ -121,6 +123,9 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
     fetched = await partition.read(offset, bytes_max=piece_bytes)
     end = min(end, fetched.high_watermark)
     announced = _lost_in(context, call, offset, end)
+    if len(announced) > LOST_TOLD_MAX:
+        end = announced[LOST_TOLD_MAX][0]
+        announced = announced[:LOST_TOLD_MAX]
     fetched = replace(fetched, lost=tuple(dict.fromkeys((*fetched.lost, *announced))))
     response = web.StreamResponse(headers={"Content-Type": BATCHES_TYPE, **position_headers(call, fetched)})
     await open_stream(call, response)

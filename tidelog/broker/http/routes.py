@@ -75,7 +75,11 @@ _READ_RECORDS: Final = (
 )
 _READ_BATCHES: Final = (
     _OFFSET,
-    Query("to", _INTEGER, "Stream up to this offset (exclusive), clipped to the high watermark."),
+    Query(
+        "to",
+        _INTEGER,
+        "Stream up to this offset (exclusive), clipped to the high watermark, and to where a 65th range was given up.",
+    ),
     _MAX_BYTES,
     Query("min_bytes", _INTEGER, "How much to wait for; 1 by default."),
     Query("wait_ms", _INTEGER, "How long to wait for it; 0 by default."),

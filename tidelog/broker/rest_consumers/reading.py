@@ -37,7 +37,7 @@ DECODED_BYTES_MAX: Final = 64 << 20
 BUDGET_BYTES: Final = 64 << 20
 """Record data that reads of all instances of a broker have in hand."""
 LOSSES_TOLD_MAX: Final = 16
-"""Accepted losses that one read skips, or few more: they are told in a header, which clients bound."""
+"""Accepted losses that one read skips at most: they are told in a header, with topic and partition."""
 LOOK_AGAIN_S: Final = 0.25
 """When a partition that could not be asked is asked again."""
 
@@ -148,7 +148,10 @@ class Reader:
         bytes_max: int,
         settings: InstanceSettings,
     ) -> None:
-        fetched, records = await read_records(handle, offset, bytes_max - found.size, DECODED_BYTES_MAX)
+        lost_max = LOSSES_TOLD_MAX - len(found.lost)
+        fetched, records = await read_records(
+            handle, offset, bytes_max - found.size, DECODED_BYTES_MAX, lost_max=lost_max
+        )
         if fetched.lost and settings.on_loss == "fail":
             raise _records_lost(partition, LostRange(*fetched.lost[0]))
         self.budget.take(len(fetched.data))

@@ -20,6 +20,7 @@ from tidelog.broker.partitions.partition_handle import FetchedBatches, ReadHandl
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import FormatMismatch, InvalidBatch, TooLarge
+from tidelog.model.lost_ranges import LOST_TOLD_MAX
 from tidelog.model.ports import Buffer
 from tidelog.model.records import RecordForm, StoredRecord
 
@@ -49,11 +50,11 @@ class RecordShown(Struct, frozen=True):
 
 
 async def read_records(
-    partition: ReadHandle, offset: int, bytes_max: int, decoded_bytes_max: int
+    partition: ReadHandle, offset: int, bytes_max: int, decoded_bytes_max: int, *, lost_max: int = LOST_TOLD_MAX
 ) -> tuple[FetchedBatches, list[StoredRecord]]:
     """The records from `offset` on, up to `bytes_max` but at least one. Steps over batches that have none to show:
-    control batches, and what compaction emptied. Raises as `ReadHandle.read`, or `FormatMismatch` for a batch that
-    cannot be opened, if it is the first."""
+    control batches, and what compaction emptied; and over up to `lost_max` ranges that were given up. Raises as
+    `ReadHandle.read`, or `FormatMismatch` for a batch that cannot be opened, if it is the first."""
     lost: tuple[tuple[int, int], ...] = ()
     while True:
         fetched = await partition.read(offset, bytes_max=bytes_max)
@@ -76,7 +77,7 @@ async def read_records(
                     return fetched, records
                 records.append(record)
             await asyncio.sleep(0)
-        if records or fetched.next_offset <= offset:
+        if records or fetched.next_offset <= offset or len(lost) >= lost_max:
             return fetched, records
         offset = fetched.next_offset
 
