@@ -14,12 +14,13 @@ from tidelog.testing import BrokerFailed, LocalCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 
+SETTINGS = {"metadata.log.snapshot.records": "5"}
 RECOVER = "tidelog cluster recover --data-dir"
 
 
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=3) as cluster:
+    with LocalCluster(brokers=3, settings=SETTINGS) as cluster:
         assert Asked(cluster, 1).create("kept", 1, 3).status == 201
         assert Asked(cluster, 1).produce("kept", 0, "a", "b").status == 200
         yield cluster
@@ -94,6 +95,35 @@ def test_all_brokers_say_what_to_do_and_found_nothing_even_with_a_new_one(cluste
         until_it_says(cluster, node_id, RECOVER)
     time.sleep(3)  # its chance to found: it would take tenths of a second
     assert all(RECOVER in readiness(cluster, node_id) for node_id in (1, 2, 3))
+
+
+def test_all_brokers_say_what_to_do_if_no_snapshot_can_be_read(cluster: LocalCluster) -> None:
+    """The log begins behind the snapshots, and none of the brokers has one that is whole."""
+    for number in range(12):
+        assert Asked(cluster, 1).create(f"filler-{number}", 1, 3).status == 201
+    until(lambda: all(len(snapshots_of(cluster, node_id)) == 2 for node_id in (1, 2, 3)))
+    cluster.kill(1, 2, 3)
+    kept = {path: path.read_bytes() for node_id in (1, 2, 3) for path in snapshots_of(cluster, node_id)}
+    for path, content in kept.items():
+        path.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
+    for node_id in (1, 2, 3):
+        cluster.broker(node_id).begin()
+    for node_id in (1, 2, 3):
+        until_it_says(cluster, node_id, "no broker can give a snapshot that reaches it: here: snapshot at")
+        said = readiness(cluster, node_id)
+        assert RECOVER in said and "damaged chunks 0" in said, said
+        assert all(f"broker {other}: " in said for other in {1, 2, 3} - {node_id}), said
+    cluster.kill(3)
+    for path in snapshots_of(cluster, 3):
+        path.write_bytes(kept[path])
+    cluster.broker(3).begin()
+    for node_id in (1, 2, 3):
+        cluster.broker(node_id).wait_until_ready(time.monotonic() + 40)
+    until(lambda: Asked(cluster, 1).values("kept", 0) == ["a", "b"])
+
+
+def snapshots_of(cluster: LocalCluster, node_id: int) -> list[Path]:
+    return sorted((cluster.broker(node_id).data_dir / "snapshots").glob("*.body"))
 
 
 def test_a_copy_of_another_brokers_directory_is_refused(cluster: LocalCluster) -> None:

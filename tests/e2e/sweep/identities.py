@@ -36,7 +36,7 @@ SETTINGS: Final = {
     "metadata.log.snapshot.records": "30",
     "log.scrub.period.ms": "3600000",
 }
-FILLERS: Final = 12
+FILLERS: Final = 40
 """Topics of one partition, so that there are snapshots."""
 IDLE_S: Final = 2.0
 READY_S_MAX: Final = 60.0
@@ -130,10 +130,10 @@ IDENTITIES: Final = (
     Identity("metainfo of a journal, both", PAXOS, spoil("metainfo.*", below=OF_JOURNAL), heals=1, otherwise=WAITS),
     Identity("metainfo of the metadata log, one copy", "", spoil("metainfo.0", below="metadata")),
     Identity("metainfo of the metadata log, both", "", spoil("metainfo.*", below="metadata"), heals=1),
-    Identity("snapshots, a block of each", "", spoil("*.body", below="snapshots")),
+    Identity("snapshots, a block of each", "", spoil("*.body", below="snapshots"), heals=2),
     Identity("snapshots, one header of each", "", spoil("*.header.0", below="snapshots")),
     Identity("snapshots, both headers of each", "", spoil("*.header.*", below="snapshots")),
-    Identity("snapshots, all of each", "", spoil("*", below="snapshots")),
+    Identity("snapshots, all of each", "", spoil("*", below="snapshots"), heals=2),
     Identity("identity of the directory, one copy", "", spoil("identity.0")),
     Identity("identity of the directory, both", "", spoil("identity.*")),
     Identity("metadata/ removed", "", remove_metadata, heals=1),

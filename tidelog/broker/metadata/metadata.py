@@ -162,8 +162,11 @@ class ClusterMetadata:
         return self._bootstrap.lost_storage
 
     async def find_loss(self) -> str:
-        """Asks the voters as `MetadataBootstrap.find_loss`, which says what it returns."""
-        return await self._bootstrap.find_loss(self._log)
+        """Says what is lost that an operator has to know of, and what to do: a majority of the voters
+        (`MetadataBootstrap.find_loss`), or the snapshot that the log goes on from. Empty if nothing is."""
+        needed = self._log.delivery.needs_snapshot
+        missing = "" if needed is None else self._keeper.missing(self._known, needed)
+        return await self._bootstrap.find_loss(self._log) or missing
 
     @property
     def incarnation(self) -> str:

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from tidelog.broker.consensus.messages import FetchSnapshot, SnapshotPart
+from tidelog.broker.consensus.waiting import RECOVER
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import NotFound, TidelogError
@@ -60,10 +61,15 @@ class SnapshotKeeper:
         """The image's position in the newest snapshot here, and its root hash."""
         self.positions: dict[int, int] = {}
         """The log positions of the snapshots taken by this process, by their image's position."""
+        self._damage: list[str] = []
+        """The damage of the snapshots here that was found when they were loaded."""
+        self._refusals: dict[int, str] = {}
+        """Why a broker did not give the snapshot that is being fetched, by its node id."""
 
     def load(self) -> tuple[ClusterImage, int, SnapshotVoters] | None:
         """The newest that is whole: image, position, voters. Blocking. Raises `SnapshotUnreadable`, `OSError`."""
         loaded = self._store.load_newest()
+        self._damage = list(map(str, loaded.damaged))
         for damage in loaded.damaged:
             logger.warning("a metadata snapshot is damaged; an older one, or a peer's, will do", finding=str(damage))
         return None if loaded.snapshot is None else self._opened(loaded.snapshot)
@@ -122,11 +128,26 @@ class SnapshotKeeper:
                 try:
                     snapshot = await self._fetch_from(candidates[turn % len(candidates)], ask, at_least)
                 except (TidelogError, TimeoutError, OSError) as error:
+                    self._refusals[candidates[turn % len(candidates)]] = str(error) or "no answer in time"
                     logger.info("a snapshot could not be fetched yet", error=str(error))
                 else:
+                    self._refusals.clear()
                     return self._opened(snapshot)
             turn += 1
             await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
+
+    def missing(self, nodes: Sequence[int], at_least: int) -> str:
+        """Says what is missing, and what to do, once all these brokers were asked in vain for a snapshot that reaches
+        `at_least`; empty before."""
+        if not all(node in self._refusals for node in nodes):
+            return ""
+        here = [f"here: {', '.join(self._damage) or 'there is none'}"]
+        others = [f"broker {node}: {self._refusals[node]}" for node in sorted(nodes)]
+        return (
+            f"the metadata log begins at position {at_least}, and no broker can give a snapshot that reaches it: "
+            f"{'; '.join([*here, *others])}; put a copy of any broker's snapshots/ into its data directory, and start "
+            f"that broker again; {RECOVER}"
+        )
 
     async def fetch_damaged(self, position: int, nodes: Sequence[int], ask: Ask) -> bool:
         """Puts what a peer has of a snapshot in the place of what is damaged here; False if nobody has it now."""
