@@ -13,6 +13,7 @@ from tidelog.model.errors import DamagedBatch
 from tidelog.model.ports import Buffer
 from tidelog.model.producers import ProducerState
 from tidelog.storage.log_state import LogState
+from tidelog.storage.rows import Row
 from tidelog.storage.segment import Damage, Entry, Extent, Segment
 from tidelog.storage.trails import read_trails
 
@@ -88,7 +89,10 @@ class LogReader:
 
     def read_passing(self, offset: int, bytes_max: int, end_offset: int) -> PassingRead:
         """Reads as `read` does, but goes on behind what was given up, whatever lies there. So readers are shown the
-        log. The range that holds `offset` is passed first; the read ends where another one begins."""
+        log. The range that holds `offset` is passed first; the read ends where another one begins.
+
+        Raises `DamagedBatch` also for a batch that was given up in part only: who comes to it is shown none of it, for
+        those who come to its given-up part are not either."""
         lost = self._state.damage.lost
         if not lost:  # nearly always
             return PassingRead(self.read(offset, bytes_max, end_offset), None)
@@ -99,7 +103,21 @@ class LogReader:
         passed = (offset, begin) if begin > offset else None
         if begin >= limit:
             return PassingRead(Extent(b"", begin, None), passed)
-        return PassingRead(self.read(begin, bytes_max, limit), passed)
+        extent = self.read(begin, bytes_max, limit)
+        if extent.data or following is None or limit == end_offset:
+            return PassingRead(extent, passed)
+        across = self._batch_before(begin, limit)
+        if across is not None:
+            raise self._damaged(Damage(across.first_offset, across.next_offset, "given up in part"))
+        if passed is not None:
+            return PassingRead(extent, passed)
+        end = min(following[1], end_offset)  # no batch has the offsets before that range
+        return PassingRead(Extent(b"", end, None), (limit, end))
+
+    def _batch_before(self, offset: int, end: int) -> Row | None:
+        """Returns the first sound batch from `offset` on, if it begins before `end`."""
+        entry = next(self.entries(offset), None)
+        return entry if isinstance(entry, Row) and entry.base_offset < end else None
 
     def read_filling(self, offset: int, bytes_max: int, end_offset: int) -> Sequence[Buffer]:
         """Reads for another replica's log: of what was given up it gets batches without records, so that its
@@ -108,7 +126,12 @@ class LogReader:
         begin = min(lost.past(offset), end_offset)
         if begin > offset:
             return tuple(self.fillers(offset, begin))
-        return (self.read_passing(offset, bytes_max, end_offset).extent.data,)
+        following = lost.from_offset(begin)
+        limit = end_offset if following is None else min(end_offset, following[0])
+        data = self.read(offset, bytes_max, limit).data
+        if not data and limit < end_offset and self._batch_before(offset, limit) is None:
+            return tuple(self.fillers(offset, min(lost.past(limit), end_offset)))
+        return (data or self.read(offset, 1, end_offset).data,)
 
     def fillers(self, start: int, end: int) -> Iterator[bytes]:
         """Yields batches without records that take the offsets [start, end), each of the leader epoch that this log

@@ -86,6 +86,35 @@ def test_damage_beside_it_is_still_damage(store: Store) -> None:
     assert [(one.start, one.end) for one in store.log.damaged_ranges()] == [(6, 7)]
 
 
+def test_a_batch_that_was_given_up_in_part_is_an_error_to_who_comes_to_it(store: Store) -> None:
+    """No command gives up part of a batch; a reader that met it must not wait for ever."""
+    for _ in range(3):
+        store.append(b"three", records=3)
+    store.flush()
+    store.log.give_up(lost((4, 6)))
+    assert store.log.read_passing(0, 1 << 20, 9).extent.next_offset == 3
+    with pytest.raises(DamagedBatch, match=r"offsets 3 to 3 .*given up in part"):
+        store.log.read_passing(3, 1 << 20, 9)
+    assert store.log.read_passing(4, 1 << 20, 9).extent.next_offset == 9
+    assert not store.log.damaged_ranges()
+    (data,) = store.log.read_filling(3, 1, 9)
+    assert verify_batch(data).next_offset == 6, "another replica gets the log as it is"
+
+
+def test_a_range_behind_offsets_that_nothing_has_is_passed(store: Store) -> None:
+    for offset in (0, 5, 6):
+        data = empty_batch(offset, offset + 1, 1)
+        store.log.append(parse_received(data, store.log.log_end_offset, 0, may_skip=True), 0, may_skip=True)
+    store.flush()
+    harm(store, 5)
+    store.log.give_up(lost((5, 6)))
+    read = store.log.read_passing(1, 1, 7)
+    assert (bytes(read.extent.data), read.extent.next_offset, read.lost) == (b"", 6, (5, 6))
+    assert store.log.read_passing(6, 1, 7).extent.next_offset == 7
+    assert [verify_batch(data).base_offset for data in store.log.read_filling(1, 1, 7)] == [1]
+    assert verify_batch(store.log.read_filling(1, 1, 7)[0]).next_offset == 6
+
+
 @pytest.mark.parametrize("end", [4, 5, 9, 12])
 def test_nothing_is_passed_beyond_what_is_committed(store: Store, end: int) -> None:
     fill(store)
