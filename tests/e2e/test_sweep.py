@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.clusters import ISR, PAXOS, only
+from tests.e2e.power.disks import DisksUnavailable
 from tests.e2e.sweep.cases import (
     ENTRIES,
     NODES,
     PATTERNS,
+    PLAIN_DAMAGES,
     REPLICAS,
     Case,
     Damage,
@@ -32,8 +34,8 @@ SEED = 4
 
 
 HELD = {
-    ISR: (Stop.ACKNOWLEDGED, [*Damage], [Where.LOG]),
-    PAXOS: (Stop.ACKNOWLEDGED, [*Damage], [*Where]),
+    ISR: (Stop.ACKNOWLEDGED, [*PLAIN_DAMAGES], [Where.LOG]),
+    PAXOS: (Stop.ACKNOWLEDGED, [*PLAIN_DAMAGES], [*Where]),
 }
 """What is drawn for each protocol."""
 
@@ -52,6 +54,24 @@ def test_what_has_a_good_copy_comes_back_and_the_rest_is_told(tmp_path: Path, pr
     assert [result for result in told if result.verdict is not Verdict.RECOVERED] == []
     assert all(result.answered_damaged == result.lost_entries for result in told)
     assert any(result.lost_entries for result in told) == (series is Series.SWEEP)
+
+
+@only(ISR, PAXOS)
+@pytest.mark.parametrize(("stop", "damage"), [(Stop.POWER, Damage.FLIP), (Stop.ACKNOWLEDGED, Damage.EIO)])
+def test_the_same_on_disks_that_lose_power_or_sectors(
+    tmp_path: Path, protocol: str, stop: Stop, damage: Damage
+) -> None:
+    rng = random.Random(SEED)
+    patterns = [*draw_patterns(Series.SWEEP, CASES, rng)]
+    cases = draw_cases(patterns, rng, damages=[damage], wheres=HELD[protocol][2], variant=Variant.PLAIN)
+    told: list[Result] = []
+    one = Round(cases, SEED, tmp_path, protocol=protocol, stop=stop, series=Series.SWEEP, variant=Variant.PLAIN)
+    try:
+        one.play(told.append)
+    except DisksUnavailable as error:
+        pytest.skip(str(error))
+    assert sorted(result.case for result in told) == sorted(cases)
+    assert [result for result in told if result.verdict is not Verdict.RECOVERED] == []
 
 
 def test_a_lost_log_is_not_waited_for_where_all_others_are_damaged(tmp_path: Path) -> None:

@@ -27,7 +27,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.e2e.sweep.cases import Damage, Series, Stop, Variant, Where, draw_cases, draw_patterns
+from tests.e2e.power.disks import missing
+from tests.e2e.sweep.cases import (
+    PLAIN_DAMAGES,
+    PLAIN_STOPS,
+    Damage,
+    Series,
+    Stop,
+    Variant,
+    Where,
+    draw_cases,
+    draw_patterns,
+)
 from tests.e2e.sweep.reading import Result, Verdict
 from tests.e2e.sweep.rounds import Round
 from tidelog.testing import BrokerFailed
@@ -50,7 +61,7 @@ def rounds(options: argparse.Namespace, directory: Path) -> Iterator[tuple[int, 
                 draw_cases(
                     patterns[begin : begin + options.partitions],
                     rng,
-                    damages=options.damage or [*Damage],
+                    damages=options.damage,
                     wheres=wheres,
                     variant=options.variant,
                 ),
@@ -148,10 +159,11 @@ def report(tally: Tally, options: argparse.Namespace) -> None:
     if options.json:
         parameters = {"protocol": options.protocol, "series": options.series, "variant": options.variant}
         document = {**parameters, "seed": options.seed, "figures": tally.figures(), "failures": tally.failures}
-        out.print_json(json.dumps({**document, "skipped": ["eio"]}))
+        out.print_json(json.dumps({**document, "skipped": options.skipped}))
     elif tally.results:
         out.print(tally.table())
-        out.print("skipped: unreadable sectors (EIO), which take a device mapper or a file system of one's own")
+        if options.skipped:
+            out.print(f"skipped: {', '.join(options.skipped)}")
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -165,14 +177,22 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--variant", type=Variant, choices=[*Variant], default=Variant.PLAIN, help="default: %(default)s"
     )
-    parser.add_argument("--stop", type=Stop, choices=[*Stop], action="append", help="default: all of them in turn")
-    parser.add_argument("--damage", type=Damage, choices=[*Damage], action="append", help="default: any of them")
+    parser.add_argument(
+        "--stop", type=Stop, choices=[*Stop], action="append", help="default: all of them in turn that can be had here"
+    )
+    parser.add_argument(
+        "--damage", type=Damage, choices=[*Damage], action="append", help="default: any that can be had here"
+    )
     parser.add_argument("--where", type=Where, choices=[*Where], action="append", help="Paxos; default: any of them")
     parser.add_argument("--only", type=int, metavar="N", help="the round of this number, from 0 on; default: all")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="of all rounds; default: a temporary one")
     options = parser.parse_args(words)
-    options.stop = options.stop or ([*Stop] if options.series is Series.SWEEP else [Stop.ACKNOWLEDGED])
+    lack = missing()
+    options.skipped = [f"{one} ({lack})" for one in (Stop.POWER, Damage.EIO) if lack]
+    stops, damages = (PLAIN_STOPS, PLAIN_DAMAGES) if lack else (tuple(Stop), tuple(Damage))
+    options.stop = options.stop or (stops if options.series is Series.SWEEP else [Stop.ACKNOWLEDGED])
+    options.damage = options.damage or damages
     return options
 
 

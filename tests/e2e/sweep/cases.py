@@ -24,6 +24,7 @@ class Stop(StrEnum):
     CLEAN = "clean"
     IDLE = "idle"
     ACKNOWLEDGED = "acknowledged"
+    POWER = "power"
 
 
 class Damage(StrEnum):
@@ -32,6 +33,7 @@ class Damage(StrEnum):
     FLIP = "flip"
     ZERO = "zero"
     CUT = "cut"
+    EIO = "eio"
 
 
 class Where(StrEnum):
@@ -49,6 +51,11 @@ class Variant(StrEnum):
     BEHIND = "behind"
     DIRECTORY = "directory"
     DISK = "disk"
+
+
+PLAIN_STOPS: Final = (Stop.CLEAN, Stop.IDLE, Stop.ACKNOWLEDGED)
+PLAIN_DAMAGES: Final = (Damage.FLIP, Damage.ZERO, Damage.CUT)
+"""What can be had on any disk; the others take disks of their own (`tests.e2e.power.disks`)."""
 
 
 class Series(StrEnum):

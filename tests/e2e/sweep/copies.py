@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.e2e.sweep.cases import ENTRIES, NODES, Case, Damage, Where
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import TidelogError
+from tidelog.sim.kit.inode import SECTOR_BYTES
 
 JOURNAL = "journal"
 
@@ -65,10 +66,21 @@ def chosen(case: Case, copies: Iterable[Copy]) -> list[Copy]:
     ]
 
 
-def damage_copies(case: Case, copies: list[Copy], rng: random.Random) -> list[Copy]:
+Spoil = Callable[[Copy, int], None]
+"""Makes a sector of a copy's file unreadable; the second argument is the position where it begins."""
+
+
+def damage_copies(case: Case, copies: list[Copy], rng: random.Random, spoil: Spoil | None) -> list[Copy]:
     """Damages what the case says; returns the copies that are left. A file is cut only where all that lies behind is
-    to be damaged, too, and has its batches zeroed otherwise."""
+    to be damaged, too, and has its batches zeroed otherwise. A sector that becomes unreadable is one that the copy has
+    for itself."""
     hit = chosen(case, copies)
+    if case.damage is Damage.EIO:
+        assert spoil is not None
+        for copy in hit:
+            first, end = -(-copy.position // SECTOR_BYTES), (copy.position + copy.size) // SECTOR_BYTES
+            spoil(copy, rng.randrange(first, end) * SECTOR_BYTES)
+        return [copy for copy in copies if copy not in hit]
     for path in sorted({copy.path for copy in hit}):
         here = [copy for copy in hit if copy.path == path]
         cut = min(copy.position for copy in here)
@@ -97,7 +109,9 @@ class Struck(NamedTuple):
     lacked: dict[int, set[int]]
 
 
-def strike(case: Case, data_dirs: dict[int, Path], values: Sequence[str], rng: random.Random) -> Struck:
+def strike(
+    case: Case, data_dirs: dict[int, Path], values: Sequence[str], rng: random.Random, spoil: Spoil | None = None
+) -> Struck:
     """Does to a partition what its case says."""
     copies = [
         copy
@@ -107,7 +121,7 @@ def strike(case: Case, data_dirs: dict[int, Path], values: Sequence[str], rng: r
     missing = set(range(ENTRIES)) - {copy.entry for copy in copies}
     if missing:
         raise AssertionError(f"{case}: acknowledged entries {sorted(missing)} are on no disk before any damage")
-    left = damage_copies(case, copies, rng)
+    left = damage_copies(case, copies, rng, spoil)
     if case.wiped in data_dirs:
         shutil.rmtree(partition_directory(data_dirs[case.wiped], case.partition))
         copies, left = ([copy for copy in some if copy.node != case.wiped] for some in (copies, left))

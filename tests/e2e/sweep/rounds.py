@@ -17,8 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.e2e.sweep.cases import ENTRIES, NODES, Case, Series, Stop, Variant
-from tests.e2e.sweep.copies import Struck, strike
+from tests.e2e.power.disks import Disk, mounted
+from tests.e2e.sweep.cases import ENTRIES, NODES, Case, Damage, Series, Stop, Variant
+from tests.e2e.sweep.copies import Copy, Struck, strike
 from tests.e2e.sweep.reading import Judge, Result
 from tidelog.admin import AdminClient
 from tidelog.producer import Producer
@@ -44,7 +45,8 @@ OVER_S: Final = 60.0
 PASSES_MIN: Final = 4
 THREADS: Final = 24
 PAUSE_S: Final = 0.2
-FILL: Final = 60
+FILL: Final = 600
+"""So many random bytes an entry has, twice as many digits: each batch has whole sectors for itself."""
 
 
 class Written(NamedTuple):
@@ -78,9 +80,20 @@ class Round:
         self._variant = variant
         self._rng = random.Random(f"round {seed}")
         self._victim = self._rng.choice(NODES)
+        self._disks: dict[int, Disk] = {}
 
     def play(self, told: Callable[[Result], None]) -> None:
-        """Calls `told` with each result. Raises `BrokerFailed` if a broker does not start or stop as it should."""
+        """Calls `told` with each result. Raises `BrokerFailed` if a broker does not start or stop as it should, and
+        `DisksUnavailable` where the round takes disks of its own, and they can't be had."""
+        with mounted(self.directory, NODES if self.takes_disks else (), self.seed) as self._disks:
+            self._play(told)
+
+    @property
+    def takes_disks(self) -> bool:
+        """True if a power cut or an unreadable sector is to be played."""
+        return self.stop is Stop.POWER or any(case.damage is Damage.EIO for case in self.cases)
+
+    def _play(self, told: Callable[[Result], None]) -> None:
         settings = {**SETTINGS, "commit.protocol": self._protocol}
         cluster = LocalCluster(len(NODES), settings=settings, data_dir=self.directory, start_timeout_s=READY_S_MAX)
         with cluster:
@@ -112,8 +125,11 @@ class Round:
                     await asyncio.sleep(IDLE_S)
                 stagger_s = STAGGER_S if is_last and self._series is Series.LAST else 0.0
                 await asyncio.gather(*(self._send(producer, one, found, entry, stagger_s) for one in found))
-            if self.stop is Stop.ACKNOWLEDGED:
-                return found, self._kill(cluster)
+            if self.stop in (Stop.ACKNOWLEDGED, Stop.POWER):
+                ended_s = self._kill(cluster)
+                for disk in self._disks.values() if self.stop is Stop.POWER else ():
+                    disk.cut()
+                return found, ended_s
         if self.stop is Stop.IDLE:
             await asyncio.sleep(IDLE_S)
             return found, self._kill(cluster)
@@ -143,15 +159,24 @@ class Round:
 
     def _strike(self, cluster: LocalCluster, written: dict[int, Written]) -> dict[int, Struck]:
         """Damages the disks. Returns what was done to each partition."""
+        data_dirs = {node: cluster.broker(node).data_dir for node in NODES}
         if self._variant is Variant.DISK:
-            cluster.wipe(self._victim)
-        data_dirs = {node: cluster.broker(node).data_dir for node in NODES if cluster.broker(node).data_dir.exists()}
+            remove_all(data_dirs.pop(self._victim))
         struck = {
-            case.partition: strike(case, data_dirs, written[case.partition].values, self._rng) for case in self.cases
+            case.partition: strike(case, data_dirs, written[case.partition].values, self._rng, self._spoil)
+            for case in self.cases
         }
         for node, data_dir in data_dirs.items():
-            shutil.copytree(data_dir, self.directory / "damaged" / f"broker-{node}")
+            kept = self.directory / "damaged" / f"broker-{node}"
+            if node in self._disks:  # which knows what nobody can read
+                self._disks[node].dump(kept)
+            else:
+                shutil.copytree(data_dir, kept)
         return struck
+
+    def _spoil(self, copy: Copy, position: int) -> None:
+        path = copy.path.relative_to(self.directory / f"broker-{copy.node}" / "data")
+        self._disks[copy.node].spoil(str(path), position, position + 1)
 
     def _start(self, cluster: LocalCluster) -> float:
         """Starts all in a drawn order, with gaps. Returns when the last of them began."""
@@ -193,6 +218,15 @@ class Round:
                     told(judge.result(age_s, begun_s))
                     left.remove(judge)
                 time.sleep(PAUSE_S)  # between two rounds of questions, which repeat until a deadline
+
+
+def remove_all(directory: Path) -> None:
+    """Empties a directory, which may be where a disk is mounted."""
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 class Quiet:
