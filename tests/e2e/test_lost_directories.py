@@ -122,6 +122,37 @@ def test_a_partitions_directory_is_gone(cluster: LocalCluster, protocol: str, vi
     assert all(value.encode() in content(directory(cluster, victim)) for value in values)
 
 
+@PROTOCOLS
+@VICTIMS
+def test_a_partitions_directory_is_gone_another_lags_and_the_third_is_down(
+    cluster: LocalCluster, protocol: str, victim: int
+) -> None:
+    """Who is emptied and who is behind are two of three, and neither has all that was acknowledged."""
+    behind, whole_one = 3, LEADER + FOLLOWER - victim
+    values = write(cluster, "a", "b")
+    asyncio.run(whole(cluster, TOPIC))
+    cluster.kill(behind)
+    until(lambda: Asked(cluster, LEADER).produce(TOPIC, 0, "later 1").status == 200)
+    found = Asked(cluster, LEADER).values(TOPIC, 0)
+    values += found[2:] + write(cluster, "later 2", "later 3")
+    cluster.kill(LEADER, FOLLOWER)
+    assert b"later" not in content(directory(cluster, behind))
+    shutil.rmtree(directory(cluster, victim))
+    for node_id in (victim, behind):
+        cluster.broker(node_id).begin()
+    for node_id in (victim, behind):
+        cluster.broker(node_id).wait_until_ready(time.monotonic() + READY_S_MAX)
+    until(lambda: Asked(cluster, behind).brokers.get(whole_one) is False)
+    time.sleep(ALONE_S)  # their chance to do harm: no outcome waits for it
+    for node_id in (victim, behind):
+        assert Asked(cluster, node_id).produce(TOPIC, 0, "refused", timeout_ms=1_000).status != 200
+    cluster.broker(whole_one).begin()
+    cluster.broker(whole_one).wait_until_ready(time.monotonic() + READY_S_MAX)
+    check_nothing_is_lost(cluster, values)
+    assert SAID[protocol] in cluster.broker(victim).output
+    assert all(value.encode() in content(directory(cluster, victim)) for value in values)
+
+
 # -- an old copy of a data directory -------------------------------------------------------------------------------
 
 
