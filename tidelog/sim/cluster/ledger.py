@@ -26,6 +26,7 @@ with what the new leader has; and a topic that ever was `replicated` counts as o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from tidelog.controller.records import BrokerRegistered, ConfigsAltered
 from tidelog.model.cluster import NO_LEADER, PAXOS, PartitionInfo, Topic
@@ -259,12 +260,9 @@ class Ledger(Holders, Rule):
             return
         high_watermark = said.high_watermark
         shadow = self.shadow(node, partition_id)
-        while shadow.agreed < len(book.batches) and book.batches[shadow.agreed].end <= high_watermark:
-            batch = book.batches[shadow.agreed]
-            if not self._has(book, shadow, batch):
-                self._violate("commits", f"{book.name}: node {node} calls another batch committed at {batch.base}")
-                return
-            shadow.agreed += 1
+        if (other := self._disagrees(book, shadow, high_watermark)) is not None:
+            self._violate("commits", f"{book.name}: node {node} calls another batch committed at {other.base}")
+            return
         if high_watermark <= book.end:
             return
         if said.in_sync < (minimum := book.minimum(self._truth.clock())):
@@ -278,6 +276,24 @@ class Ledger(Holders, Rule):
         if book.end != high_watermark:
             self._violate("commits", f"{book.name}: a high watermark of {high_watermark}, within a batch")
         self._check(partition_id)
+
+    def _disagrees(self, book: Book, shadow: Shadow, high_watermark: int) -> Held | None:
+        """Returns the first committed batch below a leader's high watermark in whose place its log has anything else.
+
+        A disk that was robbed may hold more than its shadow remembers, as damaged batches. Where the log says no more
+        than that, it contradicts nobody; but nor does it agree, and is compared again until it is repaired.
+        """
+        is_agreed = True
+        for batch in islice(book.batches, shadow.agreed, None):
+            if batch.end > high_watermark:
+                break
+            if self._has(book, shadow, batch):
+                shadow.agreed += is_agreed
+            elif shadow.has_lost(batch):
+                is_agreed = False
+            else:
+                return batch
+        return None
 
     @staticmethod
     def _torn(book: Book, shadow: Shadow) -> list[Held]:

@@ -22,6 +22,8 @@ from tidelog.sim.kit.process import OWNER
 from tidelog.storage.appender import Appender
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.log_state import LogState
+from tidelog.storage.mender import Mender
+from tidelog.storage.repair import Repair
 from tidelog.storage.truncator import Truncator
 
 
@@ -49,7 +51,8 @@ class ReplicaWatch:
                 (Partition, "_execute", self._commit),
                 (Partition, "request_deletion", self._request_deletion),
                 (Follower, "_execute", self._follow),
-                (Repairer, "put_back", self._repair),
+                (Mender, "repair", self._repair),
+                (Repairer, "put_back", self._put_back),
                 (Machine, "_end", self._end),
                 (Machine, "stop", self._stop),
                 (Machine, "replace_disk", self._replace_disk),
@@ -140,12 +143,21 @@ class ReplicaWatch:
         return execute
 
     def _repair(self, original: Any) -> Any:
-        async def put_back(repairer: Any, holder: Any, partition_id: Any, identity: Any, data: Any, *args: Any) -> bool:
-            is_repaired: bool = await original(repairer, holder, partition_id, identity, data, *args)
-            self._world.truth.saw("batch repaired from a peer", is_repaired)
-            shadow = self._shadows.get(holder.log)
-            if is_repaired and shadow is not None and shadow.log is holder.log:
+        """Before anybody hears of it: with the batch in its place, a leader may call more committed."""
+
+        def repair(mender: Mender, data: Any, *args: Any, **kwargs: Any) -> Repair:
+            verdict: Repair = original(mender, data, *args, **kwargs)
+            shadow = self._shadows.get(mender._state)
+            if verdict is Repair.DONE and shadow is not None and shadow.log is mender._state:
                 shadow.repaired([held(batch) for batch in iter_batches(data)])
+            return verdict
+
+        return repair
+
+    def _put_back(self, original: Any) -> Any:
+        async def put_back(*args: Any) -> bool:
+            is_repaired: bool = await original(*args)
+            self._world.truth.saw("batch repaired from a peer", is_repaired)
             return is_repaired
 
         return put_back

@@ -71,6 +71,19 @@ class Shadow:
             return self._damaged
         return {(damage.start, damage.epoch) for damage in self.log.damage.ranges() if damage.epoch is not None}
 
+    def has_lost(self, batch: Held) -> bool:
+        """True if the disk was damaged, and all that the open log says of this batch's offsets is that they are lost:
+        by a row that names the batch, or without one. In none of them does it have anything else."""
+        if self.log is None or not self.is_rotten:
+            return False
+        is_damaged = any(
+            damage.start <= batch.base and batch.end <= damage.end
+            if damage.epoch is None
+            else (damage.start, damage.end, damage.epoch) == batch[:3]
+            for damage in self.log.damage.ranges()
+        )
+        return is_damaged and not any(batch.base < one.end and one.base < batch.end for one in self.batches.values())
+
     @property
     def durable(self) -> int:
         return self._durable if self.log is None else self.log.durable_offset
