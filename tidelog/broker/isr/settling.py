@@ -170,7 +170,15 @@ class Settler:
         holding: Holding,
         data: memoryview,
     ) -> None:
-        answer = Answered(node_id, reply.broker_epoch, reply.leader_epoch, reply.high_watermark, offset, holding)
+        answer = Answered(
+            node_id,
+            reply.broker_epoch,
+            reply.leader_epoch,
+            reply.high_watermark,
+            offset,
+            holding,
+            is_named=identity.is_known,
+        )
         for effect in settling.core.step(answer):
             match effect:
                 case PutBack():

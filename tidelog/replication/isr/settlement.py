@@ -8,7 +8,8 @@ for all it appends lies behind; and before it fixes where its epoch begins (LESO
     have       from anybody: its digest proves it; the batch is put back
     dont have  from one member: not committed, since a commit takes every member of the set; the log is truncated there
     faulty     from every other member: committed, as far as anybody will ever know; from fewer: wait for another
-    deleted, or a high watermark beyond it, from anybody: committed; it waits for its repair with the others below
+    faulty, from anybody who knows that it is committed: the leader begins behind it, and it waits for its repair
+    deleted, or a high watermark beyond it, from anybody: it is left to its repair, as all below the high watermark is
 
 A denial proves that much only from a *member*: of the ISR or the ELR under which this leader was elected, since these
 hold everything committed; in the same life (broker epoch), since a later one may have lost what it had; and once it
@@ -23,6 +24,13 @@ power cut has torn on all members at once is got over. One that says so must fol
 leader could still have it truncate the batch; a later life is as good, since it has the row. While one member is silent
 it may have the batch whole, or lack it, and it is waited for; unless it has lost its log, as the metadata tell: then it
 will never say more than that it does not know, and leads nobody before it is filled again.
+
+A member's *high watermark* is taken as it is: it follows this leader epoch, so no later leader has moved it. Anybody
+else's may be another log's, for while this leader settles, a later one may have committed another batch at that offset.
+So it counts of the one batch that the answer names: where the very same batch stands below a replica's high watermark,
+it is committed, in whichever epoch that was learned; and so is all before it, since equal batches have one past. A
+follower that has the batch damaged, too, acknowledges nothing from there on until it hears that: so the leader has to
+begin behind it, or, if no sound copy is left, would wait for that follower for ever.
 
 Never is anything truncated later in the epoch: the same (epoch, offset) would name two batches, and followers could not
 see it. So who finds damage above its high watermark then lets another be elected, which settles it.
@@ -53,6 +61,8 @@ class Answered:
     """What it knows to be committed."""
     offset: int
     holding: Holding
+    is_named: bool = True
+    """The question named the batch by its digest; else it meant whatever is at that offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +116,14 @@ class Settlement:
         """`members` are the *other* members of ISR and ELR, with the broker epochs of the metadata that made this the
         leader; `damaged` where damaged batches begin, and end."""
         self.committed_end = high_watermark
-        """All below is committed, by the word of members: the leader may begin with this high watermark."""
+        """All below is committed, by the word of members, or of somebody who has the same batch below its high
+        watermark: the leader may begin with this one."""
         self._leader_epoch = leader_epoch
         self._members = dict(members)
         self._high_watermark = high_watermark
         self._open = {at: end for at, end in damaged.items() if at >= high_watermark}
+        self._ends = dict(self._open)
+        """The same, decided or not, as long as they are in the log."""
         self._faulty_at: dict[int, set[int]] = {}
         """Members that have said of an open offset that the batch is damaged with them, too."""
         self._lost: frozenset[int] = frozenset()
@@ -135,6 +148,7 @@ class Settlement:
                 return []
             case TruncatedAt(end):
                 self._open = {at: until for at, until in self._open.items() if at < end}
+                self._ends = {at: until for at, until in self._ends.items() if at < end}
                 return []
             case MembersLost(nodes):
                 self._lost |= nodes
@@ -146,7 +160,9 @@ class Settlement:
     def _on_answer(self, answer: Answered) -> list[SettlementEffect]:
         if self._is_of_a_member(answer):
             self.committed_end = max(self.committed_end, answer.high_watermark)
-        self._learn_committed(answer.high_watermark)
+        elif self._is_committed_there(answer):
+            self.committed_end = max(self.committed_end, self._ends[answer.offset])
+        self._learn_committed(max(answer.high_watermark, self.committed_end))
         if answer.offset not in self._open:
             return []
         match answer.holding:
@@ -171,6 +187,11 @@ class Settlement:
         """It holds what it says that it holds for whoever leads next, in this life or a later one."""
         known = self._members.get(answer.node)
         return known is not None and answer.broker_epoch >= known and answer.leader_epoch == self._leader_epoch
+
+    def _is_committed_there(self, answer: Answered) -> bool:
+        """The replica has the very batch that is damaged here, below its high watermark."""
+        is_same = answer.holding is Holding.HAVE_FAULTY and answer.is_named
+        return is_same and self._ends.get(answer.offset, answer.high_watermark + 1) <= answer.high_watermark
 
     def _count_faulty(self, answer: Answered) -> None:
         self._faulty_at.setdefault(answer.offset, set()).add(answer.node)
