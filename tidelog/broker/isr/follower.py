@@ -154,17 +154,23 @@ class Follower:
             case FetchStatus.OUT_OF_RANGE:
                 self._take_producers(correlation, answer, data)
             case _:
-                self.not_before_s = self._clock.monotonic_s() + RETRY_S[answer.status]
+                self._wait_for_leader(answer.status)
         self.news(self)
 
     def _take(self, correlation: int, answer: PartitionFetched, data: memoryview) -> None:
         try:
             batches = parse_received(data, answer.fetch_offset, answer.last_epoch, may_skip=False)
+            case FetchStatus.DAMAGED if answer.high_watermark >= 0:
+                self._take(correlation, answer, memoryview(b""))
+                self._wait_for_leader(answer.status)
         except InvalidBatch as error:
             logger.error(
                 "a leader sent what does not continue this log", partition=str(self.partition_id), error=str(error)
             )
-            self.not_before_s = self._clock.monotonic_s() + RETRY_S[FetchStatus.DAMAGED]
+    def _wait_for_leader(self, status: FetchStatus) -> None:
+        self.not_before_s = self._clock.monotonic_s() + RETRY_S[status]
+
+            self._wait_for_leader(FetchStatus.DAMAGED)
             return
         base = batches[0].header.base_offset if batches else answer.fetch_offset
         end = batches[-1].header.next_offset if batches else base
@@ -177,7 +183,7 @@ class Follower:
             self._producers = self.log.files.codec.parse_producers(data)
         except InvalidBatch as error:
             logger.error("a leader sent damaged rows", partition=str(self.partition_id), error=str(error))
-            self.not_before_s = self._clock.monotonic_s() + RETRY_S[FetchStatus.DAMAGED]
+            self._wait_for_leader(FetchStatus.DAMAGED)
             return
         event = FetchOutOfRange(correlation, answer.log_start_offset, answer.end_offset)
         self._execute(self._core.step(event))
@@ -221,7 +227,7 @@ class Follower:
             self.log.append(self._batches, self._clock.wall_ms())
         except TidelogError as error:
             logger.warning("a replica cannot append", partition=str(self.partition_id), error=str(error))
-            self.not_before_s = self._clock.monotonic_s() + RETRY_S[FetchStatus.DAMAGED]
+            self._wait_for_leader(FetchStatus.DAMAGED)
             self._execute(self._core.step(AppendRefused(base)))
             return
         self._batches = []

@@ -60,7 +60,8 @@ class FetchStatus(Enum):
     UNKNOWN_EPOCH = "unknown_epoch"
     """The leader has not heard of this epoch, or of this partition, yet: try again."""
     DAMAGED = "damaged"
-    """The leader's own copy is damaged there; another fetch may find it repaired."""
+    """The leader's own copy is damaged there; another fetch may find it repaired. The follower has the beginning of the
+    leader's log, and the high watermark counts, unless it is -1."""
 
 
 class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):

@@ -300,7 +300,7 @@ class ReplicationService:
         try:
             producers = partition.producers_for_follower()
         except TidelogError:
-            return self._told(state, FetchStatus.DAMAGED, partition), ()
+            return self._told(state, FetchStatus.DAMAGED, None), ()
         size = len(producers)
         told = self._told(state, FetchStatus.OUT_OF_RANGE, partition, size=size, end_offset=log_end_offset)
         return told, (producers,)

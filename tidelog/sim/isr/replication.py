@@ -137,12 +137,10 @@ class Replication(World):
         match verdict:
             case isr.Serve(at) if at < start:
                 return isr.FetchOutOfRange(correlation, start, len(log)), []
-            case isr.Serve(at) if at in leader.disk.faulty:
-                self.truth.saw("a damaged batch is asked for")
-                return None
             case isr.Serve(at):
                 sent = log[at : min(at + dice.between(0, ANSWERED_MAX), leader.disk.readable(at))]
                 epochs = lineage_of(log[: at + len(sent)], at)
+                self.truth.saw("a damaged batch is asked for", at in leader.disk.faulty)
                 return isr.Fetched(correlation, at, at + len(sent), epochs, core.high_watermark, start), sent
             case isr.Diverging(epoch, end_offset):
                 self.truth.saw("logs diverge")
