@@ -50,6 +50,9 @@ RETRY_S = {
 }
 """How long to wait after such an answer; the metadata usually moves first."""
 
+DAMAGED_MAX = 64
+"""The leader is told of so many damaged ranges: so many are repaired at once."""
+
 logger = structlog.get_logger("tidelog.replication")
 
 Spawn = Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -90,6 +93,8 @@ class Follower:
         """What is to be appended at the core's word."""
         self._producers: list[tuple[int, ProducerState]] = []
         """The log is to know of these if it starts over at the core's word."""
+        self._damaged: tuple[int, ...] = ()
+        """The leader was told so of the last question."""
         self._is_closed = False
         self._truncating: asyncio.Task[None] | None = None
 
@@ -128,6 +133,7 @@ class Follower:
 
     def _state(self, effect: Fetch | ReportFlushed) -> FollowerState:
         last_epoch = -1 if effect.last_fetched_epoch is None else effect.last_fetched_epoch
+        self._damaged = tuple(damage.start for damage in self.log.damaged_ranges()[:DAMAGED_MAX])
         return FollowerState(
             self.partition_id.topic_id,
             self.partition_id.partition,
@@ -136,6 +142,7 @@ class Follower:
             last_epoch,
             effect.durable_offset,
             self.log.log_start_offset,
+            self._damaged,
         )
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -153,23 +160,23 @@ class Follower:
                 self._execute(self._core.step(DivergingAt(correlation, answer.epoch, answer.end_offset)))
             case FetchStatus.OUT_OF_RANGE:
                 self._take_producers(correlation, answer, data)
+            case FetchStatus.DAMAGED if answer.high_watermark >= 0:
+                self._take(correlation, answer, memoryview(b""))
+                self._wait_for_leader(answer.status)
             case _:
                 self._wait_for_leader(answer.status)
         self.news(self)
 
+    def _wait_for_leader(self, status: FetchStatus) -> None:
+        self.not_before_s = self._clock.monotonic_s() + RETRY_S[status]
+
     def _take(self, correlation: int, answer: PartitionFetched, data: memoryview) -> None:
         try:
             batches = parse_received(data, answer.fetch_offset, answer.last_epoch, may_skip=False)
-            case FetchStatus.DAMAGED if answer.high_watermark >= 0:
-                self._take(correlation, answer, memoryview(b""))
-                self._wait_for_leader(answer.status)
         except InvalidBatch as error:
             logger.error(
                 "a leader sent what does not continue this log", partition=str(self.partition_id), error=str(error)
             )
-    def _wait_for_leader(self, status: FetchStatus) -> None:
-        self.not_before_s = self._clock.monotonic_s() + RETRY_S[status]
-
             self._wait_for_leader(FetchStatus.DAMAGED)
             return
         base = batches[0].header.base_offset if batches else answer.fetch_offset
@@ -197,6 +204,8 @@ class Follower:
             logger.error("a replica is offline", partition=str(self.partition_id), reason=self.log.offline_reason)
             return
         self._execute(self._core.step(Flushed(acknowledged_end(self.log, self._core.high_watermark))))
+        if self._damaged:  # it may be repaired, or the leader's copy be known to be damaged, too
+            self.news(self)
 
     # -- effects -----------------------------------------------------------------------------------------------------
 

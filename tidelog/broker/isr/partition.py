@@ -222,6 +222,12 @@ class Partition(LedPartition):
         self._stats.replica_log_reads += 1
         return self.log.read_filling(offset, bytes_max, self.log.log_end_offset)
 
+    def may_repair(self, offsets: Sequence[int]) -> bool:
+        """Returns True if this log holds one of these offsets, and does not know that its copy is damaged, too."""
+        start, end, damaged = self.log.log_start_offset, self.log.log_end_offset, self.log.damaged_ranges()
+        held = [at for at in offsets if start <= at < end]
+        return any(not any(one.start <= at < one.end for one in damaged) for at in held)
+
     def producers_for_follower(self) -> bytes:
         """Returns PRODUCER rows of what was known where the log begins: for a follower that begins there, too.
 

@@ -26,6 +26,8 @@ class FollowerState(msgspec.Struct, frozen=True, array_like=True):
     durable_offset: int
     """It holds everything below on its disk."""
     log_start_offset: int
+    damaged: tuple[int, ...] = ()
+    """The damaged ranges of its log begin here; the first of them are named."""
 
 
 class FetchReplicas(msgspec.Struct, frozen=True, tag=True):

@@ -158,6 +158,7 @@ class ReplicationService:
                 state.durable_offset,
                 None if state.last_epoch < 0 else state.last_epoch,
                 self._now_ms(),
+                partition.may_repair(state.damaged),
             )
         )
         if not isinstance(question.verdict, Serve):
@@ -199,6 +200,7 @@ class ReplicationService:
                         state.durable_offset,
                         None if state.last_epoch < 0 else state.last_epoch,
                         self._now_ms(),
+                        partition.may_repair(state.damaged),
                     )
                 )
 

@@ -127,6 +127,8 @@ class Repairer:
                 if holding is Holding.HAVE and await self.put_back(holder, partition_id, identity, data, node_id):
                     del wanted[identity]
         self.without_copy[partition_id] = len(wanted)
+        if wanted:
+            holder.on_flushed()  # a follower's leader may just have found that it has lost the same
         return bool(holder.log.damage)
 
     async def _put_back_own(

@@ -64,6 +64,8 @@ class FollowerFetched:
     last_fetched_epoch: int | None
     """Of the batch before `fetch_offset`; None if the log is empty, whatever it held before."""
     now_ms: int
+    awaits_repair: bool = False
+    """Something in its log is damaged that the leader may have whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class FollowerFlushed:
     durable_offset: int
     last_fetched_epoch: int | None
     now_ms: int
+    awaits_repair: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ it; f + 1 members outlive f failures. The rules, and what each is for:
   (LESO): a new leader's high watermark may be older than what was committed before it, and LESO is not. It must have
   been heard in this epoch, and by the broker epoch that the metadata knows, or an earlier life's log would be counted.
   And it must not lag, or a silent one would come back as soon as it was put out: below the least number of members
-  nothing is committed, so it has all that is.
+  nothing is committed, so it has all that is. What is damaged in its log must be repaired first, as far as the leader
+  has it whole: from the moment it joins, the leader's disk may be the one that is lost. A member stays, for its row
+  says what it needs, and others may have that; and what the leader has lost, too, no waiting brings back.
 - A member **leaves** when it has been behind for `lag_ms_max`.
 - A fetch is answered with data only if the follower's tail lies in this log (`lineage.py`); else it counts for nothing
   and is told where the two part. All logs are made equal to the leader's, by epochs, never by high watermarks.
@@ -252,7 +254,7 @@ class IsrLeader:
         follower = self._followers[node]
         needed = max(self._high_watermark, self.leader_epoch_start_offset)
         has_all = follower.acknowledged(is_fsynced=self._is_fsynced) >= needed
-        return self._is_eligible(node) and has_all and not self._is_lagging(node)
+        return self._is_eligible(node) and has_all and not follower.awaits_repair and not self._is_lagging(node)
 
     def _is_eligible(self, node: int) -> bool:
         """Heard in this epoch, by the process that the controller would admit."""

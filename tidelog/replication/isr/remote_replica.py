@@ -28,6 +28,8 @@ class RemoteReplica:
         """Of the process whose reports these are: none before its first fetch in this leader epoch."""
         self.caught_up_ms = now_ms if is_member else NEVER_MS
         """It had everything at this time. A member of the set is given credit until it is heard."""
+        self.awaits_repair = False
+        """Something in its log is damaged that the leader may have whole."""
         self._mark = (leader_end, now_ms)
 
     @property
@@ -42,6 +44,7 @@ class RemoteReplica:
             self.log_end_offset = self.durable_offset = NOTHING
         self.log_end_offset = max(self.log_end_offset, report.fetch_offset)
         self.durable_offset = max(self.durable_offset, report.durable_offset)
+        self.awaits_repair = report.awaits_repair
 
     def acknowledged(self, *, is_fsynced: bool) -> int:
         """What it has promised to keep ends here."""

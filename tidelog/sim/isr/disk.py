@@ -56,6 +56,10 @@ class Disk:
         """Does as `broker.isr.follower.acknowledged_end`."""
         return min([self.durable, *(offset for offset in self.faulty if offset >= high_watermark)])
 
+    def may_repair(self, offsets: Sequence[int]) -> bool:
+        """Does as `broker.isr.partition.Partition.may_repair`."""
+        return any(self.start <= at < len(self.log) and at not in self.faulty for at in offsets)
+
     def readable(self, at: int) -> int:
         """How far the batches from there on are whole."""
         return min((offset for offset in self.faulty if offset >= at), default=len(self.log))

@@ -45,10 +45,14 @@ class Process:
     def following(self) -> IsrFollower | None:
         return self.core if isinstance(self.core, IsrFollower) else None
 
+    @property
+    def high_watermark_now(self) -> int:
+        """It knows that all below is committed, by its role or from before."""
+        return self.high_watermark if self.core is None else self.core.high_watermark
+
     def leave_role(self) -> None:
         """What it knew stays; what it asked for is nobody's any more."""
-        if self.core is not None:
-            self.high_watermark = self.core.high_watermark
+        self.high_watermark = self.high_watermark_now
         self.core = self.settling = None
         self.role_epoch = -1
         self.attempts.clear()

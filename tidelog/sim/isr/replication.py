@@ -82,6 +82,7 @@ class Replication(World):
 
     def _ask(self, process: Process, core: IsrFollower, fetch: isr.Fetch) -> None:
         leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch
+        damaged = [*process.disk.faulty]
         if leader is None:
             return
 
@@ -98,6 +99,7 @@ class Replication(World):
                     fetch.durable_offset,
                     fetch.last_fetched_epoch,
                     self.now_ms,
+                    leader.disk.may_repair(damaged),
                 )
             )
             self.execute(leader, effects)
@@ -138,9 +140,9 @@ class Replication(World):
             case isr.Serve(at) if at < start:
                 return isr.FetchOutOfRange(correlation, start, len(log)), []
             case isr.Serve(at):
+                self.truth.saw("a damaged batch is asked for", at in leader.disk.faulty)
                 sent = log[at : min(at + dice.between(0, ANSWERED_MAX), leader.disk.readable(at))]
                 epochs = lineage_of(log[: at + len(sent)], at)
-                self.truth.saw("a damaged batch is asked for", at in leader.disk.faulty)
                 return isr.Fetched(correlation, at, at + len(sent), epochs, core.high_watermark, start), sent
             case isr.Diverging(epoch, end_offset):
                 self.truth.saw("logs diverge")
@@ -183,6 +185,7 @@ class Replication(World):
 
     def _report(self, process: Process, core: IsrFollower, effect: isr.ReportFlushed) -> None:
         leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch
+        damaged = [*process.disk.faulty]
         if leader is None:
             return
 
@@ -196,6 +199,7 @@ class Replication(World):
                     effect.durable_offset,
                     effect.last_fetched_epoch,
                     self.now_ms,
+                    leader.disk.may_repair(damaged),
                 )
                 self.execute(leader, leading.step(event))
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.unit.broker.conftest import batch
 from tidelog.broker.isr.fetching import Fetcher
@@ -22,6 +23,7 @@ from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.model.batch_header import assign_offsets
+from tidelog.model.errors import DamagedBatch
 from tidelog.model.ids import NodeId, PartitionId, TopicId
 from tidelog.replication.isr.events import AlterPartition, IsrChanged, IsrSettings, LogState
 from tidelog.replication.isr.follower import IsrFollower
@@ -29,9 +31,12 @@ from tidelog.replication.isr.leader import IsrLeader
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimClock, SimEntropy, SimRunner
 from tidelog.sim.kit.loop import run
+from tidelog.sim.kit.rot import flip_bit
 from tidelog.sim.kit.seeds import stream
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.rows import Row
+from tidelog.storage.segment import Segment
 from tidelog.transport.peer import Answer, Hello, Lane
 
 PARTITION = PartitionId(TopicId("a" * 32), 0)
@@ -48,7 +53,8 @@ class Site:
         self.stats = Stats()
         self.writer = LogWriter(SimRunner(stream(node)), self.clock, self.stats)
         entropy = SimEntropy(stream(node, "entropy"))
-        manager = LogManager(SimDisk(node), open_max=64, new_incarnation=lambda: entropy.token_hex(16))
+        self.disk = SimDisk(node)
+        manager = LogManager(self.disk, open_max=64, new_incarnation=lambda: entropy.token_hex(16))
         self.log: PartitionLog = manager.open_log(PARTITION, SETTINGS, self.clock.wall_ms())[0]
 
     def write(self, epoch: int, *values: bytes) -> None:
@@ -59,6 +65,16 @@ class Site:
         flush = self.log.begin_flush()
         flush.run()
         self.log.end_flush(flush, None)
+
+    def harm(self, offset: int) -> None:
+        """A bit of the batch at an offset turns over, and a reader has found it."""
+        part = next(self.log.parts(offset))
+        assert isinstance(part, Segment)
+        row = next(part.entries(offset))
+        assert isinstance(row, Row)
+        flip_bit(self.disk.medium, part.log_path, row.file_position + row.length - 1, 0)
+        with pytest.raises(DamagedBatch):
+            self.log.read(offset, 1, self.log.log_end_offset)
 
     def state(self) -> LogState:
         log = self.log

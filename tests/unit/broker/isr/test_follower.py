@@ -121,6 +121,42 @@ def test_a_closed_follower_is_at_rest_when_its_cut_is_done() -> None:
     play(story)
 
 
+@pytest.mark.parametrize(("told", "known"), [(1, 1), (-1, 0)])
+def test_a_damaged_leader_tells_how_far_its_log_is_committed(told: int, known: int) -> None:
+    """Or what a follower has would be shown to nobody for as long as the leader's next batch is damaged."""
+
+    async def story(stage: Stage) -> None:
+        stage.follower.write(1, b"a")
+        follower = stage.follow(epoch=1)
+        follower.ask()
+        damaged = replace(answer(offset=1, status=FetchStatus.DAMAGED), last_epoch=1, high_watermark=told)
+        follower.answered(damaged, memoryview(b""))
+        assert follower.high_watermark == known
+        assert follower.not_before_s > stage.follower.clock.monotonic_s()
+
+    play(story)
+
+
+def test_a_leader_is_told_what_is_damaged_and_once_more_when_it_is_not() -> None:
+    async def story(stage: Stage) -> None:
+        stage.follower.write(1, b"a", b"b")
+        log = stage.follower.log
+        log.damage.note(Damage(1, 2, "batch does not match its catalog row", 1))
+        follower, news = stage.follow(epoch=1), list[Follower]()
+        follower.news = news.append
+        asked = follower.ask()
+        assert asked is not None and asked.damaged == (1,)
+        log.damage.forget(1, 2)
+        follower.on_flushed()
+        assert news == [follower]
+        asked = follower.ask()
+        assert asked is not None and asked.damaged == ()
+        follower.on_flushed()
+        assert news == [follower], "there is nothing to tell"
+
+    play(story)
+
+
 def test_what_is_damaged_is_acknowledged_when_it_is_repaired_or_known_to_be_committed() -> None:
     """A power cut may have torn it, so that this replica never acknowledged it: the leader must not count this copy."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.unit.broker.conftest import batch, produce
@@ -84,6 +85,36 @@ def test_there_is_nothing_to_say_until_something_is_written() -> None:
         await produce(partition, batch(b"a", timestamp_ms=1), acks=1)
         (entry,) = (await asking).partitions
         assert entry.status is FetchStatus.OK and entry.size > 0
+
+    play(story)
+
+
+def test_a_damaged_batch_keeps_nobody_from_hearing_what_is_committed() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        partition = stage.lead(isr=(1,))
+        assert partition.high_watermark == 2
+        stage.leader.harm(1)
+        found = await told(stage, state(offset=1, last_epoch=1))
+        assert (found.status, found.high_watermark) == (FetchStatus.DAMAGED, 2)
+
+    play(story)
+
+
+def test_who_is_damaged_where_the_leader_is_not_joins_when_it_is_repaired() -> None:
+    """No waiting brings back what the leader has lost, too."""
+
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        stage.lead(isr=(1,))
+        whole = state(offset=2, last_epoch=1)
+        await ask(stage, msgspec.structs.replace(whole, damaged=(0, 1)))
+        assert stage.asked == []
+        stage.leader.harm(0)
+        await ask(stage, msgspec.structs.replace(whole, damaged=(0, 1)), session="t")
+        assert stage.asked == [], "the leader has the other one"
+        await ask(stage, msgspec.structs.replace(whole, damaged=(0,)), session="u")
+        assert [effect.isr for effect in stage.asked] == [((1, 11), (2, 12))]
 
     play(story)
 

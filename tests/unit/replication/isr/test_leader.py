@@ -162,6 +162,22 @@ def test_nobody_joins_whose_process_the_metadata_does_not_know() -> None:
     assert leader.step(changed) == [AlterPartition(1, ((1, 101), (2, 102), (3, 150)), 7)]
 
 
+def test_nobody_joins_that_the_leader_can_repair() -> None:
+    """Once it is in, the leader may lose its disk: then its copy has to be one."""
+    leader = new_leader((1, 2))
+    damaged = FollowerFetched(3, 103, 10, 10, 2, 1, awaits_repair=True)
+    assert leader.fetched(damaged) == (Serve(10), [])
+    assert leader.step(Tick(2)) == []
+    (request,) = fetch(leader, 3, 10)
+    assert isinstance(request, AlterPartition)
+
+
+def test_a_member_that_awaits_repair_stays_and_holds_nobody_up() -> None:
+    leader = new_leader((1, 3))
+    assert leader.fetched(FollowerFetched(3, 103, 10, 10, 2, 1, awaits_repair=True))[1] == [AdvanceHighWatermark(10)]
+    assert leader.step(Tick(2)) == []
+
+
 def test_a_fenced_follower_does_not_join() -> None:
     leader = new_leader((1, 2))
     leader.step(IsrChanged((1, 2, 3), (1, 2), 8, {1: 101, 2: 102}))
