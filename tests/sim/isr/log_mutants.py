@@ -128,6 +128,13 @@ class SettlesNothing(Settlement):
         return [TruncateAt(answer.offset)] if answer.offset in self._open else []
 
 
+class AnybodysHighWatermark(Settlement):
+    """Begins with the high watermark of whoever answers, whichever log that is of."""
+
+    def _is_of_a_member(self, answer: Answered) -> bool:
+        return True
+
+
 class MinorityIsAll(Settlement):
     """Takes what one member has damaged, too, for what all have."""
 

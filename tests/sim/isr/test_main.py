@@ -11,6 +11,7 @@ from tests.sim.isr.mutants import MUTANTS, planted
 from tidelog.sim.isr.__main__ import main
 from tidelog.sim.isr.parts import SHIPPED, Parts
 from tidelog.sim.isr.run import run_seeds
+from tidelog.sim.isr.scenario import MIXES
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, parts: Parts = SHIPPED) -> int:
@@ -26,7 +27,7 @@ def test_seeds_are_run_and_counted(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_each_mix_is_an_object(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "--runs", "2", "--json") == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(one["runs"], one["failures"]) for one in told] == [(2, [])] * 7
+    assert [(one["runs"], one["failures"]) for one in told] == [(2, [])] * len(MIXES)
 
 
 def test_a_failure_says_how_to_see_it_again(

@@ -30,6 +30,7 @@ WHERE = {
 
 
 TOLD = (
+    "anybody's high watermark is the leader's",
     "denials of any epoch",
     "denials of any life",
     "no new reign when a replica goes",

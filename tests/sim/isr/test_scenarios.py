@@ -229,6 +229,25 @@ def a_torn_copy_is_not_acknowledged(parts: Parts) -> None:
     assert len(story.truth.committed) == 1
 
 
+def a_high_watermark_is_of_another_log(parts: Parts) -> None:
+    """While a leader looks into its damaged end, another one leads, and commits another batch there."""
+    story = Story(parts, replicas=3, is_fsynced=True, min_isr=1)
+    story.produce(story.node(1))
+    story.fetch_all(2)
+    story.node(2).disk.faulty[0] = None
+    story.kill_leader(1)
+    story.learn_newest(2)
+    heir = story.node(2)
+    assert heir.settling is not None
+    story.fence(2)
+    story.learn_newest(3)
+    story.produce(story.node(3))
+    story.sync(story.node(3), story.dice, is_all=True)
+    assert len(story.truth.committed) == 1
+    story.ask(heir, 3)
+    assert heir.leading is not None and heir.leading.high_watermark == 0
+
+
 STORIES: dict[Callable[[Parts], None], str] = {
     a_committed_last_batch_rots: "logs cut at their first damaged batch",
     a_follower_loses_power_before_anybody_notices: "unclean restart not noticed",
@@ -242,6 +261,7 @@ STORIES: dict[Callable[[Parts], None], str] = {
     a_member_denies_in_an_earlier_epoch: "denials of any epoch",
     some_have_damaged_what_another_lacks: "one damaged copy more is all",
     a_torn_copy_is_not_acknowledged: "torn copies are acknowledged",
+    a_high_watermark_is_of_another_log: "anybody's high watermark is the leader's",
 }
 """With the rule that each is about."""
 
@@ -279,6 +299,62 @@ def test_what_a_power_cut_has_torn_on_all_members_holds_nobody_up() -> None:
     story.settle_down()
     assert len(story.truth.committed) == 3
     assert [[*story.node(node).disk.faulty] for node in (1, 2, 3)] == [[1], [1], [1]]
+
+
+def test_what_an_outsider_knows_to_be_committed_is_not_forgotten() -> None:
+    """The new leader, and the only replica that has heard of the commit, have the batch damaged; who has it is away."""
+    story = Story(Parts(), replicas=3, is_fsynced=True)
+    story.commit(2, 3)
+    outsider = story.node(3)
+    story.fetch(outsider)
+    story.deliver()
+    assert outsider.high_watermark_now == 1
+    for node in (3, 2, 1):
+        story.fence(node)
+    for node in (2, 3):
+        story.node(node).disk.faulty[0] = None
+    story.end(story.node(1))
+    story.end(story.node(2))
+    heir = story.restart(2)
+    assert 3 not in (*story.controller.now.isr, *story.controller.now.elr)
+    story.heartbeat(outsider)
+    story.learn_newest(2, 3)
+    assert heir.settling is not None and heir.high_watermark == 0
+    story.ask(heir, 3)
+    assert heir.leading is not None and heir.leading.high_watermark == 1
+    story.fetch(outsider)
+    story.deliver()
+    assert outsider.high_watermark_now == 1
+
+
+def test_who_comes_back_damaged_joins_when_it_is_repaired() -> None:
+    """From then on the leader's disk may be the one that is lost."""
+    story = Story(Parts(), replicas=2, is_fsynced=True, min_isr=1)
+    story.commit(2)
+    story.end(story.node(2))
+    story.fence(2)
+    story.learn_newest(1)
+    story.rot(story.node(2).disk, 0)
+    follower = story.restart(2)
+    story.settle_down()
+    assert story.controller.now.isr == (1,)
+    story.ask(follower, 1)
+    story.settle_down()
+    assert story.controller.now.isr == (1, 2)
+
+
+def test_who_comes_back_with_what_its_leader_has_lost_too_joins() -> None:
+    """A damaged offset keeps down only itself."""
+    story = Story(Parts(), replicas=2, is_fsynced=True, min_isr=1)
+    story.commit(2)
+    story.end(story.node(2))
+    story.fence(2)
+    story.learn_newest(1)
+    for node in (1, 2):
+        story.node(node).disk.faulty[0] = None
+    story.restart(2)
+    story.settle_down()
+    assert story.controller.now.isr == (1, 2)
 
 
 def test_what_is_damaged_apart_is_all_repaired() -> None:

@@ -16,7 +16,15 @@ from tidelog.sim.isr.admin_actions import (
 )
 from tidelog.sim.isr.crash_actions import bounce, checkpoint, fail_over, kill, power_of_one_or_all, replace_disk, wipe
 from tidelog.sim.isr.dice import Dice
-from tidelog.sim.isr.disk_actions import fail_sync, lose_checkpoint, rot, rot_and_restart, rot_heir
+from tidelog.sim.isr.disk_actions import (
+    fail_sync,
+    lose_checkpoint,
+    rot,
+    rot_alike,
+    rot_and_restart,
+    rot_but_for_an_outsider,
+    rot_heir,
+)
 from tidelog.sim.isr.process import Process
 from tidelog.sim.isr.repairing import Repairing as World
 from tidelog.sim.isr.wire import CONTROLLER
@@ -155,6 +163,8 @@ ACTIONS: dict[str, Action] = {
     "rot": rot,
     "rot_and_restart": rot_and_restart,
     "rot_heir": rot_heir,
+    "rot_alike": rot_alike,
+    "rot_but_for_an_outsider": rot_but_for_an_outsider,
     "bounce": _any(bounce),
     "fail_sync": _any(fail_sync),
     "lose_checkpoint": _any(lose_checkpoint),

@@ -58,5 +58,46 @@ def rot_heir(world: World, dice: Dice) -> None:
         world.wire.deliver_newest(dice)
 
 
+def rot_but_for_an_outsider(world: World, dice: Dice) -> None:
+    """A replica that knows of a commit leaves the sets. Then the batch rots on most disks, and all members end; the
+    first one back knows an older high watermark, and the others stay down for a while."""
+    knowing = [one for one in world.running() if one.following is not None and one.high_watermark_now > one.disk.start]
+    if not knowing:
+        return
+    outsider = dice.pick(knowing)
+    offset = dice.between(max(outsider.disk.start, outsider.high_watermark_now - 2), outsider.high_watermark_now - 1)
+    world.fence(outsider.node)
+    now = world.controller.now
+    members = [*now.isr, *now.elr]
+    if outsider.node in members or not members or offset >= len(world.truth.committed):
+        return
+    world.rot_alike(offset, spares_one=dice.chance(0.5), dice=dice)
+    for node in members:
+        process = world.current[node]
+        world.end(process)
+        process.disk.high_watermark = min(process.disk.high_watermark, offset)
+        if dice.chance(0.7):
+            world.fence(node)
+    first = world.current[dice.pick(members)]
+    world.register(world.new_process(first.node, first.disk))
+
+
+def rot_alike(world: World, dice: Dice) -> None:
+    """A batch near the end rots on most disks, or all. Some of these brokers restart, and know an older high watermark;
+    others stay down for a while."""
+    committed, start = len(world.truth.committed), max(disk.start for disk in world.disks.values())
+    if committed <= start or not world.controller.image.topics:
+        return
+    offset = dice.between(max(start, committed - 2), committed - 1)
+    damaged = world.rot_alike(offset, spares_one=dice.chance(0.5), dice=dice)
+    for process in list(world.current.values()):
+        if process.disk in damaged and dice.chance(0.7):
+            world.end(process)
+            if dice.chance(0.6):
+                process.disk.high_watermark = min(process.disk.high_watermark, offset)
+            if dice.chance(0.7):
+                world.register(world.new_process(process.node, process.disk))
+
+
 def lose_checkpoint(world: World, process: Process, dice: Dice) -> None:
     process.disk.high_watermark = process.disk.start

@@ -53,11 +53,28 @@ class Healing:
             world.truth.saw("the last copies are lost")
             settling = [process.node for process in world.running() if process.settling is not None]
             world.truth.require("a damaged end is settled", not settling, settling, world.controller.now)
+            self._judge_damaged()
             return False
         now, committed = world.controller.now, len(world.truth.committed)
         logs = {storage: disk.log for storage, disk in world.disks.items()}
         world.truth.require("a healed partition comes to rest", False, now, f"{committed} committed", logs)
         return False
+
+    def _judge_damaged(self) -> None:
+        """A damaged offset keeps down only itself: whoever has all rows of its leader's log is in sync with it."""
+        world = self._world
+        now = world.controller.now
+        leader = world.registered(now.leader)
+        if leader is None:
+            return
+        alike = [
+            node for node in now.replicas if (other := world.registered(node)) and other.disk.log == leader.disk.log
+        ]
+        is_in_sync = all(node in now.isr for node in alike)
+        logs = {node: world.current[node].disk.log for node in now.replicas}
+        faulty = {node: [*world.current[node].disk.faulty] for node in now.replicas}
+        world.truth.require("a damaged offset keeps down only itself", is_in_sync, now, logs, faulty)
+        world.truth.saw("all that have the rows are in sync, though copies are lost", len(alike) > 1)
 
     def _round(self) -> None:
         world = self._world

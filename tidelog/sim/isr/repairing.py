@@ -42,7 +42,7 @@ class Repairing(Replication):
                 return
             is_known = other.role_epoch != NO_EPOCH and other.truncating is None
             holding = holding_of(other.disk, offset, wanted) if is_known else Holding.UNKNOWN
-            known = 0 if not is_known else other.high_watermark if other.core is None else other.core.high_watermark
+            known = other.high_watermark_now if is_known else 0
             answer = Answered(other.node, other.broker_epoch, other.role_epoch, known, offset, holding)
             self.wire.send(other.node, process.node, lambda _: self._copy_answered(process, role_epoch, wanted, answer))
 
@@ -58,7 +58,11 @@ class Repairing(Replication):
             self._put_back(process, answer.offset)
 
     def _settle(self, process: Process, core: Settlement, answer: Answered) -> None:
-        for effect in core.step(answer):
+        known, is_others = core.committed_end, answer.node not in process.member_disks
+        effects = core.step(answer)
+        is_later = is_others and core.committed_end > known
+        self.truth.saw("a leader begins behind what another knows to be committed", is_later)
+        for effect in effects:
             match effect:
                 case PutBack(offset):
                     self._put_back(process, offset)
@@ -87,6 +91,22 @@ class Repairing(Replication):
             self.truth.saw("a batch rots, and was not committed", offset >= len(self.truth.committed))
             disk.faulty[offset] = None
 
+    def rot_alike(self, offset: int, *, spares_one: bool, dice: Dice) -> list[Disk]:
+        """Damages the committed batch at an offset wherever it is whole, perhaps but for one disk; returns the others.
+        If none is spared, the batch is gone, and nothing else may be."""
+        wanted = self.truth.committed[offset]
+        holders = [disk for disk in self._replicas() if holding_of(disk, offset, wanted) is Holding.HAVE]
+        spared = dice.pick(holders) if holders and spares_one else None
+        damaged = [disk for disk in holders if disk is not spared]
+        for disk in damaged:
+            disk.faulty[offset] = None
+        self.truth.saw("a batch rots on several disks", len(damaged) > 1)
+        return damaged
+
+    def _replicas(self) -> list[Disk]:
+        image = self.controller.image
+        return [self.disks[image.brokers[node].storage] for node in self.controller.now.replicas]
+
     def counted_on(self) -> list[Disk]:
         """The disks of ISR and ELR."""
         image = self.controller.image
@@ -95,8 +115,7 @@ class Repairing(Replication):
 
     def is_anything_gone(self) -> bool:
         """No whole copy of some damaged batch is left, wherever the controller would find one."""
-        image = self.controller.image
-        disks = [self.disks[image.brokers[node].storage] for node in self.controller.now.replicas]
+        disks = self._replicas()
         return any(
             not any(holding_of(other, offset, disk.log[offset]) is Holding.HAVE for other in disks)
             for disk in disks

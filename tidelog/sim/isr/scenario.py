@@ -41,6 +41,10 @@ ROT: Odds = {
     "power": 0.5, "kill": 0.5, "fail_over": 0.6, "checkpoint": 0.5, "arrive_late": 2.0, "lose_checkpoint": 0.3,
     "prefer": 0.4,
 }  # fmt: skip
+DECAY: Odds = {
+    **ROT, "rot": 0.2, "rot_and_restart": 0.2, "rot_alike": 1.0, "rot_but_for_an_outsider": 3.0,
+}  # fmt: skip
+"""The same batch rots on many disks, perhaps on all. Rot on one disk alone would soon take the last copy of others."""
 
 MIXES: Mapping[str, tuple[Odds, ...]] = {
     "network": (NETWORK, {"power": 0.4, "fence": 1.0, "prefer": 0.5, "checkpoint": 0.5}),
@@ -48,6 +52,7 @@ MIXES: Mapping[str, tuple[Odds, ...]] = {
     "control": (CONTROL, {"arrive_late": 2.0}),
     "disk": (DISK, {"arrive_late": 2.0, "give_up": 1.0, "rescue": 0.5}),
     "rot": (ROT, {"give_up": 1.0, "rescue": 0.5}),
+    "decay": (DECAY, {"give_up": 1.0, "rescue": 0.5}),
     "everything": (NETWORK, CRASHES, CONTROL, DISK, ROT),
     "swarm": (),
 }

@@ -51,6 +51,12 @@ ROT = (
     "a damaged end is truncated",
     "a leader has to settle first",
 )
+DECAY = (
+    "a batch rots on several disks",
+    "a leader begins behind what another knows to be committed",
+    "all that have the rows are in sync, though copies are lost",
+    "the last copies are lost",
+)
 
 SOMETIMES: Mapping[str, tuple[str, ...]] = {
     "network": (*ALWAYS, *NETWORK),
@@ -58,6 +64,7 @@ SOMETIMES: Mapping[str, tuple[str, ...]] = {
     "control": (*ALWAYS, *CONTROL),
     "disk": (*ALWAYS, *DISK),
     "rot": (*ALWAYS, *ROT),
+    "decay": (*ALWAYS, *DECAY),
     "everything": (*ALWAYS, *NETWORK, *CRASHES, *CONTROL, *DISK, *ROT),
     "swarm": (*ALWAYS, *NETWORK, *CRASHES, *CONTROL, *DISK, *ROT),
 }
