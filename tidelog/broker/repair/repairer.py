@@ -56,6 +56,8 @@ class Repairer:
         self._log_writer = log_writer
         self._stats = stats
         self._damaged: dict[PartitionId, None] = {}
+        self._news: dict[PartitionId, None] = {}
+        """The damaged partitions that somebody asked for since the last attempt."""
         self._has_news = asyncio.Event()
         self._found_s: dict[PartitionId, dict[int, float]] = {}
         """When each damaged range was first seen here, by its start (loop time)."""
@@ -64,7 +66,7 @@ class Repairer:
 
     def noticed(self, partition_id: PartitionId) -> None:
         """Something of this partition is damaged here."""
-        self._damaged[partition_id] = None
+        self._damaged[partition_id] = self._news[partition_id] = None
         self._has_news.set()
 
     def damaged_for_s(self) -> dict[PartitionId, float]:
@@ -73,17 +75,26 @@ class Repairer:
         return {known: now_s - min(found.values()) for known, found in self._found_s.items() if found}
 
     async def run(self) -> None:
-        """Repairs until cancelled."""
+        """Repairs until cancelled: what has news at once, and everything that is left when a pause is over."""
+        loop = asyncio.get_running_loop()
         pause_s = PAUSE_S
+        again_s = loop.time() + pause_s
         while True:
-            await self._wait(pause_s if self._damaged else None)
+            await self._wait(max(0.0, again_s - loop.time()) if self._damaged else None)
+            is_everything = loop.time() >= again_s
             repaired = self._stats.repaired_batches
-            for partition_id in list(self._damaged):
+            due = list(self._damaged if is_everything else self._news)
+            self._news.clear()
+            for partition_id in due:
                 if not await self._attend_to(partition_id):
                     self._damaged.pop(partition_id, None)
                 self._keep_times(partition_id)
-            is_better = self._stats.repaired_batches > repaired
-            pause_s = PAUSE_S if is_better or not self._damaged else min(2 * pause_s, PAUSE_S_MAX)
+            if self._stats.repaired_batches > repaired or not self._damaged:
+                pause_s = PAUSE_S
+            elif is_everything:
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            if is_everything or not self._damaged:
+                again_s = loop.time() + pause_s
 
     async def _wait(self, seconds_max: float | None) -> None:
         """Until there is news; with something left to do, not for ever."""

@@ -80,7 +80,7 @@ class RepairStage:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _holder(self, partition_id: PartitionId) -> Holder | None:
-        return self.replicas[1]
+        return self.replicas[1] if partition_id == PARTITION else None
 
     def replica(self, node: int) -> Replica:
         found = self.replicas[node]

@@ -66,6 +66,21 @@ def test_what_nobody_has_is_asked_for_until_somebody_has_it() -> None:
     play(story)
 
 
+def test_news_of_one_partition_does_not_repeat_what_was_asked_for_another() -> None:
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a")
+        stage.harm(0, 1, 2, 3)
+        find(stage)
+        await asyncio.sleep(60)
+        asked = len(stage.asked)
+        for number in range(1, 101):
+            stage.repairer.noticed(PARTITION._replace(partition=number))
+            await asyncio.sleep(0.1)
+        assert 2 <= len(stage.asked) - asked <= 10, "asked as often as without the news"
+
+    play(story)
+
+
 def test_of_many_damaged_batches_all_come_back() -> None:
     async def story(stage: RepairStage) -> None:
         stage.write(*(b"%d" % n for n in range(200)))
