@@ -110,4 +110,6 @@ def swap(medium: Medium, first: str, second: str) -> None:
 
 def _take(medium: Medium, path: str, fault: str) -> FileNode:
     medium.statistics.faults[fault] += 1
-    return medium.walk()[path]
+    node = medium.space.find(path)
+    assert isinstance(node, FileNode), path
+    return node
