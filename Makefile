@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr group-faults sweep-brokers power-cuts bench bench-repair docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep group-faults sweep-brokers power-cuts bench bench-repair docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -97,6 +97,11 @@ sim-paxos: setup ## Simulate the replicated log alone, for long: RUNS=200000 tak
 
 sim-isr: setup ## Simulate primary-backup partitions alone, for long: RUNS= seeds of each fault mix
 	$(BIN)/python -m tidelog.sim.isr --runs $(RUNS) --seed $(or $(SEED),0) --jobs $(or $(JOBS),2)
+
+sim-sweep: setup ## Damage copies by all patterns, in simulation: PROTOCOL=isr DAMAGE=flip STOP=power VARIANT=behind PATTERNS=256 JOBS=2
+	$(BIN)/python -m tidelog.sim.sweep $(foreach one,$(PROTOCOL),--protocol $(one)) $(foreach one,$(DAMAGE),--damage $(one)) \
+	  $(foreach one,$(STOP),--stop $(one)) $(if $(VARIANT),--variant $(VARIANT)) $(if $(PATTERNS),--patterns $(PATTERNS)) \
+	  $(MORE) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2)
 
 group-faults: setup ## Break a consumer group and its brokers: SECONDS= for how long, SEED=
 	$(BIN)/python examples/group_faults.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)

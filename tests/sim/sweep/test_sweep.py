@@ -1,0 +1,92 @@
+"""The sweep: a small share of its patterns, a larger one that is slow, and the planted bug that it has to find."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.storage.test_log_mutants import truncate_a_bad_tail
+from tidelog.sim.sweep.__main__ import again, parse, series_of
+from tidelog.sim.sweep.cases import ENTRIES, Case, Damage, Plan, Protocol, Stop, Variant
+from tidelog.sim.sweep.rounds import Played, Series, play, rounds_of, write
+from tidelog.sim.sweep.tally import Tally
+from tidelog.sim.sweep.verdicts import Verdict
+
+SOME = 12
+MORE = 64
+PARTITIONS = (Protocol.ISR, Protocol.PAXOS)
+STORIES = (
+    (Stop.CLEAN, Damage.EIO, Variant.PLAIN),
+    (Stop.ACKNOWLEDGED, Damage.FLIP, Variant.BEHIND),
+    (Stop.POWER, Damage.CUT, Variant.PLAIN),
+)
+
+
+def _play(protocol: Protocol, stop: Stop, damage: Damage, variant: Variant, patterns: int) -> list[Played]:
+    series = Series(Plan(protocol, stop, variant, seed=1), damage, patterns=patterns, size=patterns)
+    written = write(series.plan, series.size)
+    return [play(written, series, one) for one in rounds_of(series)]
+
+
+def _failures(played: list[Played]) -> list[str]:
+    tally = Tally()
+    for one in played:
+        tally.add(one)
+    return tally.failures
+
+
+def test_most_patterns_leave_a_good_copy_of_each_entry() -> None:
+    nodes = range(1, 4)
+    good = [
+        pattern
+        for pattern in range(Variant.PLAIN.patterns)
+        if not any(all(Case(pattern, Damage.FLIP).hits(entry, node, 3) for node in nodes) for entry in range(ENTRIES))
+    ]
+    assert (Variant.PLAIN.patterns, len(good)) == (4_096, 2_401)
+
+
+@pytest.mark.parametrize("protocol", PARTITIONS)
+@pytest.mark.parametrize(("stop", "damage", "variant"), STORIES)
+def test_entries_with_a_good_copy_are_read_and_others_are_told(
+    protocol: Protocol, stop: Stop, damage: Damage, variant: Variant
+) -> None:
+    played = _play(protocol, stop, damage, variant, SOME)
+    assert _failures(played) == []
+    results = [result for one in played for result in one.results]
+    assert len(results) == SOME
+    assert any(not result.lost for result in results), "no pattern leaves a good copy of each entry"
+    lost = [result for result in results if result.lost]
+    assert lost, "no pattern takes all copies of an entry"
+    assert all(result.answered == result.lost for result in lost)
+
+
+def test_the_metadata_log_has_all_entries_or_waits() -> None:
+    played = _play(Protocol.METADATA, Stop.ACKNOWLEDGED, Damage.FLIP, Variant.PLAIN, SOME)
+    verdicts = {(bool(result.lost), result.verdict) for one in played for result in one.results}
+    assert verdicts <= {(False, Verdict.RECOVERED), (True, Verdict.UNTOLD), (True, Verdict.RECOVERED)}
+    assert len(verdicts) > 1
+
+
+def test_a_round_is_the_same_again() -> None:
+    first, second = (_play(Protocol.PAXOS, Stop.POWER, Damage.ZERO, Variant.PLAIN, 4) for _ in range(2))
+    assert first == second
+
+
+def test_a_bad_tail_that_is_truncated_is_found() -> None:
+    with truncate_a_bad_tail():
+        failures = _failures(_play(Protocol.ISR, Stop.ACKNOWLEDGED, Damage.FLIP, Variant.PLAIN, SOME))
+    assert any(failure.startswith(("lost:", "silent:", "wrong:")) for failure in failures), failures
+
+
+def test_a_failure_names_the_command_that_plays_its_round_again() -> None:
+    series = Series(Plan(Protocol.PAXOS, Stop.POWER, Variant.FIVE, seed=3), Damage.CUT, patterns=130)
+    options = parse(again(series, 2).split()[3:])
+    assert (series_of(options), options.round) == ([series], 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("variant", Variant)
+@pytest.mark.parametrize("stop", Stop)
+@pytest.mark.parametrize("protocol", PARTITIONS)
+def test_many_patterns(protocol: Protocol, stop: Stop, variant: Variant) -> None:
+    assert [_failures(_play(protocol, stop, damage, variant, MORE)) for damage in Damage] == [[]] * len(Damage)

@@ -1,0 +1,177 @@
+"""The brokers of one round of the sweep, on simulated machines. A round has two parts, each on a loop of its own:
+
+    write: brokers start, four entries are acknowledged in each log, all end -> the files of each disk
+    play: these files on fresh disks -> damage, a pattern for each log -> the brokers start -> all is read
+
+So a log is written once, and every case begins with the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from tidelog.broker.broker import Broker
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import TidelogError
+from tidelog.sim.cluster.keeper import Keeper
+from tidelog.sim.cluster.world import PEER_PORT, address_of
+from tidelog.sim.kit.loop import SimLoop
+from tidelog.sim.kit.machine import ConnectionLost, Machine, Unreachable
+from tidelog.sim.kit.medium import Medium
+from tidelog.sim.kit.network import SimNetwork
+from tidelog.sim.kit.process import owned_task
+from tidelog.sim.kit.seeds import stream
+from tidelog.sim.sweep.cases import Plan, Stop
+from tidelog.sim.sweep.copies import Content
+
+T = TypeVar("T")
+
+FAILURES = (Unreachable, ConnectionLost, TidelogError)
+IDLE_S: Final = 2.0
+"""A log that is idle for half a second notes that all of it is durable."""
+LOOK_S: Final = 0.05
+UP_S_MAX: Final = 60.0
+RESTART_S: Final = 0.3
+GAPS_S: Final = (0.0, 0.02, 0.3, 2.0)
+"""Between the starts of two brokers."""
+DAY_MS: Final = 86_400_000
+SETTINGS: Final[dict[str, int | str]] = {
+    "broker.heartbeat.interval.ms": 500,
+    "broker.session.timeout.ms": 3_000,
+    "log.scrub.period.ms": 36_000_000,
+}
+"""It is readers who find damage, and not the scrubber."""
+
+
+class Brokers:
+    """The brokers of a plan, off until they are started. Must be made on the running loop."""
+
+    def __init__(self, plan: Plan, seed: str) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        loop.set_task_factory(owned_task)
+        self.plan = plan
+        self._seed = seed
+        self._network = SimNetwork(stream(seed, "network"))
+        self.machines = {node: self._make(node) for node in plan.nodes}
+        self._keepers = {
+            node: Keeper(node, machine, RESTART_S, Counter[str]()) for node, machine in self.machines.items()
+        }
+        self._holds = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _make(self, node: int) -> Machine:
+        founders = [f"{other}@{address_of(other)}:{PEER_PORT}" for other in self.plan.nodes]
+        named = {"node.id": node, "peer.listener": f"{address_of(node)}:{PEER_PORT}", "cluster.voters": founders}
+        config = BrokerConfig.model_validate({**SETTINGS, **named})
+        return Machine(f"{self._seed}/{node}", config, name=address_of(node), network=self._network)
+
+    @property
+    def media(self) -> dict[int, Medium]:
+        """The disks, while the machines are off."""
+        return {node: machine.disk.medium for node, machine in self.machines.items()}
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image of the cluster that a broker has."""
+        brokers = [machine.broker for machine in self.machines.values()]
+        return max((one.image for one in brokers if one is not None), key=lambda image: image.position)
+
+    def start(self, node: int) -> None:
+        """Switches a machine on; from now on it is kept running."""
+        self._tasks.append(asyncio.ensure_future(self._keepers[node].run()))
+
+    async def start_in_turn(self, rng: random.Random) -> None:
+        """Starts all in a drawn order, with gaps."""
+        for node in rng.sample(self.plan.nodes, len(self.plan.nodes)):
+            self.start(node)
+            await asyncio.sleep(rng.choice(GAPS_S))
+
+    async def are_up(self, seconds_max: float = UP_S_MAX) -> bool:
+        """Waits until all are ready, or so long; True if they are."""
+        deadline_s = asyncio.get_running_loop().time() + seconds_max
+        while not all(machine.is_up for machine in self.machines.values()):
+            self._check()
+            if asyncio.get_running_loop().time() > deadline_s:
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
+
+    def _check(self) -> None:
+        """Raises what a keeper died of."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    def words(self) -> dict[int, str]:
+        """Returns why each broker is not ready, in its own words; nothing of those that are."""
+        words = {}
+        for node, machine in self.machines.items():
+            broker, refusals = machine.broker, self._keepers[node].start_errors
+            if broker is None or refusals:
+                words[node] = refusals[-1] if refusals else "it is down"
+            elif not broker.is_ready:
+                words[node] = broker.stage
+        return words
+
+    async def ask(self, node: int, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T | Exception:
+        """Calls a broker; returns the error if it fails."""
+        try:
+            return await self.machines[node].call(work)
+        except FAILURES as error:
+            return error
+
+    async def insist(self, work: Callable[[Broker], Coroutine[Any, Any, T]], asks: Callable[[], int]) -> T:
+        """Calls the broker that `asks` names, and again until it answers. Raises `AssertionError` after a minute."""
+        deadline_s = asyncio.get_running_loop().time() + UP_S_MAX
+        while isinstance(answer := await self.ask(asks(), work), Exception):
+            assert asyncio.get_running_loop().time() < deadline_s, repr(answer)
+            await asyncio.sleep(LOOK_S)
+        return answer
+
+    # -- ends --------------------------------------------------------------------------------------------------------
+
+    async def down(self, node: int, end: Callable[[Machine], Awaitable[None]] = Machine.kill) -> None:
+        """Ends a machine's life; it stays off."""
+        await self._holds.enter_async_context(self._keepers[node].down(end))
+
+    async def end(self) -> dict[int, Content]:
+        """Ends all as the plan says; returns the files of each disk."""
+        stop = self.plan.stop
+        if stop is Stop.IDLE:
+            await asyncio.sleep(IDLE_S)
+        ends = {Stop.CLEAN: Machine.stop, Stop.POWER: Machine.cut_power}
+        await asyncio.gather(*(self.down(node, ends.get(stop, Machine.kill)) for node in self.machines))
+        return {node: machine.back_up(is_live=stop is not Stop.POWER) for node, machine in self.machines.items()}
+
+    def restore(self, disks: Mapping[int, Content]) -> None:
+        """Puts disks in that hold these files, a day later."""
+        for node, machine in self.machines.items():
+            machine.restore(dict(disks[node]))
+            machine.clock.wall_skew_ms = DAY_MS
+
+    async def close(self) -> None:
+        """Switches everything off, for good."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for machine in self.machines.values():
+            if machine.has_life:
+                await machine.kill()
+        await self._holds.aclose()
+
+
+@asynccontextmanager
+async def brokers_of(plan: Plan, seed: str) -> AsyncIterator[Brokers]:
+    """Makes the brokers of a plan; whatever runs at the end is killed."""
+    brokers = Brokers(plan, seed)
+    try:
+        yield brokers
+    finally:
+        await brokers.close()

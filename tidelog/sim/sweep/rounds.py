@@ -1,0 +1,131 @@
+"""Rounds: the cases of a series in order, cut into pieces that each have one cluster, or one process, of their own.
+
+A round is a function of its plan, its damage, its number and the partitions of a cluster, so any one can be had again
+by itself, and rounds may be spread over processes.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from structlog.testing import capture_logs
+
+from tidelog.sim.kit import loop
+from tidelog.sim.kit.batches import spread
+from tidelog.sim.kit.seeds import stream
+from tidelog.sim.sweep import metadata, partitions
+from tidelog.sim.sweep.cases import Case, Damage, Plan, Protocol, Variant, Where, draw_patterns
+from tidelog.sim.sweep.verdicts import Result
+
+Written = partitions.Written | metadata.Written
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All patterns, or `patterns` drawn ones, with one plan and one kind of damage."""
+
+    plan: Plan
+    damage: Damage
+    where: Where = Where.BOTH
+    patterns: int | None = None
+    size: int = 64
+    """The cases of a round."""
+
+    def cases(self) -> list[Case]:
+        """Returns them in order."""
+        plan = self.plan
+        rng = stream(plan.seed, f"cases {plan}")
+        has_wiped = plan.variant is Variant.DIRECTORY or (
+            plan.variant is Variant.DISK and plan.protocol is Protocol.METADATA
+        )
+        return [
+            Case(pattern, self.damage, self.where, rng.choice(plan.nodes) if has_wiped else 0)
+            for pattern in draw_patterns(plan.variant, self.patterns, rng)
+        ]
+
+
+class Round(NamedTuple):
+    """Some cases of a series. `seed` decides whatever is drawn for them."""
+
+    number: int
+    cases: list[Case]
+    seed: str
+
+
+class Played(NamedTuple):
+    """The outcome of a round; `errors` are those that nobody foresaw."""
+
+    series: Series
+    number: int
+    results: list[Result]
+    errors: list[str]
+
+
+def rounds_of(series: Series) -> list[Round]:
+    """Returns all rounds of a series."""
+    cases = series.cases()
+    begins = range(0, len(cases), series.size)
+    return [
+        Round(number, cases[begin : begin + series.size], f"{series.plan}/{series.damage}/{series.where}/{number}")
+        for number, begin in enumerate(begins)
+    ]
+
+
+def write(plan: Plan, size: int) -> Written:
+    """Writes what all rounds of a plan begin with."""
+    with capture_logs():
+        if plan.protocol is Protocol.METADATA:
+            return loop.run(partial(metadata.write, plan), f"{plan}")
+        return loop.run(partial(partitions.write, plan, size), f"{plan}")
+
+
+def play(written: Written, series: Series, one: Round) -> Played:
+    """Plays a round."""
+    with capture_logs() as logs, _no_collection():
+        if isinstance(written, metadata.Written):
+            seeds = [f"{one.seed}/{number}" for number in range(len(one.cases))]
+            results = [
+                loop.run(partial(metadata.play, written, case, seed), seed)
+                for case, seed in zip(one.cases, seeds, strict=True)
+            ]
+        else:
+            results = loop.run(partial(partitions.play, written, one.cases, one.seed), one.seed)
+    return Played(series, one.number, results, [*_unforeseen(logs)])
+
+
+def _unforeseen(logs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yields what a broker's task died of."""
+    for entry in logs:
+        if isinstance(error := entry.get("exc_info"), Exception) and entry.get("task"):
+            yield f"{entry.get('event')}: {entry['task']}: {type(error).__name__}: {error}"
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage is collected between rounds: within one, when that happens must not matter to anything."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+        gc.collect()
+
+
+def play_all(many: Sequence[Series], jobs: int, only: int | None = None) -> Iterator[Played]:
+    """Plays the rounds of all series, on so many processes; of each the one numbered `only`, if that is given.
+
+    Series of one plan and size that follow each other share what is written.
+    """
+    key, written = None, None
+    for series in many:
+        if key != (series.plan, series.size) or written is None:
+            key, written = (series.plan, series.size), write(series.plan, series.size)
+        rounds = [one for one in rounds_of(series) if only in (None, one.number)]
+        yield from spread(partial(play, written, series), rounds, jobs)
