@@ -134,7 +134,8 @@ class DirectoryStrikes:
                 await asyncio.sleep(LOOK_S)
         else:
             backup = keeper.machine.back_up(is_live=True)
-            await asyncio.sleep(OLD_S)
+            with self._world.silence():  # what is written afterwards is enough, and half a minute of it costs as much
+                await asyncio.sleep(OLD_S)
         deadline_s = self._world.true_time + UP_S_MAX
         while not keeper.machine.is_up and self._world.true_time < deadline_s:  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(LOOK_S)
