@@ -91,6 +91,12 @@ def has_moved(was: PartitionInfo, info: PartitionInfo) -> bool:
     return bool(was.adding or was.removing) and not (info.adding or info.removing)
 
 
+def has_lost_the_last_known(was: PartitionInfo, info: PartitionInfo) -> bool:
+    """Nobody may lead any more, not even the last leader: all have lost something."""
+    had = (*was.isr, *was.elr, *was.last_known_elr)
+    return bool(had) and not (info.isr or info.elr or info.last_known_elr)
+
+
 def moves(before: ClusterImage, after: ClusterImage, lost: dict[int, bool]) -> Iterator[Move]:
     """Partitions of topics with data, the groups' own too, that one record changes, or creates."""
     for name, topic in after.topics.items():

@@ -19,8 +19,9 @@ Where majorities commit, any replica's log is committed, whoever holds it: the b
 What is excused: a member whose machine lost something that the controller cannot know of yet. That is a new disk; and
 any end but a clean stop, for topics with `ack.durability=replicated`, whose promise is worth what memory is. If nobody
 is left in ISR and ELR, what is lost with them is excused too: a `replicated` topic goes on with what its last leader
-has, one whose last copy was on a disk that is gone is *gone*. A topic that allows unclean elections goes on, after one,
-with what the new leader has; and a topic that ever was `replicated` counts as one for ever.
+has, one whose last copy was on a disk that is gone is *gone*; so is a `replicated` one if that was its last leader's,
+and the others have lost what memory held: an operator has to order an election. A topic that allows unclean elections
+goes on, after one, with what the new leader has; and a topic that ever was `replicated` counts as one for ever.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from itertools import islice
 from tidelog.controller.records import BrokerRegistered, ConfigsAltered
 from tidelog.model.cluster import NO_LEADER, PAXOS, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId
-from tidelog.sim.cluster.book import Book, Committed, Move, has_moved, min_isr, moves
+from tidelog.sim.cluster.book import Book, Committed, Move, has_lost_the_last_known, has_moved, min_isr, moves
 from tidelog.sim.cluster.holders import Holders
 from tidelog.sim.cluster.shadows import Held, Shadow
 from tidelog.sim.cluster.traffic import DURABILITY, UNCLEAN
@@ -108,6 +109,10 @@ class Ledger(Holders, Rule):
                 self.lost()
             elif not book.is_volatile:
                 yield f"{book.name}: nobody is eligible any more, though {had} were"
+        if book.is_volatile and topic.configs.get(UNCLEAN) != "true" and has_lost_the_last_known(was, info):
+            book.is_gone = True
+            self._truth.saw("partition waits for an unclean election")
+            self.lost()
         if info.leader not in (NO_LEADER, was.leader, *complete) and not has_moved(was, info):
             if topic.configs.get(UNCLEAN) == "true":
                 self._unclean(book, info)
