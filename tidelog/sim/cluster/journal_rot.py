@@ -139,12 +139,14 @@ class JournalRot:
 def payloads_in(
     partition_id: PartitionId, files: Mapping[str, bytes], *, is_known_durable: bool = True
 ) -> Iterator[Payload]:
-    """Of values with batches, of all entries that a journal knows to be durable, or of all."""
-    known = known_durable(partition_id, files)
+    """Of values with batches, of all entries that a journal knows to be durable, or of all; but of none that lie below
+    its floor: their bytes may still be there, and its replica has let go of them."""
+    known, floor = known_durable(partition_id, files), floor_of(files)
     for path, content in files.items():
         for position, entry in entries_in(path, content):
             data = bytes(entry.data)
-            for payload in payload_of(data) if entry.header.base_offset in known or not is_known_durable else ():
+            is_meant = entry.header.base_offset in known or not is_known_durable
+            for payload in payload_of(data, floor) if is_meant else ():
                 try:
                     batches = [held(batch) for batch in iter_batches(payload)]
                 except TidelogError:
@@ -185,10 +187,17 @@ def entries_in(path: str, content: bytes) -> Iterator[tuple[int, RecordBatch]]:
         pass  # what stands behind another damage is left alone
 
 
-def payload_of(data: bytes) -> Iterator[bytes]:
-    """The payload of an entry, if it has one with batches."""
+def floor_of(files: Mapping[str, bytes]) -> int:
+    """The position at which a journal's log begins."""
+    decoded = (decode_entry(bytes(entry.data)) for path in files for _, entry in entries_in(path, files[path]))
+    heads = [found[0] for found in decoded if found is not None]
+    return max((head.position for head in heads if head.kind is EntryKind.FLOOR), default=0)
+
+
+def payload_of(data: bytes, floor: int) -> Iterator[bytes]:
+    """The payload of an entry, if it has one with batches, at the floor or behind."""
     head, payload = decode_entry(data) or (None, None)
-    if head is None or not payload or head.kind is not EntryKind.SLOT:
+    if head is None or not payload or head.kind is not EntryKind.SLOT or head.position < floor:
         return
     try:
         if decode_identity(head.content, head.digest).value.kind is Kind.APPEND:

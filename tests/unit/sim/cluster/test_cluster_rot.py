@@ -10,6 +10,7 @@ from tidelog.sim.cluster.journal_rot import Piece, payloads_in, pieces_in
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.log_manager import JOURNAL, LogManager, log_directory
+from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, encode_entry
 from tidelog.storage.slot_store import StoredSlots
 
 LOG = log_directory(PARTITION)
@@ -83,5 +84,8 @@ def test_a_journal_forgets_nothing_in_silence_whatever_may_rot() -> None:
         rotten = bytearray(files[path])
         rotten[payloads[0].position + 8] ^= 0x80  # the length of its batch
         assert list(payloads_in(PARTITION, {**files, path: bytes(rotten)})) == payloads[1:]
+        floor = encode_entry(Head(EntryKind.FLOOR, max(positions), FLOOR_NUMBER), None, end, 1)
+        with_floor = {**files, path: b"".join((files[path], *floor.buffers))}
+        assert list(payloads_in(PARTITION, with_floor)) == [], "its bytes are there, and it is let go of"
 
     play(story)
