@@ -217,6 +217,9 @@ def test_what_is_not_lost_is_not_given_up(cluster: LocalCluster) -> None:
         (("--offsets", "3-999"), "41601"),
         (("--offsets", "7-3"), "--offsets"),
         (("--even-though", "9"), "broker 9 has no replica"),
+        (("--votes",), "leads this partition"),
+        (("--votes", "--even-though", "9"), "broker 9 has no replica"),
+        (("--votes", "--offsets", "3-7"), "--votes is about a whole partition"),
         (("--topic", "nothing"), "40401"),
         (("--partition", "7"), "40402"),
     ):

@@ -321,15 +321,18 @@ class AdminClient(GroupCalls):
         offsets: tuple[int, int] | None = None,
         *,
         even_though: Sequence[int] = (),
+        votes: bool = False,
         validate_only: bool = False,
     ) -> LossesJudged:
         """Gives up what is damaged on every replica, of the offsets [start, end) or of all: readers pass it from now
-        on, whatever turns up later. With `validate_only`, only tells what the replicas have. Repeating it does no harm.
+        on, whatever turns up later. With `votes`, has a partition that nobody can lead go on from what its replicas
+        have. With `validate_only`, only tells what they have. Repeating it does no harm.
 
         Raises `LossRefused` if nothing is damaged, a good copy is left, or a broker that may have one cannot be asked
-        and is not among `even_though`; `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange`, `LeaderNotAvailable`.
+        and is not among `even_though`; with `votes`, if the partition has a leader or can elect one, or has changed.
+        Raises `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange`, `LeaderNotAvailable` besides.
         """
-        asked: dict[str, object] = {"even_though": list(even_though), "validate_only": validate_only}
+        asked: dict[str, object] = {"even_though": list(even_though), "votes": votes, "validate_only": validate_only}
         if offsets is not None:
             asked |= {"start_offset": offsets[0], "end_offset": offsets[1]}
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/losses"

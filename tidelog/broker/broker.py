@@ -161,6 +161,7 @@ class Broker:
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.copies, service.verifier = self.data.copies, self.data.verifier
         service.files_verifier, service.loss_finder = self.data.files_verifier, self.data.loss_finder
+        service.remains_finder = self.data.remains_finder
         service.controller_elsewhere = self._controller_elsewhere
         for protocol in self.data.protocols.values():
             service.add(protocol)

@@ -16,6 +16,7 @@ from tidelog.broker.repair.repair_messages import (
     REPAIR_MESSAGES,
     DamageQuery,
     RecoverQuery,
+    StandingQuery,
     VerifyFilesQuery,
     VerifyQuery,
 )
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tidelog.broker.partitions.roles import AnswerPeer, ProtocolRuntime, TakeNotice
     from tidelog.broker.repair.copies import Copies
     from tidelog.broker.repair.loss_finding import LossFinder
+    from tidelog.broker.repair.remains_finding import RemainsFinder
     from tidelog.broker.repair.verifying import Verifier
     from tidelog.broker.repair.verifying_files import FilesVerifier
     from tidelog.broker.rest_consumers.service import RestConsumers
@@ -63,6 +65,7 @@ class PeerService:
     verifier: Verifier
     files_verifier: FilesVerifier
     loss_finder: LossFinder
+    remains_finder: RemainsFinder
     controller_elsewhere: Callable[[], ControllerElsewhere | None]
     """Of the active controller, if it is another broker and known."""
 
@@ -82,7 +85,7 @@ class PeerService:
             return await answer(caller, message)
         if isinstance(message, ForwardGroup | InstanceRequest):
             return await self._about_groups(message)
-        if isinstance(message, RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery):
+        if isinstance(message, RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | StandingQuery):
             return await self._about_damage(message)
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
@@ -97,11 +100,15 @@ class PeerService:
             return await self.groups.handle(message)
         return await self.rest_consumers.handle(message)
 
-    async def _about_damage(self, message: RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery) -> Answer:
+    async def _about_damage(
+        self, message: RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | StandingQuery
+    ) -> Answer:
         if isinstance(message, RecoverQuery):
             return self.copies.answer(message)
         if isinstance(message, DamageQuery):
             return Answer(self.loss_finder.answer(message))
+        if isinstance(message, StandingQuery):
+            return Answer(self.remains_finder.answer(message))
         if isinstance(message, VerifyFilesQuery):
             return Answer(await self.files_verifier.answer(message))
         return Answer(await self.verifier.answer(message))

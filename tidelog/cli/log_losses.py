@@ -15,7 +15,7 @@ from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.tables import print_table, show
 from tidelog.cli.terminal import EXIT_ERROR, UsageError, counted
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
-from tidelog.transport.losses import AcceptedLoss, DamagedPiece, LossesJudged, Statement
+from tidelog.transport.losses import AcceptedLoss, DamagedPiece, LossesJudged, Remains, Statement
 
 TIME_SHOWN_MAX_MS = 253_402_300_799_000
 """The end of the year 9999, and of the calendar."""
@@ -33,30 +33,45 @@ def accept_loss(
         list[int] | None,
         typer.Option(min=0, metavar="NODE", help="A broker that may have a good copy and cannot be asked; repeatable."),
     ] = None,
+    votes: Annotated[
+        bool,
+        typer.Option(
+            "--votes",
+            help="Nobody can lead the partition: go on from what is left, without the replicas that are gone.",
+        ),
+    ] = False,
     execute: Annotated[
         bool, typer.Option("--execute/--dry-run", help="Do it; or only show what would be done, the default.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Give up batches that are damaged on every replica, so that readers go on behind them.
+    """Give up batches that are damaged on every replica, so that readers go on behind them; or, with --votes, replicas.
 
     All replicas of the partition are asked what they have. It is refused if nothing is damaged, if one of them has a
     good copy, and if one cannot be asked, unless --even-though names it. What is given up stays given up: a copy that
     turns up later is not shown. Who did it and what was said is kept (`tidelog log losses`). Exit status 1 if it is, or
     would be, refused.
 
+    With --votes, a partition that nobody can lead goes on from what the replicas that answer have: one whose in-sync
+    replicas are gone, or, with commit.protocol=paxos, the votes of a majority. What only the others had is given up,
+    also if they come back. It is refused if a leader is there or can be elected, and while a broker cannot be asked.
+
     \b
     Examples:
       tidelog log accept-loss --topic flights --partition 0
       tidelog log accept-loss --topic flights --partition 0 --offsets 1200-1299 --execute
       tidelog log accept-loss --topic flights --partition 0 --even-though 3 --execute
+      tidelog log accept-loss --topic flights --partition 0 --votes
+      tidelog log accept-loss --topic flights --partition 0 --votes --even-though 1 --execute
     """
+    if votes and offsets is not None:
+        raise UsageError("--votes is about a whole partition: --offsets does not go with it")
     wanted = None if offsets is None else _parsed(offsets)
     judged = ask(
         bootstrap,
         lambda admin: admin.accept_loss(
-            topic, partition, wanted, even_though=even_though or (), validate_only=not execute
+            topic, partition, wanted, even_though=even_though or (), votes=votes, validate_only=not execute
         ),
     )
     show(judged, lambda found: _print_judged(f"{topic}-{partition}", found, is_done=execute), as_json=as_json)
@@ -98,6 +113,8 @@ def _print_judged(name: str, judged: LossesJudged, *, is_done: bool) -> None:
             print(f"kept: {piece.kept_because}")
     for loss in judged.accepted_before:
         print(f"{_offsets(loss)} given up already, by {loss.accepted_by} at {_time(loss.accepted_at_ms)}")
+    if judged.remains is not None:
+        _print_remains(name, judged, judged.remains, is_done=is_done)
     for refusal in judged.refusals:
         print(f"refused: {refusal}")
     lost = [piece for piece in judged.pieces if piece.kept_because is None]
@@ -108,6 +125,18 @@ def _print_judged(name: str, judged: LossesJudged, *, is_done: bool) -> None:
         print(f"{name}: {counted(offsets, 'offset')} would be given up; --execute does it")
     if not judged.is_whole:
         print("there is more than one command gives up: repeat it")
+
+
+def _print_remains(name: str, judged: LossesJudged, remains: Remains, *, is_done: bool) -> None:
+    print_table(["broker", "has"], [[said.broker_id, said.status] for said in remains.statements])
+    if judged.refusals or judged.accepted_before:
+        return
+    brokers = ", ".join(map(str, remains.brokers))
+    goes_on = f"from offset {remains.end_offset} with {'brokers' if len(remains.brokers) > 1 else 'broker'} {brokers}"
+    if judged.accepted:
+        print(f"{name} goes on {goes_on}; what others had behind it is given up")
+    elif not is_done:
+        print(f"{name} would go on {goes_on}; what others had behind it would be given up; --execute does it")
 
 
 def _piece_row(piece: DamagedPiece) -> list[object]:
@@ -135,6 +164,8 @@ def _print_losses(found: Sequence[AcceptedLoss]) -> None:
 
 
 def _offsets(of: DamagedPiece | AcceptedLoss) -> str:
+    if isinstance(of, AcceptedLoss) and of.given_up == "votes":
+        return "votes" if of.start_offset < 0 else f"votes, from {of.start_offset} on"
     return f"{of.start_offset}-{of.end_offset - 1}"
 
 

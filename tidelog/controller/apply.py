@@ -27,6 +27,7 @@ from tidelog.controller.records import (
     MetadataRecord,
     MovesThrottled,
     PartitionChange,
+    PartitionRegrouped,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -45,6 +46,7 @@ from tidelog.model.cluster import (
     ClusterImage,
     ClusterRecovery,
     PartitionInfo,
+    Regrouping,
     Topic,
     Voter,
     in_order,
@@ -56,6 +58,7 @@ DURABILITY = "ack.durability"
 RECOVERY_EPOCHS = 1 << 12
 """Leaders of one partition in the part of a metadata log that was lost are fewer."""
 RECOVERIES_MAX = 100
+REGROUPINGS_MAX = 100
 
 
 def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterImage:
@@ -64,7 +67,14 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
     match record:
         case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerUnregistered() | VoterAssigned():
             return _apply_to_brokers(image, record, offset)
-        case TopicCreated() | TopicDeleted() | TopicRemoved() | PartitionsAdded() | PartitionsChanged():
+        case (
+            TopicCreated()
+            | TopicDeleted()
+            | TopicRemoved()
+            | PartitionsAdded()
+            | PartitionsChanged()
+            | PartitionRegrouped()
+        ):
             return _unthrottled_if_idle(_apply_to_topics(image, record, offset))
         case MovesThrottled(bytes_per_s):
             return _unthrottled_if_idle(replace(image, moves_throttle=bytes_per_s))
@@ -232,7 +242,7 @@ def _among(voters: Iterable[Voter], voter_ids: Iterable[int]) -> tuple[int, ...]
 
 def _apply_to_topics(
     image: ClusterImage,
-    record: TopicCreated | TopicDeleted | TopicRemoved | PartitionsAdded | PartitionsChanged,
+    record: TopicCreated | TopicDeleted | TopicRemoved | PartitionsAdded | PartitionsChanged | PartitionRegrouped,
     offset: int,
 ) -> ClusterImage:
     match record:
@@ -252,6 +262,8 @@ def _apply_to_topics(
             return _with_topic(image, _grown(image, topic, assignments, offset))
         case PartitionsChanged(changes):
             return _change_partitions(image, changes, offset)
+        case PartitionRegrouped():
+            return _regroup(image, record, offset)
 
 
 def _grown(image: ClusterImage, topic: Topic, assignments: list[list[int]], offset: int) -> Topic:
@@ -317,6 +329,7 @@ def _partition_of(change: PartitionChange, was: PartitionInfo, offset: int) -> P
         next_engine_id=was.next_engine_id if change.next_engine_id is None else change.next_engine_id,
         is_founding=was.is_founding and change.members is None,
         losses=was.losses,
+        regroupings=was.regroupings,
     )
     return _begun(now, {node: since for node, since in was.since if node not in change.renewed}, offset)
 
@@ -356,12 +369,34 @@ def _accept_loss(image: ClusterImage, record: LossAccepted) -> ClusterImage:
             lost.start, lost.end, record.at_ms, record.by, record.via, lost.statements, lost.digests
         )
         losses = with_loss(losses, accepted)
-    partitions = (
-        *topic.partitions[: info.partition],
-        replace(info, losses=losses),
-        *topic.partitions[info.partition + 1 :],
+    return _with_partition(image, topic, replace(info, losses=losses))
+
+
+def _regroup(image: ClusterImage, record: PartitionRegrouped, offset: int) -> ClusterImage:
+    change = record.change
+    topic = image.topic_by_id(change.topic_id)
+    if topic is None or change.partition >= len(topic.partitions):
+        return image
+    regrouping = Regrouping(
+        change.leader_epoch,
+        record.end,
+        record.at_ms,
+        record.by,
+        record.via,
+        record.source,
+        record.statements,
+        tuple(change.members or ()),
+        record.position,
+        record.birth,
     )
-    return _with_topic(image, replace(topic, partitions=partitions))
+    now = _partition_of(change, topic.partitions[change.partition], offset)
+    kept = (*now.regroupings, regrouping)[-REGROUPINGS_MAX:]
+    return _with_partition(image, topic, replace(now, regroupings=kept))
+
+
+def _with_partition(image: ClusterImage, topic: Topic, info: PartitionInfo) -> ClusterImage:
+    before, behind = topic.partitions[: info.partition], topic.partitions[info.partition + 1 :]
+    return _with_topic(image, replace(topic, partitions=(*before, info, *behind)))
 
 
 def _with_topic(image: ClusterImage, topic: Topic) -> ClusterImage:

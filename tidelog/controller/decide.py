@@ -34,6 +34,7 @@ from tidelog.controller.decide_members import alter_members, report_leader, repo
 from tidelog.controller.decide_offsets_topic import create_offsets_topic
 from tidelog.controller.decide_partitions import alter_partition, elect_leaders
 from tidelog.controller.decide_reassignments import alter_reassignments
+from tidelog.controller.decide_regrouping import regroup
 from tidelog.controller.decide_topics import (
     add_partitions,
     alter_configs,
@@ -49,6 +50,7 @@ from tidelog.controller.partition_commands import (
     AlterPartition,
     AlterReassignments,
     ElectLeaders,
+    RegroupPartition,
     ReportLostReplicas,
     ReportLostVotes,
     ReportPaxosLeader,
@@ -81,6 +83,7 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             | ElectLeaders()
             | AlterReassignments()
             | AcceptLoss()
+            | RegroupPartition()
             | ReportUnfitReplicas()
             | ReportLostReplicas()
         ):
@@ -138,7 +141,13 @@ def _about_brokers(
 
 def _about_partitions(
     image: ClusterImage,
-    command: AlterPartition | ElectLeaders | AlterReassignments | AcceptLoss | ReportUnfitReplicas | ReportLostReplicas,
+    command: AlterPartition
+    | ElectLeaders
+    | AlterReassignments
+    | AcceptLoss
+    | RegroupPartition
+    | ReportUnfitReplicas
+    | ReportLostReplicas,
     config: BrokerConfig,
 ) -> Decision:
     match command:
@@ -150,6 +159,8 @@ def _about_partitions(
             return alter_reassignments(image, command, config)
         case AcceptLoss():
             return accept_loss(image, command)
+        case RegroupPartition():
+            return regroup(image, command, config)
         case ReportUnfitReplicas():
             return report_unfit(image, command, config)
         case ReportLostReplicas():

@@ -35,8 +35,8 @@ from tidelog.controller.partition_commands import (
     PartitionsAltered,
 )
 from tidelog.controller.protocols import rules_of
-from tidelog.controller.records import PartitionChange
-from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
+from tidelog.controller.records import MetadataRecord, PartitionChange, PartitionRegrouped
+from tidelog.model.cluster import END_UNKNOWN, NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import NotController
 from tidelog.model.ids import NodeId
 
@@ -155,7 +155,15 @@ def elect_leaders(image: ClusterImage, command: ElectLeaders, config: BrokerConf
     partitions = Partitions(image, config)
     asked = _electable(image, command.election) if command.partitions is None else command.partitions
     answers = [_elect(partitions, command.election, named) for named in asked]
-    return Decision(as_record(partitions.changes), lambda after: LeadersElected(after.position, answers))
+    records: tuple[MetadataRecord, ...] = as_record(partitions.changes)
+    if command.election is ElectionType.UNCLEAN:
+        records = tuple(_unclean_record(change, command) for change in partitions.changes)
+    return Decision(records, lambda after: LeadersElected(after.position, answers))
+
+
+def _unclean_record(change: PartitionChange, command: ElectLeaders) -> PartitionRegrouped:
+    """The audit record of an election for which no replica was asked: where its log ends is not known."""
+    return PartitionRegrouped(change, END_UNKNOWN, command.at_ms, command.by, command.via, change.leader)
 
 
 def _electable(image: ClusterImage, election: ElectionType) -> Sequence[PartitionNamed]:

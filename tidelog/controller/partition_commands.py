@@ -10,6 +10,7 @@ import msgspec
 from tidelog.controller.commands import Command, CommandAnswer
 from tidelog.controller.member_steps import MemberSet
 from tidelog.controller.records import GivenUpRange
+from tidelog.model.losses import LossStatement
 
 ANY_LIFE = -1
 """For a broker epoch: whichever the member is in the ISR with already."""
@@ -57,10 +58,14 @@ class ElectionType(enum.StrEnum):
 
 
 class ElectLeaders(Command, frozen=True, tag=True):
-    """Answered by `LeadersElected`. Without `partitions`, all of the cluster."""
+    """Answered by `LeadersElected`. Without `partitions`, all of the cluster. Who asks, through which broker and when,
+    is kept of an unclean election."""
 
     election: ElectionType
     partitions: Sequence[PartitionNamed] | None = None
+    by: str = ""
+    via: int = -1
+    at_ms: int = 0
 
 
 MOVES_MAX = 1_000
@@ -196,6 +201,25 @@ class AcceptLoss(Command, frozen=True, tag=True):
     by: str
     via: int
     at_ms: int
+
+
+class RegroupPartition(Command, frozen=True, tag=True):
+    """An operator has a partition go on from what is left of it, as the broker `via` has found by asking the replicas:
+    it led nobody, and what it knew at `partition_epoch` is still so. Answered by `Done`."""
+
+    topic_id: str
+    partition: int
+    partition_epoch: int
+    kept: tuple[int, ...]
+    """The brokers whose replicas are what is left."""
+    end: int
+    source: int
+    statements: tuple[LossStatement, ...]
+    by: str
+    via: int
+    at_ms: int
+    position: int = 0
+    birth: int = 0
 
 
 class AlterReassignments(Command, frozen=True, tag=True):

@@ -93,6 +93,16 @@ def with_new_id(info: PartitionInfo, lost: PartitionMember) -> PartitionInfo:
     return replace(info, wanted=(*wanted, fresh), next_engine_id=info.next_engine_id + 1)
 
 
+def quorum_regrouped(info: PartitionInfo, kept: Sequence[NodeId], brokers: Brokers) -> PartitionInfo:
+    """Returns what is wanted if the partition goes on with the replicas of these brokers, and with nobody's old vote:
+    each of them is another member, and so is, once it is back, whoever is missing now."""
+    first = info.next_engine_id
+    assert first + len(kept) <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
+    members = tuple(PartitionMember(first + i, node, brokers.storage_of(node)) for i, node in enumerate(kept))
+    now = replace(info, members=members, wanted=members, next_engine_id=first + len(kept))
+    return replace(now, leader=kept[0], leader_epoch=info.leader_epoch + 1)
+
+
 def _is_replaced(info: PartitionInfo, member: PartitionMember) -> bool:
     """Is another id wanted for its node?"""
     return any(one.node_id == member.node_id and one.engine_id != member.engine_id for one in info.wanted)

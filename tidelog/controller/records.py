@@ -211,6 +211,21 @@ class LossAccepted(MetadataRecord, frozen=True, tag=True):
     via: int
 
 
+class PartitionRegrouped(MetadataRecord, frozen=True, tag=True):
+    """An operator has had a partition go on from what is left of it. The fields behind `change` are those of
+    `Regrouping`; its leader epoch is that of the change."""
+
+    change: PartitionChange
+    end: int
+    at_ms: int
+    by: str
+    via: int
+    source: int
+    statements: tuple[LossStatement, ...] = ()
+    position: int = 0
+    birth: int = 0
+
+
 class MovesThrottled(MetadataRecord, frozen=True, tag=True):
     """Replicas that move copy at most so many bytes per second, on each broker that sends and on each that receives,
     until nothing moves any more; 0: as fast as they can."""
@@ -249,6 +264,7 @@ AnyRecord = (
     | PartitionsAdded
     | PartitionsChanged
     | LossAccepted
+    | PartitionRegrouped
     | MovesThrottled
     | ConfigsAltered
     | ProducerIdsAllocated

@@ -18,7 +18,7 @@ from tidelog.model.ids import NodeId
 
 FORMAT = 7
 FORMAT_WITHOUT_LOSSES = 6
-"""The format of partitions that had no accepted losses; it is read, and never written."""
+"""The format of partitions that had no accepted losses or regroupings; it is read, and never written."""
 FORMAT_WITHOUT_SINCE = 5
 """The format, besides, of partitions that did not say since when their replicas are there, and of clusters without
 recoveries; it is read, and never written."""
@@ -103,7 +103,7 @@ def _without_losses(image: ClusterImage) -> dict[str, Any]:
     encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
     for topic in encoded["topics"].values():
         for partition in topic["partitions"]:
-            del partition["losses"]
+            del partition["losses"], partition["regroupings"]
     return encoded
 
 

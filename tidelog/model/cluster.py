@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeVar, get_args
 import msgspec
 
 from tidelog.model.ids import NodeId, TopicId
-from tidelog.model.losses import AcceptedLoss
+from tidelog.model.losses import AcceptedLoss, LossStatement
 from tidelog.model.names import is_internal
 
 K = TypeVar("K", NodeId, TopicId, str)
@@ -21,6 +21,8 @@ V = TypeVar("V")
 
 NO_LEADER = NodeId(-1)
 NO_THROTTLE = 0
+END_UNKNOWN = -1
+"""The end of what is left, where no replica was asked."""
 COMMIT_PROTOCOL = "commit.protocol"
 CommitProtocol = Literal["isr", "paxos"]
 """The values of `commit.protocol`."""
@@ -65,6 +67,31 @@ class PartitionMember(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     node_id: int
     storage: str
     """`BrokerInfo.storage` of the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """An operator has had a partition go on from what is left of it: the votes, or the in-sync replicas, were lost. The
+    audit record."""
+
+    leader_epoch: int
+    """The first one behind it. With Paxos it names the *era*: replicas of an earlier one are listened to no more."""
+    end: int
+    """The end of what was left: below it nothing is given up."""
+    at_ms: int
+    by: str
+    via: int
+    """Node id of the broker that was asked."""
+    source: int
+    """Node id of the replica that the others follow: the new leader, or with Paxos the one whose log knows more than
+    all journals that are left; -1 if none does."""
+    statements: tuple[LossStatement, ...] = ()
+    """The words of each replica, in order of node ids."""
+    members: tuple[PartitionMember, ...] = ()
+    """With Paxos: who votes from now on, until the log says otherwise."""
+    position: int = 0
+    """With `birth`: where the journal of the source begins, behind its log."""
+    birth: int = 0
 
 
 NOWHERE = Endpoint("", 0)
@@ -143,6 +170,14 @@ class PartitionInfo:
     replica that is not here is to begin anew."""
     losses: tuple[AcceptedLoss, ...] = ()
     """Ranges that were given up, disjoint, in order of offsets (`losses.LostRanges` looks them up)."""
+    regroupings: tuple[Regrouping, ...] = ()
+    """The audit records of the last ones, oldest first."""
+
+    @property
+    def eras(self) -> tuple[int, int]:
+        """The era of its log, and the one before: leader epochs of regroupings; 0 is the first."""
+        epochs = (0, 0, *(one.leader_epoch for one in self.regroupings if one.members))
+        return epochs[-1], epochs[-2]
 
     @property
     def is_moving(self) -> bool:

@@ -41,6 +41,21 @@ class Majority:
         return node in self._among
 
 
+class Unanimous:
+    """All of the members: it meets whatever has a member among them."""
+
+    def __init__(self, members: Iterable[int]) -> None:
+        self.members = tuple(sorted(members))
+        self._among = frozenset(self.members)
+        assert self.members and len(self._among) == len(self.members), "members are distinct nodes"
+
+    def is_met(self, nodes: Iterable[int]) -> bool:
+        return self._among.issubset(nodes)
+
+    def __contains__(self, node: int) -> bool:
+        return node in self._among
+
+
 class Joint:
     """All of several quorums at once: it meets whatever meets one of them."""
 

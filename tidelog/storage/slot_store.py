@@ -162,6 +162,12 @@ class SlotStore:
         assert last is None or position >= last.position, "a floor never falls"
         return self._entries.append((Head(EntryKind.FLOOR, position, FLOOR_NUMBER, content=floor), None))
 
+    @property
+    def floor_position(self) -> int:
+        """The position of the last floor; 0 if there is none."""
+        floor = self._entries.index.floor
+        return 0 if floor is None else floor.position
+
     def has_payload(self, position: int, digest: bytes) -> bool:
         """True if a payload with this digest is stored for this position, and was sound when last read."""
         return self._entries.index.find(position, digest) is not None

@@ -13,7 +13,7 @@ from tests.integration.replication.three_brokers import NODES, ThreeBrokers, thr
 from tests.unit.broker.conftest import batch
 from tidelog.broker.broker import NewTopic
 from tidelog.broker.groups import reach
-from tidelog.controller.partition_commands import ElectionType
+from tidelog.controller.partition_commands import ElectionType, ElectLeaders
 from tidelog.model.errors import (
     CoordinatorLost,
     CoordinatorNotAvailable,
@@ -257,7 +257,8 @@ def test_a_coordinator_that_is_replaced_on_purpose_tells_no_old_place() -> None:
         assert zombie is not None
         await commit(three, old, 1, member)
         three.cut_off(old)
-        election = asyncio.create_task(three.brokers[preferred].admin.elect_leaders(ElectionType.PREFERRED))
+        command = ElectLeaders(ElectionType.PREFERRED)
+        election = asyncio.create_task(three.brokers[preferred].admin.elect_leaders(command))
         writing = asyncio.create_task(commit(three, preferred, 2, member))
         while not writing.done():
             with pytest.raises((CoordinatorNotAvailable, CoordinatorLost)):
@@ -286,7 +287,7 @@ def test_a_damaged_batch_is_repaired_before_anybody_is_told_anything() -> None:
         assert await committed(three, node) == 222
         async with asyncio.timeout(30):  # it is in sync once its damaged batch is repaired
             while three.brokers[other].groups.coordinator_node("g") != node:
-                await three.brokers[other].admin.elect_leaders(ElectionType.PREFERRED)
+                await three.brokers[other].admin.elect_leaders(ElectLeaders(ElectionType.PREFERRED))
                 await asyncio.sleep(0.1)
         assert [await committed(three, asked) for asked in NODES] == [222, 222, 222]
         assert three.brokers[node].stats.repaired_batches == 1

@@ -18,8 +18,8 @@ from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.paxos import voter_reconciler
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
+from tidelog.broker.paxos.files import ReplicaFiles
 from tidelog.broker.paxos.journal_truncation import JournalTruncation
-from tidelog.broker.paxos.opening import ReplicaFiles
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.voting import Voting

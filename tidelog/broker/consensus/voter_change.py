@@ -192,7 +192,7 @@ class VoterChanger:
     def on_applied(self, applied: Applied) -> bool:
         """Takes note of the next position, and again of voters whose payload has come. True if others decide now."""
         voters = None
-        if applied.value.kind is Kind.VOTERS:
+        if applied.value.names_voters(self.membership.since):
             payload = self._engine.payload_of(applied.position, applied.value)
             if payload is None and applied.verdict is Verdict.APPLIED:
                 self.membership.on_unread(applied.position)
@@ -207,7 +207,7 @@ class VoterChanger:
     def on_repaired(self, position: int) -> bool:
         """Takes note of a payload that has come. True if others decide now."""
         slot = self._engine.node.replica.slots.get(position)
-        if slot is None or slot.value.kind is not Kind.VOTERS:
+        if slot is None or not slot.value.names_voters(self.membership.since):
             return False
         return self.on_applied(Applied(position, slot.value, Verdict.APPLIED))
 

@@ -12,6 +12,8 @@ from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, O
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.repair.loss_finding import LossFinder
 from tidelog.broker.repair.loss_report import LossReport
+from tidelog.broker.repair.remains_finding import RemainsFinder
+from tidelog.broker.repair.remains_report import RemainsReport
 from tidelog.broker.repair.repair_messages import VerifyFilesQuery, VerifyFilesReply, VerifyQuery, VerifyReply
 from tidelog.broker.repair.verifying import Verifier
 from tidelog.broker.repair.verifying_files import FilesVerifier
@@ -32,6 +34,7 @@ __all__ = [
     "Partitions",
     "ProduceReceipt",
     "ReadHandle",
+    "RemainsReport",
     "VerifyFilesQuery",
     "VerifyFilesReply",
     "VerifyQuery",
@@ -55,6 +58,11 @@ class Replicas(Protocol):
     @property
     def loss_finder(self) -> LossFinder:
         """Finds what a partition has lost."""
+        ...
+
+    @property
+    def remains_finder(self) -> RemainsFinder:
+        """Finds what is left of a partition that nobody leads."""
         ...
 
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
@@ -121,3 +129,8 @@ class Partitions:
         what is lost. `even_though` are brokers that need not be asked. Raises `LeaderNotAvailable`,
         `OffsetOutOfRange`."""
         return await self._replicas.loss_finder.find(topic, info, asked, even_though)
+
+    async def find_remains(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
+        """Asks all replicas what is left of a partition whose votes, or in-sync replicas, are lost, and judges whether
+        it may go on from that. `even_though` are brokers that need not be asked. Raises `LeaderNotAvailable`."""
+        return await self._replicas.remains_finder.find(topic, info, even_though)

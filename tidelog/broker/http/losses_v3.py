@@ -1,11 +1,13 @@
 """REST v3: offsets that are lost on every disk, and that an operator gives up. Not in Kafka.
 
 A POST asks all replicas first, and tells what each has; with `validate_only` that is all. What was given up stays in
-the metadata, with who did it and what was said, and is listed by a GET.
+the metadata, with who did it and what was said, and is listed by a GET. With `votes` it is not records that are given
+up, but replicas: a partition that nobody can lead goes on from what is left.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,23 +23,33 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, PartitionResource, ResourceList
 from tidelog.broker.http.json_body import Body, NodeNumber, OffsetNumber, json_decoder
 from tidelog.broker.http.topics_v2 import partition_of
-from tidelog.controller.partition_commands import AcceptLoss
-from tidelog.model.cluster import PartitionInfo, Topic
+from tidelog.controller.partition_commands import AcceptLoss, RegroupPartition
+from tidelog.model.cluster import PartitionInfo, Regrouping, Topic
 from tidelog.model.errors import InvalidRequest, LossRefused
-from tidelog.model.losses import AcceptedLoss
+from tidelog.model.losses import AcceptedLoss, LossStatement
 
 
 class StatementShown(Struct, frozen=True):
-    """The answer of one replica: `damaged`, `missing`, `deleted`, `unreachable`, `unknown`, or `good copy`."""
+    """The answer of one replica: `damaged`, `missing`, `deleted`, `unreachable`, `unknown`, or `good copy`; of
+    `votes` what it has."""
 
     broker_id: int
     status: str
 
 
+class LossKind(enum.StrEnum):
+    """A range of offsets was given up, or whatever replicas that are gone had beyond the others."""
+
+    RECORDS = "records"
+    VOTES = "votes"
+
+
 class LossV3(PartitionResource, frozen=True):
     """A range that was given up; `end_offset` is exclusive. `digests` name the batches that lay there, as far as a
-    catalog still did."""
+    catalog still did. Of `votes`, the partition went on from what ended at `start_offset`, which is -1 if no replica
+    was asked, and `end_offset` is the same."""
 
+    given_up: LossKind
     start_offset: int
     end_offset: int
     accepted_at_ms: int
@@ -62,23 +74,37 @@ class PieceShown(Struct, frozen=True):
 
 class LossesAsked(Body):
     """The body that gives up what is lost: all of it, or what lies in the offsets from `start_offset` up to
-    `end_offset`, exclusive. `even_though` are brokers that cannot be asked, and are not waited for."""
+    `end_offset`, exclusive. `even_though` are brokers that cannot be asked, and are not waited for. With `votes` the
+    partition, which nobody can lead, goes on from what the other replicas have."""
 
     start_offset: OffsetNumber | None = None
     end_offset: OffsetNumber | None = None
     even_though: list[NodeNumber] | None = None
+    votes: bool = False
     validate_only: bool = False
+
+
+class RemainsShown(Struct, frozen=True):
+    """Tells what is left of a partition that nobody can lead: the brokers that it goes on with, and the end of what
+    they have. `source` is the one that the others follow, or null."""
+
+    brokers: list[int]
+    source: int | None
+    end_offset: int
+    statements: list[StatementShown]
 
 
 class LossesJudged(Struct, frozen=True):
     """Tells what is damaged, and what each replica said. `accepted` tells whether it is given up now; `refusals` why
-    not. `accepted_before` were given up already. Unless `is_whole`, there is more: the same can be asked again."""
+    not. `accepted_before` were given up already. Unless `is_whole`, there is more: the same can be asked again. With
+    `votes`, `remains` tells what is left of the partition."""
 
     accepted: bool
     pieces: list[PieceShown]
     refusals: list[str]
     accepted_before: list[LossV3]
     is_whole: bool
+    remains: RemainsShown | None = None
 
 
 _ASKED: Final = json_decoder(LossesAsked)
@@ -103,7 +129,7 @@ async def list_of_partition(context: Context, call: Call) -> web.StreamResponse:
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     info = partition_of(topic, call)
-    data = [_loss(links, topic, info, loss) for loss in info.losses]
+    data = _all_of(links, topic, info)
     return json_answer(links.list_of("KafkaLoss", data, "topics", topic.name, "partitions", info.partition, "losses"))
 
 
@@ -114,6 +140,8 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
     info = partition_of(topic, call)
     asked = await read_json(context, call, _ASKED)
     even_though = _named(topic, info, asked)
+    if asked.votes:
+        return json_answer(await _regroup(context, links, topic, info, asked))
     report = await context.face.partitions.find_losses(topic, info, _range(asked), even_though)
     if report.refusals and not asked.validate_only:
         raise LossRefused("; ".join((*report.refusals, "nothing was given up")))
@@ -129,6 +157,39 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
         )
         await context.face.administration.accept_loss(command)
     return json_answer(_judged(links, topic, info, report, is_done=is_due))
+
+
+async def _regroup(
+    context: Context, links: Links, topic: Topic, info: PartitionInfo, asked: LossesAsked
+) -> LossesJudged:
+    """Has a partition go on from what is left. One that does so already is told of; nothing is done twice."""
+    if _range(asked) is not None:
+        raise InvalidRequest("votes are given up of a whole partition, and offsets without votes")
+    report = await context.face.partitions.find_remains(topic, info, asked.even_though or [])
+    before = [] if report.before is None else [_regrouping(links, topic, info, report.before)]
+    if report.refusals and not before and not asked.validate_only:
+        raise LossRefused("; ".join((*report.refusals, "nothing was given up")))
+    is_due = not report.refusals and not asked.validate_only
+    if is_due:
+        command = RegroupPartition(
+            topic.topic_id,
+            info.partition,
+            info.partition_epoch,
+            report.kept,
+            report.end,
+            report.source,
+            report.statements,
+            ANONYMOUS.name,
+            context.face.cluster.node_id,
+            context.face.clock.wall_ms(),
+            report.position,
+            report.birth,
+        )
+        await context.face.administration.regroup(command)
+    source = report.source if report.source in info.replicas else None
+    remains = RemainsShown(list(report.kept), source, report.end, _shown(report.statements))
+    refusals = [] if before else list(report.refusals)
+    return LossesJudged(is_due, [], refusals, before, is_whole=True, remains=remains)
 
 
 def _range(asked: LossesAsked) -> tuple[int, int] | None:
@@ -151,8 +212,33 @@ def _named(topic: Topic, info: PartitionInfo, asked: LossesAsked) -> Sequence[in
 
 
 def _listed(links: Links, topics: Sequence[Topic], name: str) -> ResourceList[LossV3]:
-    data = [_loss(links, topic, info, loss) for topic in topics for info in topic.partitions for loss in info.losses]
+    data = [one for topic in topics for info in topic.partitions for one in _all_of(links, topic, info)]
     return links.list_of("KafkaLoss", data, "topics", name, "partitions", "-", "losses")
+
+
+def _all_of(links: Links, topic: Topic, info: PartitionInfo) -> list[LossV3]:
+    ranges = [_loss(links, topic, info, loss) for loss in info.losses]
+    return [*ranges, *(_regrouping(links, topic, info, one) for one in info.regroupings)]
+
+
+def _regrouping(links: Links, topic: Topic, info: PartitionInfo, one: Regrouping) -> LossV3:
+    return LossV3(
+        *links.resource("KafkaLoss", "topics", topic.name, "partitions", info.partition, "losses"),
+        topic.name,
+        info.partition,
+        LossKind.VOTES,
+        one.end,
+        one.end,
+        one.at_ms,
+        one.by,
+        one.via,
+        _shown(one.statements),
+        [],
+    )
+
+
+def _shown(statements: Sequence[LossStatement]) -> list[StatementShown]:
+    return [StatementShown(said.node_id, said.status) for said in statements]
 
 
 def _loss(links: Links, topic: Topic, info: PartitionInfo, loss: AcceptedLoss) -> LossV3:
@@ -160,12 +246,13 @@ def _loss(links: Links, topic: Topic, info: PartitionInfo, loss: AcceptedLoss) -
         *links.resource("KafkaLoss", "topics", topic.name, "partitions", info.partition, "losses"),
         topic.name,
         info.partition,
+        LossKind.RECORDS,
         loss.start,
         loss.end,
         loss.at_ms,
         loss.by,
         loss.via,
-        [StatementShown(said.node_id, said.status) for said in loss.statements],
+        _shown(loss.statements),
         list(loss.digests),
     )
 

@@ -14,6 +14,7 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
+from tidelog.broker.face.access import ANONYMOUS
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
@@ -21,7 +22,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, PartitionResource, Related, ResourceList
 from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, json_decoder
 from tidelog.broker.http.topics_v2 import partition_of
-from tidelog.controller.partition_commands import MOVES_MAX, ElectionType, NewReplicas, PartitionNamed
+from tidelog.controller.partition_commands import MOVES_MAX, ElectionType, ElectLeaders, NewReplicas, PartitionNamed
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import NotFound, UnknownPartition
 from tidelog.model.names import check_topic_name
@@ -209,13 +210,17 @@ async def rebalance(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def elect(context: Context, call: Call) -> web.StreamResponse:
-    """Has preferred replicas lead where they are in sync; or any live one, where nobody can lead (`unclean`)."""
+    """Has preferred replicas lead where they are in sync; or any live one, where nobody can lead (`unclean`).
+
+    An unclean election is kept with all that was given up (`losses`); to give up `votes` asks the replicas first."""
     Links(context, call)
     asked = await read_json(context, call, _ELECTION)
     partitions = None
     if asked.data is not None:
         partitions = [PartitionNamed(*_named(context, one.topic_name, one.partition_id)) for one in asked.data]
-    found = await context.face.administration.elect_leaders(asked.election_type, partitions)
+    via, at_ms = context.face.cluster.node_id, context.face.clock.wall_ms()
+    command = ElectLeaders(asked.election_type, partitions, ANONYMOUS.name, via, at_ms)
+    found = await context.face.administration.elect_leaders(command)
     names = _names(context)
     return json_answer(
         ElectionsShown(

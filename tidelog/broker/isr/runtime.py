@@ -21,7 +21,9 @@ from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
 from tidelog.broker.isr.replication_service import ReplicationService
 from tidelog.broker.isr.settling import Settler
 from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice
+from tidelog.broker.repair.repair_messages import Standing
 from tidelog.broker.repair.scrub_targets import JournalOwner
+from tidelog.model.cluster import ISR
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.replication.isr.events import AlterPartition
 
@@ -51,6 +53,13 @@ class IsrRuntime:
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
         """There are no files but the logs."""
         return {}
+
+    def standing(self, partition_id: PartitionId) -> Standing | None:
+        """See `ProtocolRuntime.standing`."""
+        log, newest = self._context.logs.find(partition_id), self._context.newest(partition_id)
+        if log is None or newest is None or newest[0].topic.commit_protocol != ISR:
+            return None
+        return Standing(log.log_start_offset, log.log_end_offset, log.tail.epoch, newest[0].info.partition_epoch)
 
     def mark_idle(self) -> None:
         """There are no files but the logs."""

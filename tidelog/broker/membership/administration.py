@@ -29,11 +29,10 @@ from tidelog.controller.partition_commands import (
     AcceptLoss,
     AlterReassignments,
     ElectionAnswer,
-    ElectionType,
     ElectLeaders,
     LeadersElected,
     NewReplicas,
-    PartitionNamed,
+    RegroupPartition,
 )
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import UnknownTopic
@@ -126,17 +125,20 @@ class Administration:
         `UnknownTopic`, `UnknownPartition`, `InvalidRequest`."""
         await self._decide(command)
 
-    async def elect_leaders(
-        self, election: ElectionType, partitions: Sequence[PartitionNamed] | None = None
-    ) -> Sequence[ElectionAnswer]:
+    async def regroup(self, command: RegroupPartition) -> None:
+        """Has a partition that nobody leads go on from what is left, as a `RemainsReport` has it. Raises `LossRefused`
+        if the partition has changed since, `UnknownTopic`, `UnknownPartition`, `InvalidRequest`."""
+        await self._decide(command)
+
+    async def elect_leaders(self, command: ElectLeaders) -> Sequence[ElectionAnswer]:
         """Other leaders, where that is possible; without `partitions`, of all, and only those that changed are told."""
-        command = ElectLeaders(election, partitions)
         elected = await self._channel.submit(command, LeadersElected, seconds_max=COMMAND_S_MAX)
         await self._in_force(elected.position)
         return elected.partitions
 
     async def _decide(
-        self, command: DeleteTopic | AlterTopicConfigs | RemoveBroker | AlterReassignments | AcceptLoss
+        self,
+        command: DeleteTopic | AlterTopicConfigs | RemoveBroker | AlterReassignments | AcceptLoss | RegroupPartition,
     ) -> None:
         done = await self._channel.submit(command, Done, seconds_max=COMMAND_S_MAX)
         await self._in_force(done.position)

@@ -72,6 +72,11 @@ class ReplicaLogs:
     def is_open(self, partition_id: PartitionId) -> bool:
         return partition_id in self._manager.logs
 
+    def find(self, partition_id: PartitionId) -> PartitionLog | None:
+        """Returns the log if it is open and takes writes, whatever its role; it has none while nobody leads."""
+        log = self._manager.logs.get(partition_id)
+        return None if log is None or log.offline_reason is not None else log
+
     def give_up(self, partition_id: PartitionId, losses: Sequence[AcceptedLoss]) -> bool:
         """Takes for given up what the metadata says of a partition, in the open log, and in one that is opened; False
         if that is nothing new."""

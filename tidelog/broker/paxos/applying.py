@@ -58,7 +58,14 @@ class Applying:
         self._lost = LostValues(partition_id, engine, links, self.delivery.advance)
         self.delivery.jumped(floor.position)
         self._copier = Copier(
-            partition_id, applied, context.peers.ask, links.others, self._lacking, self._on_copied, context.entropy
+            partition_id,
+            applied,
+            context.peers.ask,
+            links.others,
+            self._lacking,
+            self._on_copied,
+            context.entropy,
+            links.era,
         )
         self._copying: asyncio.Task[None] | None = None
         self._truncating: asyncio.Task[None] | None = None

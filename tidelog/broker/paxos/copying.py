@@ -53,6 +53,7 @@ class Copier:
         wanted: Callable[[], int | None],
         arrived: Callable[[Floor], None],
         entropy: Entropy,
+        era: int,
     ) -> None:
         self._partition_id = partition_id
         self._applied = applied
@@ -61,6 +62,7 @@ class Copier:
         self._wanted = wanted
         self._arrived = arrived
         self._entropy = entropy
+        self._era = era
         self._damaged: dict[int, int] = {}
         """The brokers that have the next batch damaged, and up to where."""
 
@@ -86,7 +88,8 @@ class Copier:
         log = self._applied.log
         offset = log.log_end_offset
         where = self._partition_id
-        answer = await self._ask(node, ReadApplied(where.topic_id, where.partition, offset, COPY_BYTES), ANSWER_S_MAX)
+        asked = ReadApplied(where.topic_id, where.partition, offset, COPY_BYTES, self._era)
+        answer = await self._ask(node, asked, ANSWER_S_MAX)
         read = answer.message
         if not isinstance(read, AppliedRead):
             raise InternalError(f"broker {node} answered a question for batches with something else")

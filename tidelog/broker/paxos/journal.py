@@ -9,6 +9,9 @@ to know two things more:
   replayed; those below are gone with their slots. So the floor itself names them. It names none if the replica jumped
   there, and has not been told yet.
 
+An operator may have had the log go on from what was left of it (`era`). Then the voters of that era stand in the place
+of the founders, and what a floor of an earlier one says of voters counts for nothing.
+
 Who voted first is in the facts too, for logs that still begin at their beginning. A replica that knows neither asks
 others for what they know of where their logs begin (`copying`), and is no candidate before.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import asdict
 
+from tidelog.broker.paxos.ballots import number_of
 from tidelog.replication.paxos.state import Metadata, Prefix
 from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters, encode_voters
 from tidelog.storage.slot_store import StoredSlots
@@ -39,6 +43,8 @@ class ReplicaFacts(msgspec.Struct, frozen=True):
     believed_to: int = 0
     """Where the log ended when this journal was begun in the place of a lost one: what the log holds below was applied
     beside another journal, and says nothing about this one."""
+    era: int = 0
+    """The leader epoch since when the log goes on from what was left of it (`Regrouping`); 0 if it never had to."""
 
 
 class Floor(Prefix, frozen=True):
@@ -48,6 +54,13 @@ class Floor(Prefix, frozen=True):
     """Encoded; empty if they are not known here."""
     voters_position: int = -1
     """Of the value that made them the voters; -1 if they are the founders."""
+    era: int = 0
+    """In which this was written (`ReplicaFacts.era`)."""
+
+
+def era_begin(era: int) -> int:
+    """Returns the number that all of an era are above, and all of those before below; 0 for the first era."""
+    return number_of(era, 1, 1) - 1 if era else 0
 
 
 def facts_of(stored: StoredSlots) -> ReplicaFacts | None:
@@ -63,25 +76,31 @@ def decode_floor(content: bytes) -> Floor:
 class VoterHistory:
     """Whose log it was at which position, as far as this replica knows. Kept from its floor on."""
 
-    def __init__(self, position: int, voters: VoterSet | None, voters_position: int) -> None:
+    def __init__(self, position: int, voters: VoterSet | None, voters_position: int, era: int = 0) -> None:
         """`voters` are in force at `position`, the floor; None if that is not known."""
+        self._era = era
         self._begin = self._end = position
         self._known: list[tuple[int, VoterSet]] = [] if voters is None else [(voters_position, voters)]
 
     @classmethod
     def open(cls, stored: StoredSlots, facts: ReplicaFacts) -> VoterHistory:
         """By what the disk says."""
-        if stored.floor is not None:
-            floor = decode_floor(stored.floor[1])
-            return cls(floor.position, decode_voters(floor.voters) if floor.voters else None, floor.voters_position)
-        return cls(0, decode_voters(facts.founders) if facts.founders else None, -1)
+        founders = decode_voters(facts.founders) if facts.founders else None
+        if stored.floor is None:
+            return cls(0, founders, -1, facts.era)
+        floor = decode_floor(stored.floor[1])
+        if floor.era != facts.era:
+            return cls(floor.position, founders, -1, facts.era)
+        voters = decode_voters(floor.voters) if floor.voters else None
+        return cls(floor.position, voters, floor.voters_position, facts.era)
 
     def membership(self, contacts: VoterSet) -> Membership:
         """To begin with. While the voters are not known, `contacts` are asked for what they have learned."""
+        since = era_begin(self._era)
         if self._known:
             position, voters = self._known[0]
-            return Membership(voters, position)
-        membership = Membership(contacts)
+            return Membership(voters, position, since=since)
+        membership = Membership(contacts, since=since)
         membership.on_unread(max(0, self._begin - 1))  # none change at position 0: a barrier is there
         return membership
 
@@ -106,6 +125,6 @@ class VoterHistory:
         while len(self._known) > 1 and self._known[1][0] < prefix.position <= self._end:
             del self._known[0]
         if prefix.position > self._end or not self._known or self._known[0][0] >= prefix.position > 0:
-            return Floor(**asdict(prefix))
+            return Floor(**asdict(prefix), era=self._era)
         position, voters = self._known[0]
-        return Floor(**asdict(prefix), voters=encode_voters(voters), voters_position=position)
+        return Floor(**asdict(prefix), voters=encode_voters(voters), voters_position=position, era=self._era)

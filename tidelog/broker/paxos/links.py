@@ -26,6 +26,7 @@ class Links:
         self.routes = Routes(self._notify)
         self._where = identity.partition_id
         self._node_id = identity.node_id
+        self.era = identity.era
         self._peers = peers
         self._voters = voters
         self._stats = stats
@@ -44,7 +45,9 @@ class Links:
     def _notify(self, node_id: int, frame: PaxosFrame | ElectionFrame, payloads: Sequence[Buffer]) -> None:
         assert isinstance(frame, PaxosFrame)
         self._stats.paxos_frames += 1
-        self._peers.notify(node_id, PartitionFrame(self._where.topic_id, self._where.partition, frame), payloads)
+        self._peers.notify(
+            node_id, PartitionFrame(self._where.topic_id, self._where.partition, frame, self.era), payloads
+        )
 
     def push(self, engine: Engine, applied: Applied) -> None:
         """A coordinator tells those without a vote what is chosen."""
@@ -59,7 +62,7 @@ class Links:
         """Tells the leader, if it is another, how far the log here is durable, and what ids its disk goes by."""
         if self.leader_node not in (-1, self._node_id):
             where = self._where
-            message = AppliedDurable(where.topic_id, where.partition, engine_ids, durable_offset)
+            message = AppliedDurable(where.topic_id, where.partition, engine_ids, durable_offset, self.era)
             self._peers.notify(self.leader_node, message)
 
     def reported(self, node_id: int, engine_ids: tuple[int, ...]) -> None:

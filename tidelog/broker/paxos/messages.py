@@ -17,6 +17,8 @@ class PartitionFrame(msgspec.Struct, frozen=True, tag=True):
     topic_id: str
     partition: int
     frame: PaxosFrame
+    era: int = 0
+    """The sender's (`ReplicaIdentity.era`): a replica of another drops it."""
 
 
 class AppliedDurable(msgspec.Struct, frozen=True, tag=True):
@@ -28,6 +30,7 @@ class AppliedDurable(msgspec.Struct, frozen=True, tag=True):
     senders: tuple[int, ...]
     """All engine ids that this disk goes by: what was promised under another is forgotten."""
     durable_offset: int
+    era: int = 0
 
 
 class ReadApplied(msgspec.Struct, frozen=True, tag=True):
@@ -37,6 +40,8 @@ class ReadApplied(msgspec.Struct, frozen=True, tag=True):
     partition: int
     offset: int
     bytes_max: int
+    era: int = 0
+    """The era of the replica that asks: one of another has nothing for it."""
 
 
 class AppliedRead(msgspec.Struct, frozen=True, tag=True):

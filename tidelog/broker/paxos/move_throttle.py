@@ -65,7 +65,7 @@ class MoveThrottle:
             return None
         frame = cut(frame, room)
         self._throttle.sent(sum(frame.sizes))
-        return PartitionFrame(message.topic_id, message.partition, frame), payloads[: len(frame.sizes)]
+        return structs.replace(message, frame=frame), payloads[: len(frame.sizes)]
 
     async def may_send(self, partition_id: PartitionId, node_id: int, seconds_max: float) -> int:
         """How many bytes of a log another broker's replica may be sent, when its turn comes. Raises `Overloaded`."""
@@ -115,7 +115,7 @@ class ThrottledPeers:
         """Asks as `Peers.ask`; raises `Overloaded` besides."""
         partition_id = PartitionId(TopicId(message.topic_id), message.partition)
         size = min(message.bytes_max, await self._move_throttle.may_receive(partition_id, deadline_s))
-        asked = ReadApplied(message.topic_id, message.partition, message.offset, size)
+        asked = structs.replace(message, bytes_max=size)
         answer = await self._peers.ask(node_id, asked, deadline_s)
         self._move_throttle.received(partition_id, len(answer.body))
         return answer

@@ -17,65 +17,34 @@ A journal keeps what it has a sound row of, at its end as anywhere: an entry tha
 slot, known by its name, and the others say what becomes of it. If all have lost it, the log goes on without it
 (`lost_values`). A partition with one replica has no others to say it: there a bad end is torn.
 
+An operator may have had the partition go on from what was left of it: then the replica enters that era first
+(`regrouping`).
+
 What is lost is begun anew and remembers which id it must not use. Such a replica learns, and serves its log; it votes
 when the controller has given its disk another id.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 import structlog
 from msgspec import structs
 
 from tidelog.broker.consensus.stored import stored_log
-from tidelog.broker.paxos.comparison import AppliedRow, Comparison, find_forgotten, rows_beyond
+from tidelog.broker.paxos.comparison import find_forgotten, rows_beyond
+from tidelog.broker.paxos.files import ReplicaFiles
 from tidelog.broker.paxos.journal import ReplicaFacts, facts_of
+from tidelog.broker.paxos.regrouping import Era, enter
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Metadata, Status
 from tidelog.replication.paxos.voters import VoterSet, encode_voters
-from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
-from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.partition_log import LogSettings
 from tidelog.storage.scan import BadEnd
-from tidelog.storage.slot_store import SlotStore, StoredSlots
 
 logger = structlog.get_logger("tidelog.paxos")
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaFiles:
-    """What a replica's disk gave back."""
-
-    log: PartitionLog
-    store: SlotStore
-    stored: StoredSlots
-    facts: ReplicaFacts
-    report: LoadReport
-    beyond: tuple[AppliedRow, ...] = ()
-    """The rows of the log behind the journal's floor."""
-    forgotten: AppliedRow | None = None
-    """The first of these that the journal has lost."""
-
-    def comparison(self) -> Comparison:
-        """Returns what of the log is to be compared."""
-        return Comparison(self.beyond, None if self.forgotten is None else self.forgotten.base_offset)
-
-    @property
-    def is_offline(self) -> bool:
-        """True if the log or the journal cannot be written to."""
-        return self.log.offline_reason is not None or self.store.offline_reason is not None
-
-    def may_vote_as(self, engine_id: int) -> bool:
-        """True unless there is no id, or this disk has voted under it and forgotten what. Ids rise: whatever the
-        metadata may still say, the ones before are as dead."""
-        return engine_id > self.facts.forgotten_id
-
-    def former_ids(self, engine_id: int) -> tuple[int, ...]:
-        """Under which the journal has voted or may have, besides this one, and forgotten nothing."""
-        known = dict.fromkeys((*self.facts.former_ids, self.facts.engine_id))
-        return tuple(one for one in known if one != engine_id and self.may_vote_as(one))
 
 
 def open_replica(
@@ -88,9 +57,11 @@ def open_replica(
     founders: VoterSet | None,
     since: int,
     is_alone: bool = False,
+    era: Era | None = None,
 ) -> ReplicaFiles:
     """Opens journal and log, or makes them. `founders` are the voters that the partition began with, if that is sure;
-    `since` is when this broker began the replica; `is_alone`: no other broker holds one.
+    `since` is when this broker began the replica; `is_alone`: no other broker holds one; `era` is entered if the
+    replica is in an earlier one.
 
     Blocking. Raises as `LogManager.open_journal` and `open_log`.
     """
@@ -115,14 +86,21 @@ def open_replica(
         store.store_facts(msgspec.msgpack.encode(facts))()
     elif facts is None:
         founding = b"" if founders is None else encode_voters(founders)
-        facts = ReplicaFacts(engine_id, Metadata(store.incarnation), founding, renewals=manager.renewals)
+        facts = ReplicaFacts(
+            engine_id,
+            Metadata(store.incarnation),
+            founding,
+            renewals=manager.renewals,
+            era=0 if era is None else era.epoch,
+        )
         store.store_facts(msgspec.msgpack.encode(facts))()
     # What is applied is in the journals of a majority until their logs have it durably: it is applied again.
     log, report = manager.open_log(partition_id, settings, now_ms, bad_end=BadEnd.TRUNCATE)
     if facts.forgotten_id and facts_of(stored) is None:  # the journal was begun anew just now
         facts = structs.replace(facts, believed_to=log.log_end_offset)
         store.store_facts(msgspec.msgpack.encode(facts))()
-    return _compared(ReplicaFiles(log, store, stored, facts, report), partition_id)
+    files = _compared(ReplicaFiles(log, store, stored, facts, report, bad_end=bad_end), partition_id)
+    return files if era is None else enter(manager, files, era, engine_id, now_ms)
 
 
 def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:

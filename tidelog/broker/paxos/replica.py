@@ -28,14 +28,16 @@ from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity
-from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory
+from tidelog.broker.paxos.files import ReplicaFiles
+from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory, era_begin
 from tidelog.broker.paxos.journal_copies import find_in_journal
 from tidelog.broker.paxos.journal_truncator import JournalTruncator
 from tidelog.broker.paxos.links import Links
-from tidelog.broker.paxos.opening import ReplicaFiles
 from tidelog.broker.paxos.partition import WINDOW, PaxosPartition
 from tidelog.broker.paxos.proposing import Proposer
+from tidelog.broker.paxos.regrouping import end_of_rows
 from tidelog.broker.paxos.voting import Voting
+from tidelog.broker.repair.repair_messages import Standing
 from tidelog.config.schema import TopicConfig
 from tidelog.replication.paxos.events import (
     Applied,
@@ -69,6 +71,7 @@ class PaxosReplica:
     ) -> None:
         """`contacts` are the voters by the metadata: whom to ask as long as the log does not say who they are."""
         self.topic, self.partition_id, self.node_id = identity.topic, identity.partition_id, identity.node_id
+        self.era = identity.era
         self.log = files.log
         self.leader_epoch = -1
         self.leader: PaxosPartition | None = None
@@ -105,7 +108,7 @@ class PaxosReplica:
         node = PaxosNode(
             self._engine_id or learner_id(identity.node_id),
             membership.quorum(),
-            stored_log(files.stored, files.facts.metadata),
+            structs.replace(stored_log(files.stored, files.facts.metadata), voters_since=era_begin(files.facts.era)),
             window=WINDOW + 2,  # a TRUNCATE and a DELETE take no producer's slot
             voters_position=membership.position,
         )
@@ -333,6 +336,28 @@ class PaxosReplica:
         """A majority has elected it, in the epoch that the metadata named it for."""
         return self.engine.node.coordinator is not None
 
+    def standing(self, partition_epoch: int) -> Standing:
+        """Returns what is left here, if the partition has to go on from that. Raises `Overloaded`."""
+        replica, log = self.engine.node.replica, self.log
+        votes_under = (*self.engine.former_ids, self._engine_id) if self._engine_id and self.is_voting else ()
+        ends = [slot.value.base_offset + slot.value.count for slot in replica.slots.values() if slot.value.count]
+        position, birth, is_named = end_of_rows(log)
+        return Standing(
+            log.log_start_offset,
+            log.log_end_offset,
+            log.tail.epoch,
+            partition_epoch,
+            self.era,
+            votes_under,
+            self.is_elected,
+            replica.applied.next_offset,
+            max(ends, default=replica.applied.next_offset),
+            replica.end,
+            position,
+            birth,
+            is_named,
+        )
+
     def mark_journal(self) -> None:
         """Marks the journal (`SlotStore.mark`)."""
         self._files.store.mark()
@@ -446,6 +471,7 @@ class PaxosReplica:
                 former_ids=self.engine.former_ids,
                 renewals=facts.renewals,
                 believed_to=facts.believed_to,
+                era=facts.era,
             )
         )
 

@@ -20,6 +20,7 @@ from tidelog.broker.paxos.messages import ReadApplied
 from tidelog.broker.paxos.move_throttle import MoveThrottle, ThrottledPeers
 from tidelog.broker.paxos.opening import open_replica
 from tidelog.broker.paxos.partition import PaxosPartition
+from tidelog.broker.paxos.regrouping import era_of
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.controller.partition_commands import UnfitReason
 from tidelog.model.cluster import ClusterImage, PartitionInfo
@@ -50,6 +51,9 @@ class PaxosRoles:
         """As `Roles.serve`."""
         partition_id, _, info, config = assigned
         replica = known = self.holders.get(partition_id)
+        if known is not None and known.era != info.eras[0]:
+            await self.stop(partition_id)
+            replica = known = None
         if replica is None:
             replica = self._open(assigned, image)
         if replica is None:
@@ -80,11 +84,12 @@ class PaxosRoles:
             founders=members if info.is_founding else None,
             since=info.since_of(self._node_id),
             is_alone=len(info.replicas) == 1,
+            era=era_of(info, self._node_id),
         )
         files = self._logs.get_opened_by(opener, partition_id, topic.name)
         if files is None:
             return None
-        identity = ReplicaIdentity(topic.name, partition_id, self._node_id, engine_id)
+        identity = ReplicaIdentity(topic.name, partition_id, self._node_id, engine_id, info.eras[0])
         replica = self.holders[partition_id] = PaxosReplica(identity, members, files, self._context)
         replica.start()
         self._logs.check(partition_id, files.log)

@@ -18,6 +18,7 @@ from tidelog.broker.paxos.move_throttle import MoveThrottle
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
 from tidelog.broker.paxos.voter_reconciler import VoterReconciler
+from tidelog.broker.repair.repair_messages import Standing
 from tidelog.broker.repair.scrub_targets import JournalOwner
 from tidelog.model.ids import PartitionId
 
@@ -45,6 +46,13 @@ class PaxosRuntime:
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
         """See `ProtocolRuntime.journals`."""
         return {known: replica.engine for known, replica in self.roles.holders.items() if not replica.is_halted}
+
+    def standing(self, partition_id: PartitionId) -> Standing | None:
+        """See `ProtocolRuntime.standing`."""
+        replica, info = self.roles.holders.get(partition_id), self.roles.infos.get(partition_id)
+        if replica is None or info is None or replica.is_halted:
+            return None
+        return replica.standing(info.partition_epoch)
 
     def mark_idle(self) -> None:
         """Vouches for what is durable in the journals."""

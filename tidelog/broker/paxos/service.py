@@ -37,7 +37,7 @@ class PaxosService:
     def take_durable(self, node_id: int, message: AppliedDurable, _payload: memoryview) -> None:
         """Another broker's log of a partition is durable further."""
         replica = self._find(message.topic_id, message.partition)
-        if replica is not None:
+        if replica is not None and replica.era == message.era:
             replica.heard(node_id, message.senders, message.durable_offset)
 
     def take_frame(self, node_id: int, message: PartitionFrame, payload: memoryview) -> None:
@@ -51,7 +51,7 @@ class PaxosService:
                 self._early[asker] = loop.call_later(early_s, self._take_up, asker, message, payload)
             return
         replica = self._replica(partition_id)
-        if replica is not None:
+        if replica is not None and replica.era == message.era:
             self._move_throttle.heard(message, len(payload))
             replica.receive(node_id, message.frame, payload)
 
@@ -69,7 +69,7 @@ class PaxosService:
 
     def _read(self, asked: ReadApplied, size: int) -> Answer:
         replica = self._find(asked.topic_id, asked.partition)
-        if replica is None or not replica.is_readable:
+        if replica is None or not replica.is_readable or replica.era != asked.era:
             raise NotFound("this broker has no such replica now")
         log = replica.log
         offset = max(asked.offset, log.log_start_offset)

@@ -55,7 +55,7 @@ class Voting:
         """True if elected under the number that counts, with no change of voters to be made in this reign."""
         coordinator = self._engine.node.coordinator
         is_elected = coordinator is not None and coordinator.number == self.ballots.attempt
-        return is_elected and self.membership.phase is None
+        return is_elected and self.membership.phase is None and not self.membership.is_union
 
     @property
     def is_settled(self) -> bool:
@@ -111,8 +111,13 @@ class Voting:
     # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_elected(self, elected: Elected) -> None:
-        """A barrier of this node is applied."""
-        if elected.number == self.ballots.attempt and not self.voter_changer.write(elected.number):
+        """A barrier of this node is applied. If all that are left have elected it, the union of what they show is
+        chosen by them all, and from VOTERS on a majority of them is enough."""
+        if elected.number != self.ballots.attempt:
+            return
+        if self.membership.is_union:
+            self.voter_changer.append(self.membership.voters)
+        elif not self.voter_changer.write(elected.number):
             self.voter_changer.settle()
 
     def on_lost(self, lost: Lost) -> None:

@@ -134,6 +134,39 @@ class DamageReply(msgspec.Struct, frozen=True, tag=True):
     suspects: tuple[Suspect, ...]
 
 
+class StandingQuery(msgspec.Struct, frozen=True, tag=True):
+    """Asks a replica of a partition that nobody leads what it has, and whether it may vote. Answered by `Standing`."""
+
+    topic_id: str
+    partition: int
+
+
+class Standing(msgspec.Struct, frozen=True, tag=True):
+    """Tells what a replica has. The fields from `era` on are those of one that has a journal."""
+
+    log_start_offset: int
+    log_end_offset: int
+    epoch: int
+    """The leader epoch of its log's end."""
+    partition_epoch: int = 0
+    """The partition's, as far as it has come in the metadata."""
+    era: int = 0
+    engine_ids: tuple[int, ...] = ()
+    """The ids that it votes under; none if it has forgotten what it promised."""
+    is_leading: bool = False
+    agreed_end: int = 0
+    """The end of what is agreed on, by its journal."""
+    journal_end: int = 0
+    """The end of the offsets that values in its journal take, agreed on or not."""
+    top_position: int = 0
+    """The position behind all that its journal has."""
+    position: int = 0
+    """The position behind the last batch of its log that names one, and `birth` is that batch's."""
+    birth: int = 0
+    is_named: bool = True
+    """True if its log ends with that batch; a copied batch names no position."""
+
+
 class CheckedFiles(msgspec.Struct, frozen=True, array_like=True):
     """A journal, a pair of copies, or the snapshots: how many pieces of it were damaged, and how many are."""
 
@@ -158,6 +191,8 @@ REPAIR_MESSAGES: Final = (
     VerifyReply,
     DamageQuery,
     DamageReply,
+    StandingQuery,
+    Standing,
     VerifyFilesQuery,
     VerifyFilesReply,
 )

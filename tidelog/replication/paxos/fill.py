@@ -23,6 +23,10 @@ Where a quorum has accepted the same number, its value is chosen, whoever can st
 faulty, and somebody knows its name, the position waits for nobody: the value is learned by its name, and its payload is
 a matter of repair. Fewer prove nothing, and wait. (VOTERS have to be read before anything else is decided, and wait.)
 
+If the quorum is all that is left of a log whose majority has lost its votes (`Reign.is_union`), nobody else will ever
+answer. What one of them accepted under the highest number may have been chosen with those who are gone, so it is taken
+for chosen, also by its name alone; what has lost even that gives way to a NOP.
+
 To end, a fill needs the promises of the whole quorum of its reign. For "nothing above m" it counts only those without
 whom nothing is chosen at that position (`reign.py`): others cannot have had it chosen, faulty or not.
 
@@ -137,6 +141,8 @@ class Fill:
                 return Settled(position, value, False, True)
             if self._is_chosen(position, number, value, reported):
                 return Settled(position, value, True, False)
+            if self._reign.is_union and value == UNKNOWN:
+                return Settled(position, NOP, False, True)
         if deciders.is_met(self._none_above(NO_NUMBER, reported)):
             return Settled(position, NOP, False, True)
         return None
@@ -145,6 +151,8 @@ class Fill:
         """Has a quorum accepted this number, and is its value known by name, and about nobody who has to be asked?"""
         if number == NO_NUMBER or value == UNKNOWN or self._reign.is_news(position, value):
             return False
+        if self._reign.is_union:
+            return True
         accepted = [node for node, slot in reported.items() if slot.number == number]
         return self._reign.deciders(position).is_met(accepted)
 

@@ -75,7 +75,7 @@ from tidelog.replication.paxos.refusals import Request, refusal
 from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status, StoredLog
-from tidelog.replication.quorum import Quorum
+from tidelog.replication.quorum import Quorum, Unanimous
 
 
 class PaxosNode:
@@ -88,7 +88,8 @@ class PaxosNode:
         self._window = window
         self._proposer: Proposer | None = None
         self._heard = NO_NUMBER
-        self._go_by(Reign(node, quorum, quorum, voters_position))
+        is_union = isinstance(quorum, Unanimous)
+        self._go_by(Reign(node, quorum, quorum, voters_position, (), stored.voters_since, is_union))
         self._actions: deque[Action] = deque()
 
     @property
@@ -237,7 +238,8 @@ class PaxosNode:
         assert event.position < max(self.replica.applied.position, 0), "voters come from what is applied here"
         ended = self._demote()
         self._proposer = None
-        self._go_by(Reign(event.node, event.quorum, event.in_force, event.position, event.settling))
+        since, is_union = self.replica.voters_since, isinstance(event.quorum, Unanimous)
+        self._go_by(Reign(event.node, event.quorum, event.in_force, event.position, event.settling, since, is_union))
         return ended
 
     def _elected(self) -> LogCoordinator:

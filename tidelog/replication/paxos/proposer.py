@@ -18,7 +18,6 @@ from tidelog.replication.paxos.messages import LearnRequest, PromiseResponse, Re
 from tidelog.replication.paxos.proposals import Proposals
 from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
-from tidelog.replication.paxos.state import Kind
 
 
 class Proposer(ABC):
@@ -83,7 +82,7 @@ class Proposer(ABC):
         if not self._fill.is_complete or applied < self._fill.learned_end:
             return []
         self._may_write = True
-        voters = sorted(settled for settled in is_open if settled.value.kind is Kind.VOTERS)
+        voters = sorted(settled for settled in is_open if settled.value.names_voters(self._reign.voters_since))
         self._voters = [settled for settled in voters if not settled.is_learned]
         actions: list[Action] = []
         for settled in is_open:

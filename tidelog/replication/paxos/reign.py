@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.replication.paxos.events import VotersFound
-from tidelog.replication.paxos.state import Kind, Value
+from tidelog.replication.paxos.numbers import NO_NUMBER
+from tidelog.replication.paxos.state import Value
 from tidelog.replication.quorum import Quorum
 
 
@@ -29,6 +30,10 @@ class Reign(NamedTuple):
     """Of the VOTERS that `in_force` comes from."""
     settling: tuple[VotersFound, ...] = ()
     """VOTERS that are not applied, and whose quorums it includes all the same."""
+    voters_since: int = NO_NUMBER
+    """The same as `StoredLog.voters_since`."""
+    is_union: bool = False
+    """The quorum is all that is left of the log: what none of them shows is given up."""
 
     def deciders(self, position: int) -> Quorum:
         """Without whose quorum nothing is chosen at this position."""
@@ -37,4 +42,4 @@ class Reign(NamedTuple):
 
     def is_news(self, position: int, value: Value) -> bool:
         """Is this about voters who are not asked? If they are chosen, every quorum shows them so."""
-        return value.kind is Kind.VOTERS and VotersFound(position, value) not in self.settling
+        return value.names_voters(self.voters_since) and VotersFound(position, value) not in self.settling

@@ -78,6 +78,7 @@ class Replica:
         """The largest number that was promised or accepted here."""
         self._faulty = {position for position, slot in self.slots.items() if slot.faulty and slot.learned}
         self.journal: Journal[Action] = Journal()
+        self.voters_since = stored.voters_since
         self.voters_position = -1
         """Of the newest VOTERS applied in this life; those below the floor are in a snapshot."""
         self.is_halted = False
@@ -230,7 +231,7 @@ class Replica:
         while (slot := self.slots.get(self.applied.position)) is not None and slot.learned:
             self.applied, verdict = fold(self.applied, slot.value)
             actions.append(Applied(slot.position, slot.value, verdict, slot.faulty))
-            if slot.value.kind is Kind.VOTERS and verdict is Verdict.APPLIED:
+            if slot.value.names_voters(self.voters_since) and verdict is Verdict.APPLIED:
                 self.voters_position = slot.position
             if slot.value.kind is Kind.TRUNCATE and verdict is Verdict.APPLIED and slot.value.begin > self.begin:
                 assert slot.value.begin <= slot.position

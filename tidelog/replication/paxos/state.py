@@ -68,6 +68,10 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     begin: int = 0
     """Of a TRUNCATE: the first position to stay; at most its own."""
 
+    def names_voters(self, since: int) -> bool:
+        """Returns True if this says who votes, in a log where only births from `since` on count for that."""
+        return self.kind is Kind.VOTERS and self.birth >= since
+
 
 NOP = Value(Kind.NOP)
 UNKNOWN = Value(Kind.UNKNOWN)
@@ -126,6 +130,8 @@ class StoredLog(msgspec.Struct, frozen=True):
     floor: Prefix = ORIGIN
     """The log begins at its position; what lay before is chosen, applied, and gone."""
     slots: tuple[Slot, ...] = ()
+    voters_since: int = NO_NUMBER
+    """VOTERS of an older birth say nothing any more: an operator has had the log go on without them."""
 
 
 Record = Metadata | Prefix | Slot

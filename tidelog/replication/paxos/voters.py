@@ -24,7 +24,7 @@ from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Reconfigure, VotersFound
 from tidelog.replication.paxos.numbers import LEARNER_BASE
 from tidelog.replication.paxos.state import Value
-from tidelog.replication.quorum import Joint, Majority, Quorum
+from tidelog.replication.quorum import Joint, Majority, Quorum, Unanimous
 
 VOTER_ID_MAX = 2**15 - 1
 FORMAT = 1
@@ -144,8 +144,11 @@ class Membership:
     itself again under the voters that `on_applied` took up, if it is one of them.
     """
 
-    def __init__(self, voters: VoterSet, position: int = -1) -> None:
-        """The voters below the log's floor, from a snapshot at or below it; or those who founded the log."""
+    def __init__(self, voters: VoterSet, position: int = -1, *, since: int = 0) -> None:
+        """The voters below the log's floor, from a snapshot at or below it; or those who founded the log. If an
+        operator has had it go on without its voters, only VOTERS of births from `since` on count, and before there are
+        any, all that are left decide together."""
+        self.since = since
         self.voters = voters
         """In force: of the newest VOTERS value applied here."""
         self.position = position
@@ -156,6 +159,11 @@ class Membership:
         """Voters up to this position are applied, and who they are is not known here."""
 
     # -- who decides -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_union(self) -> bool:
+        """True until those who are left of a log have agreed on what it holds, and say so in it."""
+        return self.since > 0 and self.position < 0
 
     @property
     def is_known(self) -> bool:
@@ -175,10 +183,12 @@ class Membership:
     @property
     def is_settled(self) -> bool:
         """Is no change of voters known to be open?"""
-        return self.is_known and self._change is None and not self._found
+        return self.is_known and self._change is None and not self._found and not self.is_union
 
     def quorum(self) -> Quorum:
         """Whose promises and votes a candidate here needs now: those in force, and all who may be."""
+        if self.is_union:
+            return Unanimous(self.voters.ids)
         sets = [self.voters]
         candidates = [found.voters for found in self._found]
         if self._change is not None and self._change.phase is not Phase.DRAINING:
@@ -191,7 +201,8 @@ class Membership:
     def reconfigure(self, me: int) -> Reconfigure:
         """What the engine is to go by from now on, under this engine id."""
         settling = tuple(VotersFound(found.position, found.value) for found in self._found)
-        return Reconfigure(me, self.quorum(), self.voters.majority, self.position, settling)
+        in_force = self.quorum() if self.is_union else self.voters.majority
+        return Reconfigure(me, self.quorum(), in_force, self.position, settling)
 
     def voter_of(self, node_id: int, incarnation: str) -> Voter | None:
         """The voter that this disk is, or is about to be."""

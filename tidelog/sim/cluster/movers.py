@@ -24,7 +24,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidelog.broker.broker import Broker
-from tidelog.controller.partition_commands import ElectionType, NewReplicas, PartitionNamed
+from tidelog.controller.partition_commands import ElectionType, ElectLeaders, NewReplicas, PartitionNamed
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId
@@ -96,9 +96,9 @@ class Movers:
             case "call off":
                 return _move(topic, info, None)
             case "prefer":
-                return lambda broker: broker.admin.elect_leaders(ElectionType.PREFERRED)
+                return lambda broker: broker.admin.elect_leaders(ElectLeaders(ElectionType.PREFERRED))
             case "force" if topic.configs.get(UNCLEAN) == "true":
-                return lambda broker: broker.admin.elect_leaders(ElectionType.UNCLEAN, [named])
+                return lambda broker: broker.admin.elect_leaders(ElectLeaders(ElectionType.UNCLEAN, [named]))
             case "tune":
                 return _configure(topic, "min.insync.replicas", str(rng.randint(1, len(info.target))))
             case "change durability" if topic.name in self._changeable:

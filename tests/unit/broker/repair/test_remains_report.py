@@ -1,0 +1,78 @@
+"""Replicas say what they have of a partition that nobody leads, and it may go on from that, or not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.broker.repair.remains_report import judge_remains
+from tidelog.broker.repair.repair_messages import Standing
+from tidelog.model.cluster import NO_LEADER, PartitionInfo, PartitionMember
+from tidelog.model.ids import NodeId
+
+NODES = (NodeId(1), NodeId(2), NodeId(3))
+MEMBERS = tuple(PartitionMember(node, node, f"s{node}") for node in NODES)
+INFO = PartitionInfo(0, NO_LEADER, 4, NODES, (), members=MEMBERS, wanted=MEMBERS)
+
+
+def standing(end: int, votes_under: int = 0, *, agreed: int = 0, position: int = 0, top: int = 0) -> Standing:
+    ids = (votes_under,) if votes_under else ()
+    return Standing(
+        0, end, 4, engine_ids=ids, agreed_end=agreed, journal_end=agreed, position=position, top_position=top
+    )
+
+
+def test_a_majority_that_can_vote_is_not_given_up() -> None:
+    replies = {1: standing(9, 1, agreed=9), 2: standing(9, 2, agreed=9)}
+    report = judge_remains(INFO, replies, (3,), votes=True)
+    assert "2 of 3 voters can vote (brokers 1, 2)" in report.refusals[0]
+    leading = replace_leading(replies[1])
+    assert "broker 1 leads" in judge_remains(INFO, {1: leading}, (2, 3), votes=True).refusals[0]
+
+
+def replace_leading(known: Standing) -> Standing:
+    return Standing(known.log_start_offset, known.log_end_offset, known.epoch, is_leading=True)
+
+
+def test_an_id_that_the_disk_has_no_more_is_no_vote() -> None:
+    replies = {1: standing(9, 1, agreed=9), 2: standing(9, 7, agreed=9), 3: standing(9)}
+    report = judge_remains(INFO, replies, (), votes=True)
+    assert report.refusals == ()
+    assert [said.status.split(",")[0] for said in report.statements] == ["vote", "no vote", "no vote"]
+
+
+def test_each_broker_that_cannot_be_asked_has_to_be_named() -> None:
+    replies = {1: standing(9, 1, agreed=9)}
+    refusals = judge_remains(INFO, replies, (2,), votes=True).refusals
+    assert len(refusals) == 1 and "--even-though 3" in refusals[0]
+    assert judge_remains(INFO, replies, (2, 3), votes=True).refusals == ()
+
+
+def test_journals_are_enough_if_they_account_for_the_longest_log() -> None:
+    replies = {1: standing(9, 1, agreed=12), 2: standing(11), 3: standing(8)}
+    report = judge_remains(INFO, replies, (), votes=True)
+    assert (report.source, report.end) == (-1, 12)
+
+
+def test_the_longest_log_is_the_source_where_it_has_more() -> None:
+    replies = {1: standing(9, 1, agreed=9), 2: standing(11, position=30), 3: standing(8, position=21)}
+    report = judge_remains(INFO, replies, (), votes=True)
+    assert (report.source, report.end, report.position) == (2, 11, 30)
+
+
+def test_a_log_that_ends_with_copies_is_put_behind_all_that_is_known() -> None:
+    copied = Standing(0, 11, 4, is_named=False)
+    replies = {1: standing(9, 1, agreed=9, top=40), 2: copied}
+    report = judge_remains(INFO, replies, (3,), votes=True)
+    assert (report.source, report.position, report.refusals) == (2, 40, ())
+    further = Standing(0, 9, 4, engine_ids=(1,), agreed_end=9, journal_end=13, top_position=41)
+    assert "does not say where it stands" in judge_remains(INFO, {1: further, 2: copied}, (3,), votes=True).refusals[0]
+
+
+def test_the_log_with_the_newest_epoch_leads_and_not_the_longest() -> None:
+    replies = {1: Standing(0, 20, 3), 2: Standing(0, 15, 4), 3: Standing(0, 15, 4)}
+    report = judge_remains(INFO, replies, (), votes=False)
+    assert (report.source, report.end, report.kept) == (2, 15, NODES)
+    led = replace(INFO, leader=NodeId(2), isr=(NodeId(2),))
+    assert judge_remains(led, replies, (), votes=False).refusals == (
+        "broker 2 leads this partition: there is nothing to give up",
+    )

@@ -1,0 +1,48 @@
+"""The files of a Paxos replica, as its disk gave them back (`opening`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.broker.paxos.comparison import AppliedRow, Comparison
+from tidelog.broker.paxos.journal import ReplicaFacts
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.scan import BadEnd
+from tidelog.storage.slot_store import SlotStore, StoredSlots
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFiles:
+    """The files that a replica's disk gave back."""
+
+    log: PartitionLog
+    store: SlotStore
+    stored: StoredSlots
+    facts: ReplicaFacts
+    report: LoadReport
+    beyond: tuple[AppliedRow, ...] = ()
+    """The rows of the log behind the journal's floor."""
+    forgotten: AppliedRow | None = None
+    """The first of these that the journal has lost."""
+    bad_end: BadEnd = BadEnd.KEEP
+    """The treatment of a bad end of the journal."""
+
+    def comparison(self) -> Comparison:
+        """Returns what of the log is to be compared."""
+        return Comparison(self.beyond, None if self.forgotten is None else self.forgotten.base_offset)
+
+    @property
+    def is_offline(self) -> bool:
+        """True if the log or the journal cannot be written to."""
+        return self.log.offline_reason is not None or self.store.offline_reason is not None
+
+    def may_vote_as(self, engine_id: int) -> bool:
+        """True unless there is no id, or this disk has voted under it and forgotten what. Ids rise: whatever the
+        metadata may still say, the ones before are as dead."""
+        return engine_id > self.facts.forgotten_id
+
+    def former_ids(self, engine_id: int) -> tuple[int, ...]:
+        """Under which the journal has voted or may have, besides this one, and forgotten nothing."""
+        known = dict.fromkeys((*self.facts.former_ids, self.facts.engine_id))
+        return tuple(one for one in known if one != engine_id and self.may_vote_as(one))

@@ -1,0 +1,68 @@
+"""Asking the replicas of a partition that nobody can lead what is left of it, before an operator has it go on so.
+
+Any broker may ask. Nothing is changed. A replica that has not come to the same metadata yet counts as one that cannot
+be asked: what it says may be of before the last such decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tidelog.broker.repair.copies import Peers
+from tidelog.broker.repair.remains_report import RemainsReport, judge_remains
+from tidelog.broker.repair.repair_messages import Standing, StandingQuery
+from tidelog.model.cluster import PAXOS, ClusterImage, PartitionInfo, Topic
+from tidelog.model.errors import InternalError, LeaderNotAvailable, NotFound, TidelogError
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.transport.peer import Lane
+
+ANSWER_S_MAX = 5.0
+
+
+class RemainsFinder:
+    """Finds what is left of a partition, for one broker. `standing` tells of the replica here, if there is one."""
+
+    def __init__(
+        self,
+        node_id: int,
+        standing: Callable[[PartitionId], Standing | None],
+        image: Callable[[], ClusterImage],
+        peers: Peers,
+    ) -> None:
+        self._node_id = node_id
+        self._standing = standing
+        self._image = image
+        self._peers = peers
+
+    def answer(self, asked: StandingQuery) -> Standing:
+        """Tells what the replica here has. Raises `NotFound`."""
+        standing = self._standing(PartitionId(TopicId(asked.topic_id), asked.partition))
+        if standing is None:
+            raise NotFound(f"broker {self._node_id} has no replica of this partition that takes part now")
+        return standing
+
+    async def find(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
+        """Judges what is left. Raises `LeaderNotAvailable` if no replica can be asked."""
+        query = StandingQuery(topic.topic_id, info.partition)
+        live: list[int] = [node for node in info.replicas if self._image().is_live(node)]
+        answers = await asyncio.gather(*(self._standing_at(node, query) for node in live))
+        replies = {
+            node: one
+            for node, one in zip(live, answers, strict=True)
+            if one is not None and one.partition_epoch >= info.partition_epoch and one.era == info.eras[0]
+        }
+        if not replies:
+            raise LeaderNotAvailable(f"no replica of {topic.name}-{info.partition} can be asked now")
+        return judge_remains(info, replies, even_though, votes=topic.commit_protocol == PAXOS)
+
+    async def _standing_at(self, node: int, query: StandingQuery) -> Standing | None:
+        try:
+            if node == self._node_id:
+                return self.answer(query)
+            answer = await self._peers.request(node, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+        except (TidelogError, TimeoutError):
+            return None
+        if not isinstance(answer.message, Standing):
+            raise InternalError(f"broker {node} answered a question for its standing with something else")
+        return answer.message

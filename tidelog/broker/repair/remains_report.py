@@ -1,0 +1,128 @@
+"""The judgement whether a partition that nobody can lead may go on from what is left of it, by what its replicas say.
+
+With in-sync replicas it is the log that has the most, by leader epoch and end, which the others follow from then on:
+an unclean election, with all replicas asked before. With Paxos it is all that answer, together: what their journals
+show, and where the longest log holds more than any journal accounts for, that log (the *source*).
+
+It is refused as long as the partition may get a leader by itself, and while a broker cannot be asked that the operator
+has not named (`even_though`): it may have what all others lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.broker.repair.repair_messages import Standing
+from tidelog.model.cluster import NO_LEADER, PartitionInfo, Regrouping
+from tidelog.model.losses import LossStatement
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RemainsReport:
+    """The judgement of one partition. It cannot go on while there are `refusals`."""
+
+    kept: tuple[int, ...]
+    source: int
+    end: int
+    """The end of what is left for certain: whatever else was acknowledged behind it is given up."""
+    position: int
+    birth: int
+    statements: tuple[LossStatement, ...]
+    refusals: tuple[str, ...]
+    before: Regrouping | None
+    """The last one, if that is all that there is to say: the partition goes on from it, or is about to."""
+
+
+def judge_remains(
+    info: PartitionInfo, replies: Mapping[int, Standing], even_though: Sequence[int], *, votes: bool
+) -> RemainsReport:
+    """Judges by the standings of the replicas that could be asked. `votes` says that a majority commits."""
+    kept = tuple(node for node in info.replicas if node in replies)
+    statements = tuple(
+        LossStatement(node, _said(info, node, replies.get(node), votes=votes)) for node in sorted(info.replicas)
+    )
+    refusals = _about_votes(info, replies) if votes else _about_leader(info)
+    before = info.regroupings[-1] if refusals and info.regroupings else None
+    if not refusals:
+        refusals = [
+            f"broker {node} cannot be asked now, and may have {_hope(info, node, votes=votes)}: start it, or say "
+            f"--even-though {node}"
+            for node in sorted(info.replicas)
+            if node not in replies and node not in even_though
+        ]
+    source, end, position, birth = _paxos_source(replies) if votes else _most(info, replies)
+    if votes and source != NOBODY and not replies[source].is_named and not refusals:
+        others = [node for node, one in sorted(replies.items()) if one.journal_end > end]
+        refusals += [
+            f"the log of broker {source} does not say where it stands among the values in the journal of broker "
+            f"{node}, which would be lost; nothing was given up"
+            for node in others
+        ]
+    return RemainsReport(kept, source, end, position, birth, statements, tuple(refusals), before)
+
+
+def _about_leader(info: PartitionInfo) -> list[str]:
+    if info.leader == NO_LEADER:
+        return []
+    return [f"broker {info.leader} leads this partition: there is nothing to give up"]
+
+
+def _about_votes(info: PartitionInfo, replies: Mapping[int, Standing]) -> list[str]:
+    leading = [node for node, one in replies.items() if one.is_leading]
+    if leading:
+        return [f"broker {leading[0]} leads this partition: there is nothing to give up"]
+    voting = [one.node_id for one in info.members if _has_vote(one.engine_id, replies.get(one.node_id))]
+    if len(voting) < info.majority:
+        return []
+    named = ", ".join(map(str, voting))
+    return [
+        f"{len(voting)} of {len(info.members)} voters can vote (brokers {named}), which is enough to elect a leader"
+    ]
+
+
+def _has_vote(engine_id: int, standing: Standing | None) -> bool:
+    return standing is not None and engine_id in standing.engine_ids
+
+
+def _hope(info: PartitionInfo, node: int, *, votes: bool) -> str:
+    if votes:
+        return "its vote, or what nobody else has"
+    is_complete = node in (*info.elr, *info.isr)
+    return "everything that was acknowledged" if is_complete else "what nobody else has"
+
+
+def _said(info: PartitionInfo, node: int, standing: Standing | None, *, votes: bool) -> str:
+    if standing is None:
+        return "unreachable"
+    log = f"log {standing.log_start_offset} to {standing.log_end_offset}"
+    if not votes:
+        return f"{log}, leader epoch {standing.epoch}"
+    has_vote = any(_has_vote(one.engine_id, standing) for one in info.members if one.node_id == node)
+    journal = f"journal to {max(standing.journal_end, standing.agreed_end)}"
+    return f"{'vote' if has_vote else 'no vote'}, {log}, {journal}"
+
+
+def _most(info: PartitionInfo, replies: Mapping[int, Standing]) -> tuple[int, int, int, int]:
+    """The replica with the most, the first in the order of the replicas if several have it."""
+    held = [node for node in info.replicas if node in replies]
+    if not held:
+        return NOBODY, 0, 0, 0
+    best = max(held, key=lambda node: (replies[node].epoch, replies[node].log_end_offset))
+    return best, replies[best].log_end_offset, 0, 0
+
+
+def _paxos_source(replies: Mapping[int, Standing]) -> tuple[int, int, int, int]:
+    """The replica whose log knows more than all journals account for, if there is one; the end of what is left; and
+    where the journal of the source is to begin."""
+    agreed = max((one.agreed_end for one in replies.values()), default=0)
+    longest = max(sorted(replies), key=lambda node: replies[node].log_end_offset, default=NOBODY)
+    if longest == NOBODY or replies[longest].log_end_offset <= agreed:
+        return NOBODY, agreed, 0, 0
+    source = replies[longest]
+    position = source.position
+    if not source.is_named:  # behind all that anybody knows of: nothing of it can be behind this log
+        position = max(max(one.top_position, one.position) for one in replies.values())
+    return longest, source.log_end_offset, position, source.birth

@@ -1,0 +1,77 @@
+"""Deciding about regroupings: a partition that nobody can lead goes on from what is left, by an operator's word.
+
+What each replica has was found by a broker that asked them, at one partition epoch; here it is checked that nothing has
+changed since, and the audit record is written together with what follows, as one record. A command that comes twice
+finds its own record; of two commands, the second finds that the partition has changed.
+
+With in-sync replicas the one that has the most leads from now on, and the others follow it. With Paxos all that are
+left vote, each under another id (`docs/replication-paxos.md`, "When a majority has lost its votes").
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller.broker_state import Brokers
+from tidelog.controller.decide_losses import STATEMENTS_MAX, WORD_CHARS_MAX
+from tidelog.controller.decide_partitions import Partitions
+from tidelog.controller.decision import Decision
+from tidelog.controller.leadership import change_of
+from tidelog.controller.partition_commands import RegroupPartition
+from tidelog.controller.protocols import rules_of
+from tidelog.controller.quorum_leadership import quorum_regrouped
+from tidelog.controller.records import PartitionRegrouped
+from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.errors import InvalidRequest, LossRefused, UnknownPartition, UnknownTopic
+from tidelog.model.ids import NodeId
+
+
+def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig) -> Decision:
+    """Raises `UnknownTopic`, `UnknownPartition`, `LossRefused` if the partition has changed, `InvalidRequest`."""
+    _check(command)
+    partitions = Partitions(image, config)
+    if image.topic_by_id(command.topic_id) is None:
+        raise UnknownTopic("the topic was deleted meanwhile; nothing was given up")
+    found = partitions.find(command.topic_id, command.partition)
+    if found is None:
+        raise UnknownPartition(f"there is no partition {command.partition}; nothing was given up")
+    topic, info = found
+    if any((one.at_ms, one.by, one.via) == (command.at_ms, command.by, command.via) for one in info.regroupings):
+        return Decision()
+    kept = tuple(node for node in info.replicas if node in command.kept)
+    is_as_found = info.partition_epoch == command.partition_epoch and len(kept) == len(command.kept)
+    if not is_as_found or not all(image.is_live(node) for node in kept):
+        raise LossRefused("the partition has changed since its replicas were asked; nothing was given up: ask again")
+    if rules_of(topic).leader_reports_members:
+        wanted = quorum_regrouped(info, kept, Brokers(image))
+    else:
+        wanted = _led_by(info, command)
+    change = change_of(topic, info, partitions.settle(topic, info, wanted))
+    record = PartitionRegrouped(
+        change,
+        command.end,
+        command.at_ms,
+        command.by,
+        command.via,
+        command.source,
+        command.statements,
+        command.position,
+        command.birth,
+    )
+    return Decision((record,))
+
+
+def _led_by(info: PartitionInfo, command: RegroupPartition) -> PartitionInfo:
+    if command.source not in command.kept:
+        raise InvalidRequest(f"broker {command.source} is none of those that are kept; nothing was given up")
+    leader = NodeId(command.source)
+    return replace(info, leader=leader, isr=(leader,))
+
+
+def _check(command: RegroupPartition) -> None:
+    words = [command.by, *(said.status for said in command.statements)]
+    if not command.kept or len(set(command.kept)) < len(command.kept) or command.end < 0 or command.position < 0:
+        raise InvalidRequest("a partition goes on from the replicas of one broker or more, each named once")
+    if len(command.statements) > STATEMENTS_MAX or any(len(word) > WORD_CHARS_MAX for word in words):
+        raise InvalidRequest("too much is said of this partition")
