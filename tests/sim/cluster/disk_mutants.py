@@ -13,6 +13,7 @@ from tests.sim.planting import Mutant
 from tidelog.broker.consensus.waiting import Past
 from tidelog.broker.metadata.bootstrap import MetadataBootstrap
 from tidelog.broker.paxos import opening
+from tidelog.broker.replicas import data_plane
 from tidelog.controller import decide_brokers
 from tidelog.sim.kit.patching import patched
 from tidelog.storage.loader import Held
@@ -44,9 +45,15 @@ def miss_the_loss_of_a_journal() -> AbstractContextManager[None]:
     return patched(opening, "find_forgotten", lambda *_: None)
 
 
+def believe_what_an_emptied_replica_lacks() -> AbstractContextManager[None]:
+    """A replica whose log is lost says of what it lacks that it never had it, and is believed."""
+    return patched(data_plane, "may_deny", lambda *_: True)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     believe_an_old_directory,
     believe_an_empty_directory,
     found_over_data,
     miss_the_loss_of_a_journal,
+    believe_what_an_emptied_replica_lacks,
 )

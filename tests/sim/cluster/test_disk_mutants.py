@@ -28,6 +28,7 @@ HUNTS = (
     Hunt(mutants.believe_an_empty_directory, Family.MISSING, 20),
     Hunt(mutants.found_over_data, Family.METADATA, 40),
     Hunt(mutants.miss_the_loss_of_a_journal, Family.APART, 100),
+    Hunt(mutants.believe_what_an_emptied_replica_lacks, Family.EMPTIED, 60),
 )
 
 

@@ -31,6 +31,7 @@ HIT = {
     Family.OLD: ("old directory put back",),
     Family.METADATA: ("metadata lost",),
     Family.APART: ("logs and journals hit apart",),
+    Family.EMPTIED: ("last batch damaged beside an emptied replica",),
     Family.SWEEP: ("pattern of damage",),
     Family.EIO: ("sectors became unreadable",),
 }

@@ -30,6 +30,8 @@ class Family(StrEnum):
     """A broker's metadata is gone, or unusable."""
     APART = "apart"
     """A batch is bad in all logs and whole in journals, or the other way round."""
+    EMPTIED = "emptied"
+    """A partition's directory is gone on one broker, and on another its last batch is damaged."""
     SWEEP = "sweep"
     """Any copies but one are damaged of each of the last entries of a log."""
     EIO = "eio"
@@ -48,6 +50,7 @@ KINDS: dict[Family, dict[str, float]] = {
     Family.OLD: {"old data directory": 1.0},
     Family.METADATA: {"metadata missing": 1.0, "metadata without metainfo": 1.0},
     Family.APART: {"all logs and no journal": 1.0, "all journals and no log": 1.0},
+    Family.EMPTIED: {"tail beside a missing directory": 1.0},
     Family.SWEEP: {"pattern of a partition": 2.0, "pattern of the metadata log": 1.0},
     Family.EIO: {
         "unreadable log": 1.0,

@@ -27,10 +27,11 @@ def draw_story(family: Family, seed: int) -> Scenario:
     """Returns the story of a seed; the same in every process."""
     rng = stream(seed, f"story of {family}")
     partitions = 2 if family is Family.SWAPPED else rng.choice((1, 1, 2))
-    swarm = _draw_swarm(rng, partitions, is_paxos=family is Family.APART or rng.random() < 0.5)
+    is_paxos = family is Family.APART or (family is not Family.EMPTIED and rng.random() < 0.5)
+    swarm = _draw_swarm(rng, partitions, is_paxos=is_paxos)
     kinds = kinds_of(family, swarm)
     count = 1
-    if family is Family.TAIL and rng.random() < ALL_BUT_ONE_SHARE:
+    if family is Family.EMPTIED or (family is Family.TAIL and rng.random() < ALL_BUT_ONE_SHARE):
         count = FACTOR - 1
     elif family is Family.METADATA:
         count = rng.choice((1, 1, 2, 3))

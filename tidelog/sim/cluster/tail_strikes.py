@@ -20,8 +20,10 @@ from tidelog.sim.cluster.metadata_strikes import METADATA
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
+from tidelog.storage.log_manager import log_directory
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
+PAIR = 2
 ZEROED_SHARE = 0.4
 SECTOR_BYTES = 512
 
@@ -41,6 +43,7 @@ class TailStrikes:
             "tail of a log": self._of_a_log,
             "tail of a journal": self._of_a_journal,
             "tail of log and journal": self._of_both,
+            "tail beside a missing directory": self._beside_a_missing_directory,
             "tail of the metadata log": self._of_the_metadata_log,
         }
 
@@ -70,6 +73,37 @@ class TailStrikes:
                 self._ledger.rots(copy.node, partition_id)
                 self._ledger.hurts(copy.node, partition_id)
             self._world.truth.saw("last batch damaged")
+
+    async def _beside_a_missing_directory(self, strike: Strike, rng: random.Random) -> None:
+        """The first node loses the directory of a partition whose last batch is damaged on the second: what the first
+        has not, it had."""
+        victims = self._data_rot.holders(strike, rng)
+        async with blackout(self._world, strike, rng, victims):
+            for node in victims:
+                rot.write_back(self._copies.medium(node))
+            found = [] if len(victims) < PAIR else self._emptiable(*victims)
+            if not found:
+                self._world.truth.saw("fault withheld")
+                return
+            partition_id, copy = rng.choice(found)
+            rot.lose_directory(self._copies.medium(victims[0]), log_directory(partition_id))
+            self._ledger.robs(victims[0], partition_id)
+            damage(self._world, copy.extent, rng)
+            self._ledger.rots(copy.node, partition_id)
+            self._ledger.hurts(copy.node, partition_id)
+            self._world.truth.saw("last batch damaged beside an emptied replica")
+
+    def _emptiable(self, emptied: int, damaged: int) -> list[tuple[PartitionId, Copy]]:
+        """Returns partitions whose replica may go on one node, with their last batch on the other; a third has it."""
+        found: list[tuple[PartitionId, Copy]] = []
+        for partition_id in sorted(self._ledger.books):
+            lost = self._copies.committed(partition_id, emptied, is_journal=False)
+            last = self._copies.committed(partition_id, damaged, is_journal=False)[-1:]
+            is_held = rot.has_directory(self._copies.medium(emptied), log_directory(partition_id))
+            may_go = is_held and self._ledger.may_rob(emptied, partition_id)
+            if last and may_go and self._copies.may_go(partition_id, [*lost, *last]):
+                found.append((partition_id, last[0]))
+        return found
 
     def _last_copies(
         self, partition_id: PartitionId, victims: tuple[int, ...], in_journals: tuple[bool, ...]
