@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import mfusepy
 
+from tests.e2e.power.disks import UNMOUNTERS
 from tests.e2e.power.volume import Fault, Volume
 
-UNMOUNTERS: Final = ("fusermount3", "fusermount")
 BUSY_S_MAX: Final = 5.0
 
 
