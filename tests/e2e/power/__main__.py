@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -106,9 +107,9 @@ def play(options: argparse.Namespace, directory: Path, tally: Tally) -> None:
     """Lives lives until enough disks were cut. What has failed keeps its directory."""
     console = Console(stderr=True)
     columns = (TextColumn("power cuts"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    nursery = Nursery()
     number = options.only or 0
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with closing(Nursery()) as nursery, bars as progress:
         bar = progress.add_task("", total=options.cuts)
         while tally.disk_cuts < options.cuts:
             at = directory / f"life-{options.seed * 1_000 + number}"
@@ -125,7 +126,6 @@ def play(options: argparse.Namespace, directory: Path, tally: Tally) -> None:
             number += 1
             if options.only is not None:
                 break
-    nursery.close()
 
 
 def report(tally: Tally, options: argparse.Namespace) -> None:
@@ -166,6 +166,8 @@ def main() -> int:
     except DisksUnavailable as error:
         print(f"error: no file system of a program's own can be mounted here: {error}", file=sys.stderr)  # noqa: T201 - a program
         return 1
+    except KeyboardInterrupt:
+        pass  # what the lives before have shown is told
     report(tally, options)
     if not any(directory.iterdir()):
         directory.rmdir()

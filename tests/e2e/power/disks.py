@@ -53,7 +53,13 @@ class Disk:
         words = [sys.executable, "-m", "tests.e2e.power.mount", str(self._directory), str(self._seed)]
         with self._errors.open("w") as errors:
             self._process = subprocess.Popen(
-                words, text=True, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+                words,
+                text=True,
+                cwd=REPOSITORY,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C is for those who use the disk, which ends when they do
             )
         try:
             self._hear()

@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -38,7 +39,9 @@ class Nursery:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDELOG_")}
         with other:
             words = [sys.executable, "-m", "tests.e2e.power.nursery", str(other.fileno())]
-            self._process = subprocess.Popen(words, cwd=REPOSITORY, env=environment, pass_fds=[other.fileno()])
+            self._process = subprocess.Popen(
+                words, cwd=REPOSITORY, env=environment, pass_fds=[other.fileno()], start_new_session=True
+            )
 
     def fork(self, words: list[str], stderr: int) -> ForkedProcess:
         """Starts a broker. Returns what can be done with it."""
@@ -63,6 +66,8 @@ class ForkedProcess:
         self.stdout = os.fdopen(stdout, "rb", buffering=0)
         self._descriptor = os.pidfd_open(pid)
         self._is_over = False
+        self._closing = threading.Lock()
+        """A thread that waits for the ready line sees the end of a broker as well."""
 
     def poll(self) -> int | None:
         """Returns nothing while the process lives; its own status is its parent's."""
@@ -85,8 +90,10 @@ class ForkedProcess:
         if not self._is_over:
             if not select.select([self._descriptor], [], [], seconds)[0]:
                 return None
-            os.close(self._descriptor)
-            self._is_over = True
+            with self._closing:
+                if not self._is_over:
+                    self._is_over = True
+                    os.close(self._descriptor)
         return -signal.SIGKILL
 
 
