@@ -123,7 +123,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         if self._unsent and not self._is_closed:
             buffers, self._unsent, self._unsent_bytes = self._unsent, [], 0
-            self._transport.writelines(buffers)
+            with contextlib.suppress(RuntimeError):  # uvloop has closed what it connected for one who gave up meanwhile
+                self._transport.writelines(buffers)
 
     # -- asyncio: the connection -------------------------------------------------------------------------------------
 

@@ -174,6 +174,32 @@ def test_a_large_payload_comes_back_untouched(play: Callable[[Scenario], None]) 
     play(scenario)
 
 
+def test_a_connection_that_is_given_up_while_it_is_made_can_be_closed(play: Callable[[Scenario], None]) -> None:
+    """The loop has closed it already, and says so later; what it was given to send is dropped."""
+
+    class GivesUp:
+        def __init__(self, connection: FrameConnection) -> None:
+            dialling[0].cancel()
+            connection.send([b"hello"])
+            made.append(connection)
+
+        def frame_received(self, frame: memoryview) -> None: ...
+
+        def connection_lost(self, error: Exception | None) -> None: ...
+
+    made: list[FrameConnection] = []
+    dialling: list[asyncio.Task[FrameConnection]] = []
+
+    async def scenario(brokers: Brokers) -> None:
+        broker = await brokers.start(1)
+        dialling.append(asyncio.create_task(TcpNetwork().connect(*broker.address, GivesUp, timeout_s=PATIENCE_S)))
+        with pytest.raises(asyncio.CancelledError):
+            await dialling[0]
+        made[0].close()
+
+    play(scenario)
+
+
 def test_small_urgent_messages_do_not_wait_for_large_ones(play: Callable[[Scenario], None]) -> None:
     async def scenario(brokers: Brokers) -> None:
         one, _ = await brokers.start_pair()
