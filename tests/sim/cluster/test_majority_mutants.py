@@ -2,8 +2,8 @@
 
 Each is hunted where it may show: by the strikes and orders that it takes, on drawn clusters with short journals. Some
 rules of Paxos itself are hunted here too, as they are in brokers; `tests/sim/paxos` has all of them, and finds them
-sooner. (That void entries have no effect is missed only there: no entry of 279 aimed clusters was void to the harm of
-anybody.)
+sooner. (Two are found only there, and in none of 279 aimed clusters: that void entries have no effect, and that an
+accepted value raises the promise.)
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ HUNTS = (
     Hunt(mutants.apply_around_what_cannot_be_read, (JOURNAL_ROT, "crash")),
     Hunt(mutants.member_before_it_has_caught_up, ("pause",), moves=6, factor=1),
     Hunt(rule(rules.no_barrier), ("leader dies", "kill")),
-    Hunt(rule(rules.accept_does_not_raise_the_promise), ("leader sleeps", "slow network", "cut one way")),
     Hunt(rule(rules.faulty_told_as_no_value), (JOURNAL_ROT, "power cut of all")),
     Hunt(rule(rules.write_answered_before_persisted), ("power cut of all", "crash")),
 )

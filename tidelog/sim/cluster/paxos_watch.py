@@ -11,12 +11,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
+from msgspec.structs import replace
+
 from tidelog.broker.paxos.copying import Copier
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import (
     Applied,
+    Chosen,
     Effect,
     Elect,
     Elected,
@@ -161,12 +164,10 @@ class PaxosWatch:
     def _look(self, seen: Seen, effect: Effect) -> None:
         log, core = seen.log, seen.core
         match effect:
-            case Persist(sequence, records, _, is_soon):
-                seen.unstored += [(sequence, seen.actor.engine_id, record) for record in records]
-                if core.metadata.may_forget:
-                    log.begins_to_be_lazy(seen.actor.engine_id)
-                if is_soon:
-                    log.accepts_in_memory(seen.actor.engine_id, records)
+            case Persist():
+                self._persists(seen, effect)
+            case Chosen():
+                self._answered_itself(seen, effect)
             case Applied():
                 log.applies(seen.actor, effect)
                 self._count_applied(effect)
@@ -184,6 +185,21 @@ class PaxosWatch:
                 self._said(seen, message)
             case _:
                 pass
+
+    def _persists(self, seen: Seen, persist: Persist) -> None:
+        engine_id = seen.actor.engine_id
+        seen.unstored += [(persist.sequence, engine_id, record) for record in persist.records]
+        if seen.core.metadata.may_forget:
+            seen.log.begins_to_be_lazy(engine_id)
+        if persist.is_soon:
+            seen.log.accepts_in_memory(engine_id, persist.records)
+
+    def _answered_itself(self, seen: Seen, chosen: Chosen) -> None:
+        """A leader that may forget counts its own acceptance before it is durable, and sends itself no answer."""
+        core = seen.core
+        if core.metadata.may_forget and seen.actor.engine_id in chosen.accepted_by:
+            accepted = replace(core.slots[chosen.position], learned=False)
+            seen.log.accepts_in_memory(seen.actor.engine_id, (accepted,))
 
     def _voters_of(self, seen: Seen, proposed: Proposed) -> VoterSet | None:
         if proposed.value.kind is not Kind.VOTERS:
