@@ -175,11 +175,6 @@ def test_an_unclean_election_leaves_the_same_record(cluster: LocalCluster) -> No
 # -- votes -------------------------------------------------------------------------------------------------------------
 
 
-def wipe_journals(cluster: LocalCluster, topic: str, *node_ids: int) -> None:
-    for node_id in node_ids:
-        shutil.rmtree(directory(cluster, node_id, topic) / "journal")
-
-
 def has_no_votes(cluster: LocalCluster, topic: str) -> bool:
     """True once a dry run says that the partition could go on."""
     return votes(cluster, topic).status == 0
@@ -193,8 +188,10 @@ def test_a_majority_that_has_lost_its_votes_is_given_up(cluster: LocalCluster, l
     produce(cluster, 1, topic, values(RECORDS))
     until(lambda: all(read(cluster, node_id, topic) == values(RECORDS) for node_id in cluster.node_ids))
     assert votes(cluster, topic).status == 1, "it has a leader"
+    journals = [directory(cluster, node_id, topic) / "journal" for node_id in lost]
     cluster.stop(*cluster.node_ids)
-    wipe_journals(cluster, topic, *lost)
+    for journal in journals:
+        shutil.rmtree(journal)
     cluster.restart(*cluster.node_ids)
     until(partial(has_no_votes, cluster, topic), 60)
     dry = votes(cluster, topic)
