@@ -4,7 +4,8 @@ The image says of which partitions this broker holds a replica, and who leads th
 the commit protocol's business (`Roles`): of each partition, the roles of its topic's protocol are told. What becomes of
 data that this broker holds no more is told in `removal`.
 
-Bringing brokers and disk in line takes time, so a task does it, image after image; `position` says how far it is.
+Bringing brokers and disk in line takes time, so a task does it, image after image; `position` says how far it is. Most
+images change one partition, or none: the others' roles are not told again what they know (`Served`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.local_copy import Replica
@@ -29,6 +31,22 @@ from tidelog.model.ids import NodeId, PartitionId
 
 REOPEN_S = 5.0
 """How often troubled logs are tried again."""
+
+
+BrokerStates = tuple[tuple[NodeId, int, str, bool], ...]
+"""Epoch and storage of each broker, and whether it is fenced."""
+
+
+class Served(NamedTuple):
+    """All that a partition's roles go by: they were told just this. An image shares with the one before it what did
+    not change, so these are compared by identity."""
+
+    info: PartitionInfo
+    configs: Mapping[str, str]
+    brokers: BrokerStates
+
+    def is_same(self, other: Served | None) -> bool:
+        return other is not None and all(mine is theirs for mine, theirs in zip(self, other, strict=True))
 
 
 class Replicas:
@@ -66,6 +84,9 @@ class Replicas:
         self._is_admitted = is_admitted
         self._log_writer = log_writer
         self._image = ClusterImage("")
+        self._brokers: BrokerStates = ()
+        self._served: dict[PartitionId, Served] = {}
+        """What the roles of each replica were told last. Those with troubled logs are told again with each image."""
         self._has_news = asyncio.Event()
 
     def follow(self, image: ClusterImage) -> None:
@@ -101,16 +122,26 @@ class Replicas:
         wanted = self._held_in(image)
         for partition_id in [known for known in self.holders if known not in wanted]:
             await self._stop(partition_id)
+        for partition_id in [known for known in self._served if known not in wanted]:
+            del self._served[partition_id]
+        brokers = _states_of(image)
+        if brokers != self._brokers:
+            self._brokers = brokers
         for partition_id, (topic, info) in wanted.items():
-            roles = self._roles[topic.commit_protocol]
-            self._give_up(partition_id, info)
-            if await roles.serve(self._assignment(partition_id, topic, info), image):
-                await asyncio.sleep(0)
+            told = Served(info, topic.configs, self._brokers)
+            if partition_id in self._logs.troubled or not told.is_same(self._served.get(partition_id)):
+                self._served[partition_id] = told
+                await self._serve(self._assignment(partition_id, topic, info), image)
         for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
             self._logs.forget(partition_id)
         await self._note_held(wanted, image)
         self.position = image.position
         self._on_metadata_applied()
+
+    async def _serve(self, assigned: Assignment, image: ClusterImage) -> None:
+        self._give_up(assigned.partition_id, assigned.info)
+        if await self._roles[assigned.topic.commit_protocol].serve(assigned, image):
+            await asyncio.sleep(0)
 
     def _give_up(self, partition_id: PartitionId, info: PartitionInfo) -> None:
         """Tells the log what of it is given up, and whoever waits for a repair of that."""
@@ -144,8 +175,11 @@ class Replicas:
 
     def newest(self, partition_id: PartitionId) -> tuple[Assignment, ClusterImage] | None:
         """What the newest image has of a partition; None if this broker is to hold no replica of it."""
-        found = self._held_in(self._image).get(partition_id)
-        return None if found is None else (self._assignment(partition_id, *found), self._image)
+        image, topic = self._image, self._image.topic_by_id(partition_id.topic_id)
+        if topic is None or partition_id.partition >= len(topic.partitions) or not self._is_admitted(image):
+            return None
+        info = topic.partitions[partition_id.partition]
+        return (self._assignment(partition_id, topic, info), image) if self._node_id in info.replicas else None
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
         """Those that the cluster counts on, and should not."""
@@ -169,6 +203,7 @@ class Replicas:
         )
 
     async def _stop(self, partition_id: PartitionId) -> None:
+        self._served.pop(partition_id, None)
         for roles in self._roles.values():
             if partition_id in roles.holders:
                 await roles.stop(partition_id)
@@ -177,3 +212,7 @@ class Replicas:
         """Ends all roles."""
         for roles in self._roles.values():
             await roles.close()
+
+
+def _states_of(image: ClusterImage) -> BrokerStates:
+    return tuple((one.node_id, one.epoch, one.storage, one.is_fenced) for one in image.brokers.values())
