@@ -55,6 +55,7 @@ class Appender:
         """
         state = self._state
         state.require_online()
+        self._require_epoch(batches)
         if self._is_time_to_roll(now_ms):
             self.roll(now_ms)
         tail, rows = state.tail, []
@@ -75,6 +76,15 @@ class Appender:
         state.marked = tail.durable  # the rows say so
         for batch in batches:
             self._note(batch, now_ms)
+
+    def _require_epoch(self, batches: Sequence[RecordBatch | SpreadBatch]) -> None:
+        """Takes the log offline if its last batch is of a later leader epoch than these. No checksum covers the epoch
+        in a batch: where a power cut took its row, the row was made again from an epoch that may have rotted."""
+        state = self._state
+        if batches and batches[0].header.leader_epoch < state.tail.epoch:
+            epoch = batches[0].header.leader_epoch
+            state.take_offline(f"it ends in leader epoch {state.tail.epoch}, and the next batch is of epoch {epoch}")
+            state.require_online()
 
     def append_lost(self, start: int, end: int, epoch: int, now_ms: int) -> None:
         """Notes that offsets [start, end), which follow the log's end, are agreed on in this epoch and cannot be read:

@@ -158,7 +158,7 @@ class AppliedLog:
         """Is all of this value, which is applied, in the log? While another waits to be compared, none is."""
         if value.kind is not Kind.APPEND or value.base_offset + value.count > self._end:
             return False
-        return self.is_compared or (not self._waiting and self._comparison.agrees(position, value))
+        return self._comparison.is_done or (not self._waiting and self._comparison.agrees(position, value))
 
     def payload_of(self, value: Value) -> bytes | None:
         """The batches of a value that is in the log, whole; None if they are not, or cannot be read."""
@@ -268,7 +268,7 @@ class AppliedLog:
 
     def _is_at_odds(self, applied: Applied) -> bool:
         """Compares the next value with what the log holds; True if the log has to be truncated first."""
-        if self.is_compared:
+        if self._comparison.is_done:
             return False
         shown = self._comparison.hidden_from
         self._comparison.pass_over(self.log.log_start_offset)

@@ -13,6 +13,9 @@ floor is compared, as the log is applied again, with what stands at its position
 - behind its position, if it was not met there;
 - before its position, if it begins within the offsets of what is applied, or is of an older birth, and so void.
 
+- at its own offset, if it names no position and is of another leader epoch. A power cut can take a row and leave its
+  batch; the row that is made again from the batch has the epoch that stands there, which no checksum covers.
+
 From there on the log is truncated, and goes on with what is chosen. Of a replica that has forgotten, what is not
 compared yet is shown to nobody.
 """
@@ -23,6 +26,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from tidelog.broker.paxos.ballots import epoch_of
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Kind, Prefix, Slot, Value
@@ -61,6 +65,16 @@ def rows_beyond(log: PartitionLog, floor: Prefix) -> list[AppliedRow]:
     ]
 
 
+def unnamed_beyond(log: PartitionLog, floor: Prefix) -> list[tuple[int, int]]:
+    """Returns (base offset, leader epoch) of the log's rows behind the floor that name no position, in order. Blocking;
+    raises `Overloaded`."""
+    return [
+        (row.base_offset, row.epoch)
+        for row in log.entries(max(floor.next_offset, log.log_start_offset))
+        if isinstance(row, Row) and row.number == 0
+    ]
+
+
 def find_forgotten(rows: Iterable[AppliedRow], slots: Sequence[Slot]) -> AppliedRow | None:
     """Returns the first row that the journal must have had a slot for, and has not. A slot that has lost its value's
     name is there, and its number stands."""
@@ -77,14 +91,25 @@ class Comparison:
     """Compares one log, from its opening on. `hidden_from` is the offset from which on nothing is shown before it is
     compared; None if all is."""
 
-    def __init__(self, rows: Iterable[AppliedRow] = (), hidden_from: int | None = None) -> None:
+    def __init__(
+        self,
+        rows: Iterable[AppliedRow] = (),
+        hidden_from: int | None = None,
+        unnamed: Iterable[tuple[int, int]] = (),
+    ) -> None:
         self._rows = deque(rows)
+        self._unnamed = deque(unnamed)
         self.hidden_from = hidden_from
 
     @property
     def is_open(self) -> bool:
         """True while there are rows that were not compared."""
         return bool(self._rows)
+
+    @property
+    def is_done(self) -> bool:
+        """True if no row is left that may be at odds with what is applied."""
+        return not self._rows and not self._unnamed
 
     def pass_over(self, offset: int) -> None:
         """Takes rows below this offset for compared: the log has let go of them."""
@@ -93,6 +118,8 @@ class Comparison:
 
     def agrees(self, position: int, value: Value) -> bool:
         """True if the log, whose end lies behind this value, holds it, as far as its next row tells."""
+        if self._misdated(value) is not None:
+            return False
         if not self._rows:
             return True
         row = self._rows[0]
@@ -106,6 +133,8 @@ class Comparison:
         position, value = applied.position, applied.value
         counts = applied.verdict is Verdict.APPLIED
         is_batch = counts and value.kind is Kind.APPEND
+        if is_batch and (offset := self._misdated(value)) is not None:
+            return offset
         while self._rows:
             row = self._rows[0]
             if row.position > position:
@@ -120,6 +149,15 @@ class Comparison:
         self._show()
         return None
 
+    def _misdated(self, value: Value) -> int | None:
+        end_offset = value.base_offset + value.count
+        while self._unnamed and self._unnamed[0][0] < end_offset:
+            offset, epoch = self._unnamed[0]
+            if offset >= value.base_offset and epoch != epoch_of(value.birth):
+                return offset
+            self._unnamed.popleft()
+        return None
+
     def jumped(self, position: int) -> int | None:
         """The log goes on at `position`, and nobody tells any more what stood below; returns the offset from which on
         the log cannot be relied on. A replica that has forgotten nothing relies on all of its log."""
@@ -132,6 +170,7 @@ class Comparison:
     def truncated(self) -> None:
         """The log was truncated where it was at odds: nothing is left to compare."""
         self._rows.clear()
+        self._unnamed.clear()
         self._show()
 
     def _show(self) -> None:

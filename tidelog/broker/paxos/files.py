@@ -23,6 +23,8 @@ class ReplicaFiles:
     report: LoadReport
     beyond: tuple[AppliedRow, ...] = ()
     """The rows of the log behind the journal's floor."""
+    unnamed: tuple[tuple[int, int], ...] = ()
+    """(base offset, leader epoch) of rows there that name no position."""
     forgotten: AppliedRow | None = None
     """The first of these that the journal has lost."""
     bad_end: BadEnd = BadEnd.KEEP
@@ -30,7 +32,8 @@ class ReplicaFiles:
 
     def comparison(self) -> Comparison:
         """Returns what of the log is to be compared."""
-        return Comparison(self.beyond, None if self.forgotten is None else self.forgotten.base_offset)
+        hidden_from = None if self.forgotten is None else self.forgotten.base_offset
+        return Comparison(self.beyond, hidden_from, self.unnamed)
 
     @property
     def is_offline(self) -> bool:

@@ -33,7 +33,7 @@ import structlog
 from msgspec import structs
 
 from tidelog.broker.consensus.stored import stored_log
-from tidelog.broker.paxos.comparison import find_forgotten, rows_beyond
+from tidelog.broker.paxos.comparison import find_forgotten, rows_beyond, unnamed_beyond
 from tidelog.broker.paxos.files import ReplicaFiles
 from tidelog.broker.paxos.journal import ReplicaFacts, facts_of
 from tidelog.broker.paxos.regrouping import Era, enter
@@ -108,7 +108,8 @@ def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
     known = stored_log(files.stored, files.facts.metadata)
     beyond = [row for row in rows_beyond(files.log, known.floor) if row.base_offset >= files.facts.believed_to]
     forgotten = find_forgotten(beyond, known.slots)
-    files = replace(files, beyond=tuple(beyond), forgotten=forgotten)
+    unnamed = tuple(unnamed_beyond(files.log, known.floor))
+    files = replace(files, beyond=tuple(beyond), unnamed=unnamed, forgotten=forgotten)
     if forgotten is None or not files.facts.engine_id:
         return files
     logger.error(

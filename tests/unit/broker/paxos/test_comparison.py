@@ -12,6 +12,7 @@ from tests.unit.broker.paxos.stage import Site, Stage, play, random_of
 from tests.unit.broker.paxos.test_damage import write
 from tests.unit.broker.paxos.test_journal_copies import begin, positions
 from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.paxos.ballots import number_of
 from tidelog.broker.paxos.comparison import AppliedRow, Comparison, birth_of, find_forgotten, row_identity
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
@@ -96,6 +97,19 @@ def test_what_a_jump_leaves_uncompared_is_relied_on_if_nothing_was_forgotten(
     assert comparison.jumped(6) == odd
     assert comparison.jumped(4) is None
     assert comparison.is_open
+
+
+def test_a_row_that_names_no_position_is_at_odds_with_another_leader_epoch() -> None:
+    birth = number_of(2, 1, 1)
+    first, second = Value(Kind.APPEND, birth, 10, 2, b"v" * 16), Value(Kind.APPEND, birth, 12, 1, b"w" * 16)
+    comparison = Comparison(unnamed=[(8, 9), (10, 2), (11, 2), (12, 8)])
+    assert comparison.at_odds(applied(4, first)) is None and not comparison.is_done
+    assert comparison.at_odds(applied(5, NOP)) is None
+    assert not comparison.agrees(6, second), "so its batches are asked for"
+    assert comparison.at_odds(applied(6, second)) == 12
+    assert comparison.at_odds(applied(6, second)) == 12, "it may be asked again"
+    comparison.truncated()
+    assert comparison.is_done
 
 
 # -- replicas --------------------------------------------------------------------------------------------------------
