@@ -74,11 +74,15 @@ class Holders:
 
     def wiped(self, node: int) -> None:
         """Its disk was replaced."""
-        self._wiped[node] = None
+        self.is_another(node)
         for partition_id in self.majorities.logs:
             self.forgets(partition_id, node)
         for shadow in self._shadows_of(node):
             shadow.wiped()
+
+    def is_another(self, node: int) -> None:
+        """The broker registers its disk as another one: until then the controller knows a disk that is gone."""
+        self._wiped[node] = None
 
     def _shadows_of(self, node: int) -> list[Shadow]:
         return [shadow for (owner, _), shadow in self.shadows.items() if owner == node]
