@@ -17,6 +17,7 @@ SEEDS_THAT_FAILED = {
     164978: "a payload that is lost everywhere kept another from being fetched: that of the voters",
     4055420: "a founder whose copy of the voters had rotted knew of nobody to ask for it, though the others asked it",
     1130741: "what a voter that was only being added had lost was waited for, though most of the old knew enough",
+    9909959: "a founder that knew nothing of the voters after it asked those who were gone, not the one that asked it",
 }
 """Of long runs; by what they found. They stand for that as long as scenarios are drawn as they are."""
 

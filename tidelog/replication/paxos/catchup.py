@@ -46,10 +46,11 @@ class Catchup:
         if proposer not in self._peers:
             self._stranger = proposer
 
-    def asked(self, sender: int) -> None:
-        """Somebody asks what is here, who lacks it as a rule. But if something cannot be read here, that may be who the
-        members are: so who asks is worth asking, too."""
-        if self._replica.faulty():
+    def asked(self, sender: int, position: int) -> None:
+        """Somebody asks what is here from a position on, and lacks it as a rule. But a sender that is further on has
+        what this replica lacks; and if something cannot be read here, that may be who the members are. Either may be
+        a member that is not known here: it is asked as well."""
+        if position > self._replica.applied.position or self._replica.faulty():
             self.meet(sender)
 
     def on_timer(self) -> list[Action]:
