@@ -33,6 +33,7 @@ HIT = {
     Family.APART: ("logs and journals hit apart",),
     Family.EMPTIED: ("last batch damaged beside an emptied replica",),
     Family.SWEEP: ("pattern of damage",),
+    Family.LATE: ("good copy comes back too late",),
     Family.EIO: ("sectors became unreadable",),
 }
 """The counts of a story that has hit a disk, by family."""

@@ -128,6 +128,7 @@ async def read_all(machine: Service, partition: TopicPartition, history: History
                 view.damaged.append(offset)
                 offset += 1
                 continue
+            view.damaged.extend(passed for lost in fetched.lost for passed in range(*lost))
             assert fetched.next_offset > offset, f"nothing at {offset} of {partition}, below the high watermark"
             view.records.extend((at, history.text(value)) for at, value in records_in(fetched.data, offset))
             offset = fetched.next_offset

@@ -5,9 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
+from tidelog.model.losses import LostRanges
 from tidelog.model.names import OFFSETS_TOPIC
 from tidelog.sim.cluster.shadows import Held
 from tidelog.sim.cluster.traffic import DATA
@@ -37,6 +39,8 @@ class Book:
     torn: set[Held] = field(default_factory=set)
     """Batches that were called committed by a leader whose copy is damaged: a power cut has torn it, and no member had
     another. Its row holds the offset; a good copy may still come from whoever else has one."""
+    given_up: LostRanges = field(default_factory=LostRanges)
+    """Offsets whose loss an operator has accepted: nobody is shown them again, whatever lies there."""
     start: int = 0
     """The largest offset up to which a leader has deleted."""
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -65,6 +69,14 @@ class Book:
     @property
     def end(self) -> int:
         return self.batches[-1].end if self.batches else 0
+
+    def is_given_up(self, batch: Held) -> bool:
+        """True if nobody has to hold this batch any more."""
+        return bool(self.given_up) and self.given_up.covers(batch.base, batch.end)
+
+    def shown(self, begin: int) -> Iterator[Held]:
+        """Yields the committed batches from the one of this number on, but for those that were given up."""
+        return (batch for batch in islice(self.batches, begin, None) if not self.is_given_up(batch))
 
     def index(self, offset: int) -> int:
         return bisect_left(self.batches, offset, key=lambda batch: batch.base)

@@ -11,6 +11,7 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from tidelog.broker.broker import Broker, NewTopic
@@ -99,6 +100,7 @@ class ClusterHistory(History):
         super().show(poll, partition, records, high_watermark=high_watermark, epoch=epoch, rebalanced=rebalanced)
         if records:
             self._check(partition, records[-1][0] + 1, "shown")
+            self._check_given_up(partition, [offset for offset, _ in records])
 
     def is_sparse(self, partition: TopicPartition) -> bool:
         """Do some offsets belong to no record?"""
@@ -111,7 +113,21 @@ class ClusterHistory(History):
         if book is None:
             return True
         begin = bisect_right(book.batches, offset, key=lambda batch: batch.end)
-        return book.batches[begin : begin + len(batches)] == [*batches]
+        return [*islice(book.shown(begin), len(batches))] == [*batches]
+
+    def check_passed(self, partition: TopicPartition, lost: Iterable[tuple[int, int]]) -> None:
+        """A reader was told that these offsets are lost."""
+        book = self._ledger.book_of(partition)
+        for start, end in lost:
+            self.counters["loss passed"] += 1
+            if book is None or not book.given_up.covers(start, end):
+                self.violate(f"{partition}: offsets {start} to {end - 1} are passed, and nobody has given them up")
+
+    def _check_given_up(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
+        book = self._ledger.book_of(partition)
+        for offset in offsets:
+            if book is not None and book.given_up.covers(offset, offset + 1):
+                self.violate(f"{partition}: offset {offset} was given up, and is shown")
 
     def _check(self, partition: TopicPartition, end: int, what: str) -> None:
         book = self._ledger.book_of(partition)
@@ -145,7 +161,8 @@ class ClusterReader(Reader):
 
     def _check(self, fetched: FetchedBatches, offset: int) -> None:
         assert isinstance(self._history, ClusterHistory)
-        if not self._history.is_sparse(self.partition):
+        self._history.check_passed(self.partition, fetched.lost)
+        if not self._history.is_sparse(self.partition) and not fetched.lost:
             super()._check(fetched, offset)
         elif not self._history.is_next(self.partition, offset, [held(batch) for batch in iter_batches(fetched.data)]):
             self._history.violate(f"{self.partition} does not show all that is committed from {offset} on")

@@ -68,6 +68,7 @@ class Data:
         self._clients: dict[asyncio.Task[None], tuple[Client, TopicPartition | None]] = {}
         self._stopping = asyncio.Event()
         ledger.lost = self.history.lose
+        ledger.gives_up = self.history.damage
         self._plan()
 
     def _plan(self) -> None:
@@ -250,7 +251,7 @@ class Data:
         raise AssertionError(f"{where} cannot be read on a healthy cluster")
 
     def _compare(self, where: TopicPartition, partition_id: PartitionId, info: PartitionInfo) -> None:
-        """All replicas hold the same bytes, and these are what was committed."""
+        """All replicas show the same bytes, and these are what was committed, but for what was given up."""
         found: dict[int, list[Held]] = {}
         end = 0
         for node in map(int, info.replicas):
@@ -261,7 +262,7 @@ class Data:
         start = max((batches[0].base for batches in found.values() if batches), default=end)
         kept = {node: [batch for batch in batches if batch.base >= start] for node, batches in found.items()}
         book = self._ledger.books[partition_id]
-        expected = [batch for batch in book.batches if batch.base >= start]
+        expected = [batch for batch in book.shown(0) if batch.base >= start]
         for holder, batches in kept.items():
             if batches != expected:
                 wrong = f"{where}: node {holder} holds {len(batches)} batches, and {len(expected)} others are committed"

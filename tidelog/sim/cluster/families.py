@@ -34,6 +34,8 @@ class Family(StrEnum):
     """A partition's directory is gone on one broker, and on another its last batch is damaged."""
     SWEEP = "sweep"
     """Any copies but one are damaged of each of the last entries of a log."""
+    LATE = "late"
+    """A batch is given up while the broker with its last good copy is away."""
     EIO = "eio"
     """Sectors cannot be read: of a log, a catalog, metainfo, a snapshot."""
 
@@ -52,6 +54,7 @@ KINDS: dict[Family, dict[str, float]] = {
     Family.APART: {"all logs and no journal": 1.0, "all journals and no log": 1.0},
     Family.EMPTIED: {"tail beside a missing directory": 1.0},
     Family.SWEEP: {"pattern of a partition": 2.0, "pattern of the metadata log": 1.0},
+    Family.LATE: {"late copy": 1.0},
     Family.EIO: {
         "unreadable log": 1.0,
         "unreadable catalog": 1.0,

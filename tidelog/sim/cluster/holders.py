@@ -163,7 +163,8 @@ class Holders:
         whole = {
             batch for (_, owned), one in self.shadows.items() if owned == partition_id for batch in one.batches.values()
         }
-        return not self.books[partition_id].torn <= whole
+        book = self.books[partition_id]
+        return any(batch not in whole and not book.is_given_up(batch) for batch in book.torn)
 
     def _stands(self, book: Book, node: int) -> bool:
         """True if the controller is not wrong about this member."""

@@ -21,7 +21,8 @@ any end but a clean stop, for topics with `ack.durability=replicated`, whose pro
 is left in ISR and ELR, what is lost with them is excused too: a `replicated` topic goes on with what its last leader
 has, one whose last copy was on a disk that is gone is *gone*; so is a `replicated` one if that was its last leader's,
 and the others have lost what memory held: an operator has to order an election. A topic that allows unclean elections
-goes on, after one, with what the new leader has; and a topic that ever was `replicated` counts as one for ever.
+goes on, after one, with what the new leader has; and a topic that ever was `replicated` counts as one for ever. Of what
+an operator has given up nobody has to hold anything, and whatever lies there agrees with everything else.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from tidelog.controller.records import BrokerRegistered, ConfigsAltered
+from tidelog.controller.records import BrokerRegistered, ConfigsAltered, LossAccepted
 from tidelog.model.cluster import NO_LEADER, PAXOS, PartitionInfo, Topic
-from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ids import NodeId, PartitionId, TopicPartition
+from tidelog.model.losses import LostRanges
 from tidelog.sim.cluster.book import Book, Committed, Move, has_lost_the_last_known, has_moved, min_isr, moves
 from tidelog.sim.cluster.holders import Holders
 from tidelog.sim.cluster.shadows import Held, Shadow
@@ -48,6 +50,8 @@ class Ledger(Holders, Rule):
         super().__init__()
         self.lost: Callable[[], None] = lambda: None
         """Called when excused records are lost."""
+        self.gives_up: Callable[[TopicPartition, Iterable[int]], None] = lambda where, offsets: None
+        """Called when the loss of offsets is accepted."""
         self.process_of: Callable[[int], str] = lambda node: ""
         """The incarnation of the process that runs on a node now."""
         self._moves: list[Move] = []
@@ -70,6 +74,8 @@ class Ledger(Holders, Rule):
                 self._wiped.pop(node, None)
         if isinstance(record, ConfigsAltered) and (topic := step.after.topic_by_id(record.topic_id)) is not None:
             self._configured(topic)
+        if isinstance(record, LossAccepted) and (topic := step.after.topic_by_id(record.topic_id)) is not None:
+            self._given_up(topic, record)
         if step.before.topics is not step.after.topics:
             self._lost = {}
             self._moves += moves(step.before, step.after, self._lost)
@@ -81,6 +87,14 @@ class Ledger(Holders, Rule):
             if book is not None:
                 book.is_volatile = book.is_volatile or topic.configs.get(DURABILITY) == "replicated"
                 book.minimums.append((self._truth.clock(), min_isr(topic, info)))
+
+    def _given_up(self, topic: Topic, record: LossAccepted) -> None:
+        book = self.books.get(PartitionId(topic.topic_id, record.partition))
+        if book is not None:
+            book.given_up = LostRanges(topic.partitions[record.partition].losses)
+            where = TopicPartition(topic.name, record.partition)
+            self.gives_up(where, [offset for lost in record.ranges for offset in range(lost.start, lost.end)])
+            self._truth.saw("loss accepted")
 
     def settled(self, truth: Truth) -> Iterator[str]:
         """Several decisions may share an entry of the log; each must be right for what it found."""
@@ -171,6 +185,12 @@ class Ledger(Holders, Rule):
         for batch in batches:
             if last is not None and last.end < batch.base and shadow.has_damage:
                 last = None  # what stands before it is damaged here
+            if last is not None and book.is_given_up(last):
+                last = None  # other logs may have anything else there
+            if book.is_given_up(batch):
+                shadow.appended([batch])
+                last = batch
+                continue
             known, before = book.seen_at.setdefault((batch.epoch, batch.base), (batch, last))
             where = f"{book.name} on node {shadow.node}, epoch {batch.epoch}, offset {batch.base}"
             if known != batch:
@@ -191,6 +211,8 @@ class Ledger(Holders, Rule):
 
     def _agree(self, book: Book, where: str, batch: Held) -> None:
         """Whatever is appended is committed."""
+        if book.is_given_up(batch):
+            return
         if batch.base >= book.end:
             book.batches.append(batch)
         elif not self._is_committed(book, batch):
@@ -221,7 +243,7 @@ class Ledger(Holders, Rule):
     @staticmethod
     def _is_committed(book: Book, batch: Held) -> bool:
         index = book.index(batch.base)
-        return index < len(book.batches) and book.batches[index] == batch
+        return index < len(book.batches) and book.batches[index] == batch and not book.is_given_up(batch)
 
     # -- leaders -----------------------------------------------------------------------------------------------------
 
@@ -308,8 +330,8 @@ class Ledger(Holders, Rule):
 
     @staticmethod
     def _has(book: Book, shadow: Shadow, batch: Held) -> bool:
-        """True if the batch is there, or deleted. Of one that is torn the row is enough: it holds the offset."""
-        if batch.end <= shadow.start or shadow.batches.get(batch.base) == batch:
+        """True if the batch is there, deleted or given up. If it is torn, its row is enough: it holds the offset."""
+        if batch.end <= shadow.start or shadow.batches.get(batch.base) == batch or book.is_given_up(batch):
             return True
         return batch in book.torn and (batch.base, batch.epoch) in shadow.damaged
 

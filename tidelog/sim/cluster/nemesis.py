@@ -29,6 +29,7 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | metadata ... | all die, and start without what the disks of some knew of the cluster: `MetadataStrikes` |
 | all logs and no journal, all journals and no log | a batch is bad in all copies of one kind: `ApartStrikes` |
 | pattern of ... | any copies but one of each of the last entries of a log are damaged: `SweepStrikes` |
+| late copy | a batch is given up while the only broker that has it whole is away: `LossStrikes` |
 | unreadable ... | sectors that held something give EIO: `ReadStrikes` |
 | restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
@@ -43,6 +44,7 @@ from tidelog.sim.cluster.directory_strikes import DirectoryStrikes
 from tidelog.sim.cluster.disk_strikes import DiskStrikes
 from tidelog.sim.cluster.journal_rot import JournalRot
 from tidelog.sim.cluster.ledger import Ledger
+from tidelog.sim.cluster.loss_strikes import LossStrikes
 from tidelog.sim.cluster.metadata_strikes import MetadataStrikes
 from tidelog.sim.cluster.network_strikes import NetworkStrikes
 from tidelog.sim.cluster.process_strikes import ProcessStrikes
@@ -74,7 +76,7 @@ class Nemesis:
         tails = TailStrikes(world, ledger, data_rot)
         parts += data_rot, JournalRot(world, ledger, data_rot), tails, SweepStrikes(world, ledger, tails)
         parts += DirectoryStrikes(world, ledger, data_rot, processes), MetadataStrikes(world, ledger)
-        parts += ApartStrikes(world, ledger), ReadStrikes(world, ledger, data_rot)
+        parts += ApartStrikes(world, ledger), ReadStrikes(world, ledger, data_rot), LossStrikes(world, ledger)
         for part in parts:
             self._effects |= part.effects()
 

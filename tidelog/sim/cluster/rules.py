@@ -5,7 +5,7 @@ of each prefix, is for `Truth` itself to see to.
 |---|---|
 | controllers | each reign has one controller, and a larger number than those before |
 | registrations | a process registers once, and a broker's entry never goes back to an earlier registration |
-| leader epochs | of a partition rise with each change of its leader: one leader an epoch |
+| leader epochs | of a partition rise with each change of its leader: one leader an epoch; a loss stays accepted |
 | fenced brokers | lead nothing |
 | topics | are created if there is none of that name, and deleted if there is one |
 | placement | replicas are distinct, leader in ISR in replicas, ELR apart from it; nobody leads without a majority |
@@ -18,6 +18,7 @@ of each prefix, is for `Truth` itself to see to.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tidelog.controller.records import (
     BrokerRegistered,
@@ -29,6 +30,7 @@ from tidelog.controller.records import (
     VoterAssigned,
 )
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, Voter
+from tidelog.model.losses import LostRanges
 from tidelog.sim.cluster.truth import Rule, Step, Truth
 
 
@@ -71,6 +73,8 @@ class LeaderEpochs(Rule):
                 continue
             for was, now in zip(old.partitions, topic.partitions, strict=False):
                 yield from (f"{name}-{now.partition}: {wrong}" for wrong in _epochs(was, now))
+                if any(not LostRanges(now.losses).covers(lost.start, lost.end) for lost in was.losses):
+                    yield f"{name}-{now.partition}: what was given up is taken back"
             if len(topic.partitions) < len(old.partitions):
                 yield f"{name} shrinks to {len(topic.partitions)} partitions"
 
@@ -80,7 +84,7 @@ def _epochs(was: PartitionInfo, now: PartitionInfo) -> Iterator[str]:
         yield f"leader epoch goes back from {was.leader_epoch} to {now.leader_epoch}"
     if now.leader_epoch == was.leader_epoch and now.leader != was.leader:
         yield f"epoch {now.leader_epoch} has leaders {was.leader} and {now.leader}"
-    if now.partition_epoch <= was.partition_epoch and now != was:
+    if now.partition_epoch <= was.partition_epoch and now != replace(was, losses=now.losses):
         yield f"partition epoch stays {was.partition_epoch} over a change"
 
 

@@ -143,12 +143,12 @@ class Shadow:
 
 
 def read_batches(log: PartitionLog, *, skips_damage: bool = False) -> list[Held]:
-    """All that a log holds, up to the first damage, or but for what is damaged."""
+    """All that a log shows, up to the first damage, or but for what is damaged: what was given up is passed."""
     found: list[Held] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
-            extent = log.read(offset, READ_BYTES, log.log_end_offset)
+            extent = log.read_passing(offset, READ_BYTES, log.log_end_offset).extent
         except TidelogError:
             if not skips_damage:
                 break
@@ -162,4 +162,4 @@ def read_batches(log: PartitionLog, *, skips_damage: bool = False) -> list[Held]
 def ends_at(log: PartitionLog) -> int:
     """The end of what can be read without a gap."""
     batches = read_batches(log)
-    return batches[-1].end if batches else log.log_start_offset
+    return log.damage.lost.past(batches[-1].end if batches else log.log_start_offset)
