@@ -70,7 +70,7 @@ class PromisesHold(Invariant):
 
 
 class LearnedWasChosen(Invariant):
-    """Nothing is learned that a quorum has not accepted under one number."""
+    """Nothing is learned that a quorum, or most voters in force there, have not accepted under one number."""
 
     name = "learned was chosen"
     watches = (Persist,)

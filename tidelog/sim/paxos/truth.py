@@ -105,6 +105,14 @@ class Truth:
         """Counted here once more: more than half of each group that was asked."""
         return all(2 * len(nodes.intersection(group)) > len(group) for group in self.attempts[number].groups)
 
+    def _is_settled(self, position: int, nodes: set[int]) -> bool:
+        """True if a majority of the voters in force at the position has accepted. Its proposer may have asked more, for
+        voters that it wants to follow them; but no later one settles the position without seeing this."""
+        if position > len(self.log):
+            return False  # nobody can say yet who is in force there
+        _, in_force = self.voters_at(position)
+        return 2 * len(nodes.intersection(in_force.ids)) > len(in_force.ids)
+
     def value_of(self, slot: Slot) -> Value:
         """What a slot stands for, if its disk has lost that."""
         if slot.value != UNKNOWN or (slot.position, slot.number) not in self.accepted:
@@ -127,9 +135,10 @@ class Truth:
         if value != slot.value:
             raise Violation(f"one value per number: position {slot.position}, {value} and {slot.value}")
         nodes.add(node)
-        if self.is_quorum(slot.number, nodes):
-            if value.kind is Kind.BARRIER:
-                self.barriers.add(value.birth)
+        is_quorum = self.is_quorum(slot.number, nodes)
+        if is_quorum and value.kind is Kind.BARRIER:
+            self.barriers.add(value.birth)
+        if is_quorum or self._is_settled(slot.position, nodes):
             chosen = self.chosen.setdefault(slot.position, value)
             numbers = self.chosen_by.setdefault(slot.position, [])
             if slot.number not in numbers:
