@@ -292,17 +292,26 @@ class Ledger(Holders, Rule):
             return
         if high_watermark <= book.end:
             return
-        if said.in_sync < (minimum := book.minimum(self._truth.clock())):
-            what = f"node {node} commits up to {high_watermark} with {said.in_sync} in sync, and needs {minimum}"
-            self._violate("commits", f"{book.name}: {what}")
         torn = self._torn(book, shadow)
         found = {batch.base: batch for batch in (*torn, *shadow.batches.values())}
         fresh = [batch for base, batch in sorted(found.items()) if book.end <= base < high_watermark]
+        is_enough = said.in_sync >= (minimum := book.minimum(self._truth.clock()))
+        if not is_enough and not (fresh and self._is_damaged_everywhere(partition_id, fresh[-1])):
+            what = f"node {node} commits up to {high_watermark} with {said.in_sync} in sync, and needs {minimum}"
+            self._violate("commits", f"{book.name}: {what}")
         book.torn.update(batch for batch in torn if batch in fresh)
         book.batches += fresh
         if book.end != high_watermark:
             self._violate("commits", f"{book.name}: a high watermark of {high_watermark}, within a batch")
         self._check(partition_id)
+
+    def _is_damaged_everywhere(self, partition_id: PartitionId, batch: Held) -> bool:
+        """True if all of ISR and ELR have this batch, and none can read it: it counts as committed then, for nobody can
+        say that it is not."""
+        info = self._info(partition_id)
+        members = () if info is None else (*info.isr, *info.elr)
+        shadows = [self.shadow(int(member), partition_id) for member in members]
+        return bool(shadows) and all((batch.base, batch.epoch) in shadow.damaged for shadow in shadows)
 
     def _disagrees(self, book: Book, shadow: Shadow, high_watermark: int) -> Held | None:
         """Returns the first committed batch below a leader's high watermark in whose place its log has anything else.
