@@ -85,6 +85,17 @@ def test_handles_are_let_go_after_their_flush(store: Store) -> None:
     assert len(store.opened) == 1
 
 
+def test_a_log_that_ends_in_a_later_epoch_goes_offline_alone(store: Store) -> None:
+    """No checksum covers the epoch in a batch, from which a lost row is made again."""
+    store.epoch = 8
+    store.append(b"a")
+    store.epoch = 2
+    with pytest.raises(LogOffline, match="ends in leader epoch 8, and the next batch is of epoch 2"):
+        store.append(b"b")
+    assert store.log.log_end_offset == 1
+    assert list(store.read_sound()) == [0], "reads go on"
+
+
 @pytest.mark.parametrize("kind", ["sync", "sync_dir"])
 def test_a_failed_fsync_is_final(store: Store, kind: str) -> None:
     store.append(b"a")
