@@ -35,7 +35,7 @@ _HELLOS: Final = msgspec.msgpack.Decoder(Hello)
 
 
 class Fate(Enum):
-    """What becomes of a message."""
+    """The fate of a message."""
 
     PASS = "pass"
     HOLD = "hold"
@@ -113,7 +113,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 class Relays:
-    """One for each broker, in threads of this process."""
+    """Relays, a broker each, in threads of this process."""
 
     def __init__(self, peers: Mapping[int, int]) -> None:
         """`peers` are the ports of the brokers, by node id."""

@@ -86,7 +86,7 @@ def start_first(cluster: LocalCluster, *first: int) -> None:
 
 @PROTOCOLS
 def test_three_replicas_have_each_lost_another_batch(cluster: LocalCluster) -> None:
-    """Nobody has all: whoever stops for damage, or is emptied and filled again, takes a last good copy away."""
+    """No replica has all: one that stops for damage, or is emptied and filled again, takes a last good copy away."""
     replicas = begun(cluster)
     values = replicas.write(LEADER, *VALUES)
     until(lambda: all(replicas.holds(node_id, VALUES[-1]) for node_id in NODES))

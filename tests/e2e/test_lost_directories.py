@@ -127,7 +127,7 @@ def test_a_partitions_directory_is_gone(cluster: LocalCluster, protocol: str, vi
 def test_a_partitions_directory_is_gone_another_lags_and_the_third_is_down(
     cluster: LocalCluster, protocol: str, victim: int
 ) -> None:
-    """Who is emptied and who is behind are two of three, and neither has all that was acknowledged."""
+    """An emptied replica and one that is behind are two of three, and neither has all that was acknowledged."""
     behind, whole_one = 3, LEADER + FOLLOWER - victim
     values = write(cluster, "a", "b")
     asyncio.run(whole(cluster, TOPIC))

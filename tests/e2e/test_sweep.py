@@ -37,7 +37,7 @@ HELD = {
     ISR: (Stop.ACKNOWLEDGED, [*PLAIN_DAMAGES], [Where.LOG]),
     PAXOS: (Stop.ACKNOWLEDGED, [*PLAIN_DAMAGES], [*Where]),
 }
-"""What is drawn for each protocol."""
+"""The number of patterns drawn for each protocol."""
 
 
 @only(ISR, PAXOS)

@@ -42,7 +42,7 @@ class Joining:
         """Asks for a vote, until this disk has one."""
         log = self._log
         while log.membership.voters.find(self._servers.me.node_id, self._incarnation) is None:
-            if await self._state.is_kept():
+            if await self._state.flush():
                 asked = JoinLog(self._incarnation, log.voting_id, log.applied_position)
                 await self._servers.ask_any(asked, JOIN_S_MAX, lambda answer: isinstance(answer, JoinNoted))
             await self._servers.pause()

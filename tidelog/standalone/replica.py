@@ -1,8 +1,8 @@
 """A replica of a log by itself takes part in it: founds or joins it, leads or follows, and answers programs.
 
-    an initialised directory     founds the log with the others, once all of them are there
-    an empty directory           asks the others for the log, follows it, and joins the voters
-    any other                    goes on as what it was
+    an initialised directory    founds the log with the others, once all of them are there
+    an empty directory          asks the others for the log, follows it, and joins the voters
+    any other                   goes on as what it was
 
 A new disk gets its vote by `joining.py`, the log's own state is kept by `state_keeper.py`, and entries
 that nobody needs any more go by `truncation.py`.
@@ -169,7 +169,7 @@ class LogReplica:
         state.attach(log)
         log.start()
         self.lacks_snapshot()
-        if state.is_voters_known:
+        if state.knows_voters:
             self._go_by(state.membership.voters)
         self._spawn(joining.join())
 

@@ -31,7 +31,7 @@ class StateKeeper:
         self._member = member
         self._servers = servers
         floor = LogFloor() if member.stored.floor is None else decode_floor(member.stored.floor[1])
-        self.is_voters_known = bool(floor.voters)
+        self.knows_voters = bool(floor.voters)
         """True if the floor names the voters."""
         self.membership = member.membership()
         """The voters hold where the log begins: by its floor, if that names the voters, or those who founded it."""
@@ -107,6 +107,6 @@ class StateKeeper:
             raise NotController("this replica does not know what the log has noted")
         return OwnStateAt(begin, state)
 
-    async def is_kept(self) -> bool:
-        """Returns whether the state where the log begins is known here, and on the disk: a voter can tell others."""
+    async def flush(self) -> bool:
+        """Flushes; returns whether the state where the log begins is known here, and durable, as a voter needs it."""
         return self.history.at(self._log.engine.node.replica.begin) is not None and await self._log.disk.flush()

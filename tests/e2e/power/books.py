@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Wrong(StrEnum):
-    """What may be wrong with a record, the worst first."""
+    """The ways in which a record can be wrong, the worst first."""
 
     ALIEN = "was never sent"
     CHANGED = "is not the record that was acknowledged there"
@@ -23,7 +23,7 @@ class Wrong(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What is wrong with one offset, and who said so."""
+    """The fault found at one offset, and the broker that showed it."""
 
     wrong: Wrong
     topic: str

@@ -1,4 +1,4 @@
-"""One cluster's life: brokers on disks of their own, producers at full tilt, and power cut after power cut.
+"""A cluster lives on disks of its own, with producers at full tilt, through power cut after power cut.
 
 The producers go on through the cuts and repeat what was not answered. After each cut every partition has to take a new
 record, and then everything acknowledged since the last look has to be read from the leader and from each replica; at

@@ -28,7 +28,7 @@ BUSY_S_MAX: Final = 5.0
 
 
 class Operations:
-    """What the kernel asks for, in the words of `mfusepy`. Paths begin with a slash; an open file has none, as it may
+    """The calls of the kernel, in the words of `mfusepy`. Paths begin with a slash; an open file has none, as it may
     have been removed meanwhile."""
 
     use_ns = True

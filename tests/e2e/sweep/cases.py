@@ -55,7 +55,7 @@ class Variant(StrEnum):
 
 PLAIN_STOPS: Final = (Stop.CLEAN, Stop.IDLE, Stop.ACKNOWLEDGED)
 PLAIN_DAMAGES: Final = (Damage.FLIP, Damage.ZERO, Damage.CUT)
-"""What can be had on any disk; the others take disks of their own (`tests.e2e.power.disks`)."""
+"""Any disk can be damaged so; other damage takes disks of the test's own (`tests.e2e.power.disks`)."""
 
 
 class Series(StrEnum):

@@ -74,13 +74,13 @@ class Holders:
 
     def wiped(self, node: int) -> None:
         """Its disk was replaced."""
-        self.is_another(node)
+        self.becomes_another(node)
         for partition_id in self.majorities.logs:
             self.forgets(partition_id, node)
         for shadow in self._shadows_of(node):
             shadow.wiped()
 
-    def is_another(self, node: int) -> None:
+    def becomes_another(self, node: int) -> None:
         """The broker registers its disk as another one: until then the controller knows a disk that is gone."""
         self._wiped[node] = None
 

@@ -66,7 +66,7 @@ class MetadataStrikes:
     def _excuse(self, node: int) -> None:
         """The broker may treat its disk as another one."""
         self._world.destroy(node)
-        self._ledger.is_another(node)
+        self._ledger.becomes_another(node)
         for partition_id, book in self._ledger.books.items():
             self._ledger.hurts(node, partition_id)
             if book.is_paxos:

@@ -167,7 +167,7 @@ class PaxosWatch:
             case Persist():
                 self._persists(seen, effect)
             case Chosen():
-                self._answered_itself(seen, effect)
+                self._answers_itself(seen, effect)
             case Applied():
                 log.applies(seen.actor, effect)
                 self._count_applied(effect)
@@ -194,7 +194,7 @@ class PaxosWatch:
         if persist.is_soon:
             seen.log.accepts_in_memory(engine_id, persist.records)
 
-    def _answered_itself(self, seen: Seen, chosen: Chosen) -> None:
+    def _answers_itself(self, seen: Seen, chosen: Chosen) -> None:
         """A leader that may forget counts its own acceptance before it is durable, and sends itself no answer."""
         core = seen.core
         if core.metadata.may_forget and seen.actor.engine_id in chosen.accepted_by:

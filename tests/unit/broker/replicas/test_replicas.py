@@ -35,7 +35,7 @@ def counted(serve: Callable[[Roles, Assignment, ClusterImage], Awaitable[bool]],
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     calls: Told = Counter()
     monkeypatch.setattr(IsrRoles, "serve", counted(IsrRoles.serve, calls))  # type: ignore[arg-type] # of its own roles
-    monkeypatch.setattr(PaxosRoles, "serve", counted(PaxosRoles.serve, calls))  # type: ignore[arg-type]
+    monkeypatch.setattr(PaxosRoles, "serve", counted(PaxosRoles.serve, calls))  # type: ignore[arg-type] # as above
     return calls
 
 
