@@ -69,6 +69,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """Given if somebody else opened the connection, until its first frame came."""
         self._is_accepted = http_address is not None
         self._loop = asyncio.get_running_loop()
+        self._is_connected = False
+        """True between `connection_made` and `connection_lost`."""
         self._is_closed = False
         self._remote = "?"
         # receiving
@@ -120,11 +122,18 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._transport.close()
         self._closing = self._loop.call_later(self._timeouts.close_s_max, self._transport.abort)
 
+    def give_up(self) -> None:
+        """Drops a connection that the loop has closed, since nobody waits for it any more.
+
+        If it was made in the same moment, uvloop tells nobody of its end: the receiver hears of it from here.
+        """
+        self._is_closed = True
+        self._loop.call_soon(self.connection_lost, None)
+
     def _flush(self) -> None:
         if self._unsent and not self._is_closed:
             buffers, self._unsent, self._unsent_bytes = self._unsent, [], 0
-            with contextlib.suppress(RuntimeError):  # uvloop has closed what it connected for one who gave up meanwhile
-                self._transport.writelines(buffers)
+            self._transport.writelines(buffers)
 
     # -- asyncio: the connection -------------------------------------------------------------------------------------
 
@@ -136,6 +145,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._set_up(transport.get_extra_info("socket"))
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         self._receiver = self._make_receiver(self)
+        self._is_connected = True
 
     def _set_up(self, sock: Any) -> None:
         unsent_s = max(1, round(self._timeouts.unsent_s_max))
@@ -148,8 +158,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, unsent_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tells the receiver."""
-        self._is_closed = True
+        """Tells the receiver, once."""
+        if not self._is_connected:
+            return
+        self._is_connected, self._is_closed = False, True
         self._unsent, self._unsent_bytes = [], 0
         for timer in (self._deadline, self._closing):
             if timer is not None:

@@ -31,20 +31,24 @@ class TcpNetwork:
 
     async def connect(self, host: str, port: int, receiver: Receiver, *, timeout_s: float) -> FrameConnection:
         """See the port."""
-        loop = asyncio.get_running_loop()
         errors: list[OSError] = []
         async with asyncio.timeout(timeout_s):
             for address in await _resolve(host, port):
                 try:
-                    _, protocol = await loop.create_connection(
-                        lambda: FrameProtocol(receiver, self._timeouts), address, port
-                    )
+                    return await self._open(address, port, receiver)
                 except OSError as error:
                     errors.append(error)
-                else:
-                    return protocol
         others = [error for error in errors if not isinstance(error, ConnectionRefusedError)]
         raise (others or errors)[0]  # a refusal only if every address of the host refused
+
+    async def _open(self, address: str, port: int, receiver: Receiver) -> FrameProtocol:
+        protocol = FrameProtocol(receiver, self._timeouts)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: protocol, address, port)
+        except BaseException:
+            protocol.give_up()
+            raise
+        return protocol
 
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
         """See the port."""

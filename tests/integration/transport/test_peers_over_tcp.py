@@ -17,10 +17,10 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from tidelog.adapters.frame_protocol import TcpTimeouts
+from tidelog.adapters.frame_protocol import Receiver, TcpTimeouts
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.adapters.tcp_network import TcpNetwork
-from tidelog.model.ports import Buffer, FrameConnection, FrameReceiver
+from tidelog.model.ports import Buffer, FrameConnection, FrameReceiver, Network, NetworkListener
 from tidelog.transport.peer import Answer, Hello, Lane, PeerBounds, PeerLost, PeerNode, PeerUnreachable
 from tidelog.transport.peer.frames import Kind, MessageCodec, pack, unpack
 
@@ -60,11 +60,10 @@ class Echoing:
 
 
 class Broker:
-    def __init__(self, node_id: int, bounds: PeerBounds, timeouts: TcpTimeouts) -> None:
+    def __init__(self, node_id: int, bounds: PeerBounds, network: Network) -> None:
         self.node_id = node_id
         self.handler = Echoing()
         hello = Hello(node_id, f"life of {node_id}", "c")
-        network = TcpNetwork(http_address=lambda: "http://127.0.0.1:8082", timeouts=timeouts)
         self.node = PeerNode(
             network, lambda: hello, [Echo, Hold], self.handler, SystemClock(), SystemEntropy(), bounds=bounds
         )
@@ -76,9 +75,16 @@ class Brokers:
         self._started: list[Broker] = []
 
     async def start(
-        self, node_id: int, *, bounds: PeerBounds | None = None, timeouts: TcpTimeouts | None = None, port: int = 0
+        self,
+        node_id: int,
+        *,
+        bounds: PeerBounds | None = None,
+        timeouts: TcpTimeouts | None = None,
+        network: Network | None = None,
+        port: int = 0,
     ) -> Broker:
-        broker = Broker(node_id, bounds or PeerBounds(), timeouts or TcpTimeouts())
+        tcp = TcpNetwork(http_address=lambda: "http://127.0.0.1:8082", timeouts=timeouts or TcpTimeouts())
+        broker = Broker(node_id, bounds or PeerBounds(), network or tcp)
         self._started.append(broker)
         broker.address = await broker.node.listen(HOST, port)
         return broker
@@ -174,8 +180,8 @@ def test_a_large_payload_comes_back_untouched(play: Callable[[Scenario], None]) 
     play(scenario)
 
 
-def test_a_connection_that_is_given_up_while_it_is_made_can_be_closed(play: Callable[[Scenario], None]) -> None:
-    """The loop has closed it already, and says so later; what it was given to send is dropped."""
+def test_who_gives_up_a_connection_while_it_is_made_hears_of_its_end(play: Callable[[Scenario], None]) -> None:
+    """It is told once, although uvloop tells nobody; what it sends or closes afterwards is dropped."""
 
     class GivesUp:
         def __init__(self, connection: FrameConnection) -> None:
@@ -185,9 +191,11 @@ def test_a_connection_that_is_given_up_while_it_is_made_can_be_closed(play: Call
 
         def frame_received(self, frame: memoryview) -> None: ...
 
-        def connection_lost(self, error: Exception | None) -> None: ...
+        def connection_lost(self, error: Exception | None) -> None:
+            ends.append(error)
 
     made: list[FrameConnection] = []
+    ends: list[Exception | None] = []
     dialling: list[asyncio.Task[FrameConnection]] = []
 
     async def scenario(brokers: Brokers) -> None:
@@ -195,7 +203,39 @@ def test_a_connection_that_is_given_up_while_it_is_made_can_be_closed(play: Call
         dialling.append(asyncio.create_task(TcpNetwork().connect(*broker.address, GivesUp, timeout_s=PATIENCE_S)))
         with pytest.raises(asyncio.CancelledError):
             await dialling[0]
+        made[0].send([b"more"])
         made[0].close()
+        await until(lambda: ends)
+        await broker.node.close()  # which takes some turns of the loop: time for a second report
+        assert ends == [None]
+
+    play(scenario)
+
+
+def test_a_node_closes_at_the_moment_in_which_it_is_connected(play: Callable[[Scenario], None]) -> None:
+    """Its connectors are cancelled when the connections are made, and before the connectors hear of it."""
+
+    class ClosesOnceConnected:
+        async def connect(self, host: str, port: int, receiver: Receiver, *, timeout_s: float) -> FrameConnection:
+            def received(connection: FrameConnection) -> FrameReceiver:
+                closing.append(asyncio.ensure_future(one.node.close()))
+                return receiver(connection)
+
+            return await TcpNetwork().connect(host, port, received, timeout_s=timeout_s)
+
+        async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
+            return await TcpNetwork().listen(host, port, receiver)
+
+    closing: list[asyncio.Future[None]] = []
+    one: Broker
+
+    async def scenario(brokers: Brokers) -> None:
+        nonlocal one
+        two = await brokers.start(2)
+        one = await brokers.start(1, network=ClosesOnceConnected())
+        one.node.know(2, *two.address)
+        await until(lambda: closing)
+        await asyncio.gather(*closing)
 
     play(scenario)
 
@@ -370,6 +410,20 @@ def test_who_stops_in_the_middle_of_a_frame_is_not_waited_for(play: Callable[[Sc
         with capture_logs() as logs:
             await hang_up(await dial(one, framed(HELLO, HELLO)[:-1]))
         assert [log["reason"] for log in logs] == ["a frame did not arrive in time"]
+
+    play(scenario)
+
+
+def test_a_node_closes_although_another_takes_nothing_any_more(play: Callable[[Scenario], None]) -> None:
+    """More is sent than the systems of both keep: the connection is broken off."""
+
+    async def scenario(brokers: Brokers) -> None:
+        one = await brokers.start(1)
+        request = pack(Kind.REQUEST, CODEC.encode(Echo(1)), [bytes(32 << 20)], correlation=1, timeout_ms=60_000)
+        _, writer = await dial(one, framed(HELLO, request))
+        await until(lambda: one.handler.handled)
+        await one.node.close()
+        writer.transport.abort()
 
     play(scenario)
 
