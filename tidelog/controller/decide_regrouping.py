@@ -4,7 +4,8 @@ What each replica has was found by a broker that asked them, at one partition ep
 changed since, and the audit record is written together with what follows, as one record. A command that comes twice
 finds its own record; of two commands, the second finds that the partition has changed.
 
-With in-sync replicas the one that has the most leads from now on, and the others follow it. With Paxos all that are
+With in-sync replicas the one that has the most leads from now on, and the others follow it. Those that are not kept are
+waited for no more, whatever they had acknowledged. With Paxos all that are
 left vote, each under another id (`docs/replication-paxos.md`, "When a majority has lost its votes").
 """
 
@@ -22,7 +23,7 @@ from tidelog.controller.partition_commands import RegroupPartition
 from tidelog.controller.protocols import rules_of
 from tidelog.controller.quorum_leadership import quorum_regrouped
 from tidelog.controller.records import PartitionRegrouped
-from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo
 from tidelog.model.errors import InvalidRequest, LossRefused, UnknownPartition, UnknownTopic
 from tidelog.model.ids import NodeId
 
@@ -44,10 +45,10 @@ def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig
     if not is_as_found or not all(image.is_live(node) for node in kept):
         raise LossRefused("the partition has changed since its replicas were asked; nothing was given up: ask again")
     if rules_of(topic).leader_reports_members:
-        wanted = quorum_regrouped(info, kept, Brokers(image))
+        was, wanted = info, quorum_regrouped(info, kept, Brokers(image))
     else:
-        wanted = _led_by(info, command)
-    change = change_of(topic, info, partitions.settle(topic, info, wanted))
+        was, wanted = _without_leader(info, kept), _led_by(info, command)
+    change = change_of(topic, info, partitions.settle(topic, was, wanted))
     record = PartitionRegrouped(
         change,
         command.end,
@@ -60,6 +61,13 @@ def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig
         command.birth,
     )
     return Decision((record,))
+
+
+def _without_leader(info: PartitionInfo, kept: tuple[NodeId, ...]) -> PartitionInfo:
+    """The partition as if nobody led it, so that a new leader epoch begins; of those that have everything acknowledged
+    the ones that are kept stay eligible."""
+    elr = tuple(node for node in kept if node in (*info.isr, *info.elr))
+    return replace(info, leader=NO_LEADER, isr=(), elr=elr)
 
 
 def _led_by(info: PartitionInfo, command: RegroupPartition) -> PartitionInfo:

@@ -5,7 +5,8 @@ another leads. What it has acknowledged it still has, so it stays eligible where
 can lead it stays the leader: what is committed can still be read there.
 
 A leader that cannot find out what of its log's *damaged* end was committed gives way to another member, which has that
-end whole, perhaps; it stays in the set, since it has everything else.
+end whole, perhaps; it stays in the set, since it has everything else. The next one in the order of the replicas takes
+over, so that all have their turn.
 
 A log that is *lost*, while its disk stayed, is as good as that of a new disk: nobody counts on it any more, and if
 nobody else may lead, nobody leads. It begins anew: the same report, coming again when the replica has been filled and
@@ -49,10 +50,11 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
     if found is None:
         return
     topic, info = found
-    others = _candidates(partitions.image, info, node)
-    needed = rules_of(topic).live_needed(info)
     is_counted_on = node in info.isr or info.leader == node
-    if info.leader_epoch != unfit.leader_epoch or not is_counted_on or len(others) < needed:
+    if info.leader_epoch != unfit.leader_epoch or not is_counted_on:
+        return
+    others = _candidates(partitions.image, info, node)
+    if len(others) < rules_of(topic).live_needed(info):
         return
     if unfit.reason is UnfitReason.OFFLINE:
         partitions.settle(topic, info, info, unfit=node)
@@ -63,9 +65,10 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
 
 
 def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[NodeId]:
-    """Who else may lead without a loss, those in sync first."""
-    eligible = [other for other in info.replicas if other in info.isr] + list(info.elr)
-    return [other for other in eligible if other != node and image.is_live(other)]
+    """Who else may lead without a loss, those in sync first; of these, those that follow `node` among the replicas."""
+    at = info.replicas.index(node)
+    others = [other for other in (*info.replicas[at + 1 :], *info.replicas[:at]) if image.is_live(other)]
+    return [other for other in others if other in info.isr] + [other for other in others if other in info.elr]
 
 
 # -- lost logs ---------------------------------------------------------------------------------------------------------

@@ -71,3 +71,17 @@ def test_what_cannot_be() -> None:
     cluster.do(DeleteTopic("t", topic_id("t")))
     with pytest.raises(UnknownTopic):
         cluster.do(asked)
+
+
+def test_a_leader_that_waits_begins_anew_without_those_that_are_not_kept() -> None:
+    cluster = IsrCluster(min_insync_replicas="3")
+    for node in (1, 3):
+        cluster.do(FenceBroker(node, newest(cluster.image, node)))
+    cluster.heartbeat(1)
+    before = info(cluster)
+    assert (before.leader, before.isr, before.elr) == (2, (2,), (1, 3))
+    cluster.do(command(cluster, (1, 2), source=2))
+    after = info(cluster)
+    assert (after.leader, after.isr, after.elr) == (2, (2,), (1,))
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert [one.end for one in after.regroupings] == [9]

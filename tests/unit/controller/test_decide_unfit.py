@@ -94,6 +94,14 @@ def test_a_leader_with_a_damaged_end_gives_way_and_stays_in_the_set(cluster: Clu
     assert (now.leader, now.isr) == (2, (1, 2, 3))
 
 
+def test_leaders_with_a_damaged_end_take_turns_with_all_and_not_with_one(cluster: Cluster) -> None:
+    leaders = []
+    for _ in range(4):
+        report(cluster, entry(cluster).leader, UnfitReason.DAMAGED)
+        leaders.append(entry(cluster).leader)
+    assert leaders == [2, 3, 1, 2]
+
+
 def test_a_follower_with_a_damaged_end_is_nobodys_business(cluster: Cluster) -> None:
     before = entry(cluster)
     report(cluster, 2, UnfitReason.DAMAGED)

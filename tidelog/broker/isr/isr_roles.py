@@ -33,7 +33,7 @@ from tidelog.storage.partition_log import PartitionLog
 
 TICKS_PER_LAG = 10
 SETTLING_S_MAX = 3.0
-"""After that another replica had better lead."""
+"""After that another replica had better lead, if there is one that may know more."""
 
 logger = structlog.get_logger("tidelog.broker")
 
@@ -87,9 +87,14 @@ class IsrRoles:
         for known, holder in self.holders.items():
             if holder.log.offline_reason is not None:
                 reasons[known] = UnfitReason.OFFLINE
-            elif isinstance(holder, Settling) and holder.begun_s < settled_s:
+            elif isinstance(holder, Settling) and holder.begun_s < settled_s and self._may_others_lead(holder):
                 reasons[known] = UnfitReason.DAMAGED
         return reasons
+
+    def _may_others_lead(self, settling: Settling) -> bool:
+        """False if all other members that are live have the same damage: they would wait for the same ones."""
+        newest = self._newest(settling.partition_id)
+        return newest is not None and any(newest[1].is_live(node) for node in settling.core.awaited)
 
     # -- beginning ---------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,14 @@ class IsrRuntime:
         log, newest = self._context.logs.find(partition_id), self._context.newest(partition_id)
         if log is None or newest is None or newest[0].topic.commit_protocol != ISR:
             return None
-        return Standing(log.log_start_offset, log.log_end_offset, log.tail.epoch, newest[0].info.partition_epoch)
+        settling = self.roles.settling.get(partition_id)
+        return Standing(
+            log.log_start_offset,
+            log.log_end_offset,
+            log.tail.epoch,
+            newest[0].info.partition_epoch,
+            awaited=() if settling is None else tuple(sorted(settling.core.awaited)),
+        )
 
     def mark_idle(self) -> None:
         """There are no files but the logs."""

@@ -135,6 +135,7 @@ class Settler:
             offsets=settling.core.open[:WANTED_MAX],
         )
         pause_s = PAUSE_S
+        awaited: frozenset[int] = frozenset()
         while True:
             for node_id in self._repairer.others(settling.partition_id):
                 if not settling.core.is_settled:
@@ -147,6 +148,13 @@ class Settler:
                     committed_end=settling.core.committed_end,
                 )
                 return
+            if settling.core.awaited != awaited:
+                awaited = settling.core.awaited
+                logger.warning(
+                    "nobody leads before these have said what they have of the end of the log",
+                    partition=str(settling.partition_id),
+                    brokers=sorted(awaited),
+                )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 

@@ -75,7 +75,10 @@ class LossFinder:
                 suspects += _suspects(holder, damage)
             if len(suspects) >= SUSPECTS_MAX:
                 break
-        return DamageReply(holder.log.log_start_offset, holder.high_watermark, tuple(suspects[:SUSPECTS_MAX]))
+        log = holder.log
+        return DamageReply(
+            log.log_start_offset, holder.high_watermark, log.log_end_offset, tuple(suspects[:SUSPECTS_MAX])
+        )
 
     async def find(
         self, topic: Topic, info: PartitionInfo, asked: tuple[int, int] | None, even_though: Sequence[int]
@@ -96,7 +99,7 @@ class LossFinder:
         ordered = sorted(replies, key=lambda node: node != info.leader)
         pieces = divided(replies[node] for node in ordered)[: PIECES_MAX + 1]
         await asyncio.gather(*(self._state(node, partition_id, pieces, replies.get(node)) for node in info.replicas))
-        return judge(pieces, asked, replies, even_though, before)
+        return judge(pieces, asked, replies, even_though, before, (*info.isr, *info.elr))
 
     def _live(self, info: PartitionInfo) -> list[int]:
         return [node for node in info.replicas if self._image().is_live(node)]
@@ -172,12 +175,11 @@ def _suspects(holder: Holder, damage: Damage) -> list[Suspect]:
 
 
 def _check_extent(asked: tuple[int, int] | None, replies: Collection[DamageReply]) -> None:
-    """Raises `OffsetOutOfRange` for offsets that the partition does not have."""
+    """Raises `OffsetOutOfRange` for offsets that no replica has. Not all that a replica has needs to be committed."""
     start = min(reply.log_start_offset for reply in replies)
-    end = max(reply.high_watermark for reply in replies)
+    end = max(reply.log_end_offset for reply in replies)
     if asked is not None and not start <= asked[0] < asked[1] <= end:
+        held = f"{start} to {end - 1}" if start < end else "none"
         raise OffsetOutOfRange(
-            f"offsets {asked[0]}-{asked[1] - 1} are not all in the partition, which holds {start} to {end - 1}",
-            start,
-            end,
+            f"offsets {asked[0]}-{asked[1] - 1} are not all in the partition, which holds {held}", start, end
         )

@@ -107,11 +107,13 @@ def judge(
     replies: Mapping[int, DamageReply],
     even_though: Sequence[int],
     before: Sequence[AcceptedLoss],
+    members: Sequence[int] = (),
 ) -> LossReport:
-    """The report. `asked` are the offsets that the operator named; `replies` are by node."""
+    """The report. `asked` are the offsets that the operator named; `replies` are by node. `members` of the ISR and ELR
+    have everything that was acknowledged."""
     high_watermark = max((reply.high_watermark for reply in replies.values()), default=0)
     for piece in pieces:
-        piece.kept_because = _why_kept(piece, asked, high_watermark)
+        piece.kept_because = _why_kept(piece, asked, high_watermark, members)
     silent = sorted(
         {
             node
@@ -135,7 +137,7 @@ def judge(
     return report
 
 
-def _why_kept(piece: Piece, asked: tuple[int, int] | None, high_watermark: int) -> str | None:
+def _why_kept(piece: Piece, asked: tuple[int, int] | None, high_watermark: int, members: Sequence[int]) -> str | None:
     name = f"offsets {piece.start}-{piece.end - 1}"
     if asked is not None and not asked[0] <= piece.start < piece.end <= asked[1]:
         return f"{name} are one batch, which is given up as a whole or not at all"
@@ -143,10 +145,21 @@ def _why_kept(piece: Piece, asked: tuple[int, int] | None, high_watermark: int) 
     if good:
         return f"broker {good[0]} has a good copy of {name}; the others are repaired from it"
     if piece.end > high_watermark:
-        return f"{name} are not known to be committed; the partition's leader finds out when it begins"
+        return _why_not_known(piece, name, members)
     if DELETED in piece.statements.values():
         return f"{name} were deleted"
     return None
+
+
+def _why_not_known(piece: Piece, name: str, members: Sequence[int]) -> str:
+    silent = [node for node in members if piece.statements.get(node) in (UNKNOWN, UNREACHABLE)]
+    if not silent:
+        return f"{name} are not known to be committed; the partition's leader finds out when it begins: ask again"
+    named = ", ".join(map(str, sorted(silent)))
+    return (
+        f"{name} are the end of the log, damaged before it was known whether they are committed. Nobody leads before "
+        f"broker {named} has said so: start it; if it does not come back, give it up with --votes, and then ask again"
+    )
 
 
 def _nothing(asked: tuple[int, int] | None) -> str:

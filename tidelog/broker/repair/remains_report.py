@@ -1,8 +1,9 @@
 """The judgement whether a partition that nobody can lead may go on from what is left of it, by what its replicas say.
 
-With in-sync replicas it is the log that has the most, by leader epoch and end, which the others follow from then on:
-an unclean election, with all replicas asked before. With Paxos it is all that answer, together: what their journals
-show, and where the longest log holds more than any journal accounts for, that log (the *source*).
+With in-sync replicas it is the log that has the most, by leader epoch and end, which the others follow from then on: an
+unclean election, with all replicas asked before; or, where a leader waits for somebody else's word on the damaged end
+of its log, that leader, which waits no more for who is not there. With Paxos it is all that answer, together: what
+their journals show, and where the longest log holds more than any journal accounts for, that log (the *source*).
 
 It is refused as long as the partition may get a leader by itself, and while a broker cannot be asked that the operator
 has not named (`even_though`): it may have what all others lack.
@@ -44,7 +45,7 @@ def judge_remains(
     statements = tuple(
         LossStatement(node, _said(info, node, replies.get(node), votes=votes)) for node in sorted(info.replicas)
     )
-    refusals = _about_votes(info, replies) if votes else _about_leader(info)
+    refusals = _about_votes(info, replies) if votes else _about_leader(info, replies)
     before = info.regroupings[-1] if refusals and info.regroupings else None
     if not refusals:
         refusals = [
@@ -64,10 +65,18 @@ def judge_remains(
     return RemainsReport(kept, source, end, position, birth, statements, tuple(refusals), before)
 
 
-def _about_leader(info: PartitionInfo) -> list[str]:
+def _about_leader(info: PartitionInfo, replies: Mapping[int, Standing]) -> list[str]:
     if info.leader == NO_LEADER:
         return []
-    return [f"broker {info.leader} leads this partition: there is nothing to give up"]
+    awaited = replies[info.leader].awaited if info.leader in replies else ()
+    if not awaited:
+        return [f"broker {info.leader} leads this partition: there is nothing to give up"]
+    return [
+        f"broker {info.leader} is about to lead this partition; before, broker {node} says what it has of the damaged "
+        f"end of the log: ask again"
+        for node in awaited
+        if node in replies
+    ]
 
 
 def _about_votes(info: PartitionInfo, replies: Mapping[int, Standing]) -> list[str]:
@@ -106,7 +115,10 @@ def _said(info: PartitionInfo, node: int, standing: Standing | None, *, votes: b
 
 
 def _most(info: PartitionInfo, replies: Mapping[int, Standing]) -> tuple[int, int, int, int]:
-    """The replica with the most, the first in the order of the replicas if several have it."""
+    """The replica with the most, the first in the order of the replicas if several have it. A leader that only waits
+    has everything that was acknowledged."""
+    if info.leader in replies:
+        return info.leader, replies[info.leader].log_end_offset, 0, 0
     held = [node for node in info.replicas if node in replies]
     if not held:
         return NOBODY, 0, 0, 0

@@ -131,6 +131,7 @@ class DamageReply(msgspec.Struct, frozen=True, tag=True):
 
     log_start_offset: int
     high_watermark: int
+    log_end_offset: int
     suspects: tuple[Suspect, ...]
 
 
@@ -142,7 +143,8 @@ class StandingQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 class Standing(msgspec.Struct, frozen=True, tag=True):
-    """Tells what a replica has. The fields from `era` on are those of one that has a journal."""
+    """Tells what a replica has. The fields from `era` to `is_named` are those of one that has a
+    journal."""
 
     log_start_offset: int
     log_end_offset: int
@@ -165,6 +167,8 @@ class Standing(msgspec.Struct, frozen=True, tag=True):
     birth: int = 0
     is_named: bool = True
     """True if its log ends with that batch; a copied batch names no position."""
+    awaited: tuple[int, ...] = ()
+    """The brokers that it asks about the damaged end of its log before it leads; none if it leads, or follows."""
 
 
 class CheckedFiles(msgspec.Struct, frozen=True, array_like=True):

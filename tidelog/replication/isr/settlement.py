@@ -23,7 +23,9 @@ has its row as well. It keeps its offset, is answered with an error, and the epo
 power cut has torn on all members at once is got over. One that says so must follow this leader epoch, or an earlier
 leader could still have it truncate the batch; a later life is as good, since it has the row. While one member is silent
 it may have the batch whole, or lack it, and it is waited for; unless it has lost its log, as the metadata tell: then it
-will never say more than that it does not know, and leads nobody before it is filled again.
+will never say more than that it does not know, and leads nobody before it is filled again. A member that has said so
+gains nothing from leading in this one's place: it would wait for the same member. So a leader makes way only while
+somebody who is live has not said it (`awaited`).
 
 A member's *high watermark* is taken as it is: it follows this leader epoch, so no later leader has moved it. Anybody
 else's may be another log's, for while this leader settles, a later one may have committed another batch at that offset.
@@ -139,6 +141,14 @@ class Settlement:
     def is_settled(self) -> bool:
         """The epoch may begin."""
         return not self._open
+
+    @property
+    def awaited(self) -> frozenset[int]:
+        """Members whose word on the first open offset may still settle it. Later offsets do not matter: whoever has
+        the first one damaged as well cannot begin before it is settled."""
+        if not self._open:
+            return frozenset()
+        return frozenset(self._members) - self._lost - self._faulty_at.get(min(self._open), set())
 
     def step(self, event: SettlementEvent) -> list[SettlementEffect]:
         """Takes an event; what is to be done."""

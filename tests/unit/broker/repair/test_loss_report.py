@@ -16,7 +16,7 @@ def row(start: int, end: int) -> Suspect:
 
 
 def reply(*suspects: Suspect, high_watermark: int = 1_000) -> DamageReply:
-    return DamageReply(0, high_watermark, suspects)
+    return DamageReply(0, high_watermark, max(high_watermark, *(one.end for one in suspects), 0), suspects)
 
 
 def pieces(*statements: tuple[int, int, str, str]) -> list[Piece]:
@@ -104,3 +104,14 @@ def test_more_than_one_command_takes_is_told() -> None:
     report = judge(many, None, REPLIES, (), ())
     assert len(report.lost) == RANGES_MAX and not report.is_whole
     assert judge(many[:-1], None, REPLIES, (), ()).is_whole
+
+
+def test_the_end_of_a_log_is_kept_for_the_word_of_a_member_that_is_not_there() -> None:
+    damaged = pieces((1, 3, DAMAGED, UNREACHABLE))
+    for even_though in ((), (2,)):
+        report = judge(damaged, None, {1: reply(high_watermark=0)}, even_though, (), (1, 2))
+        assert report.lost == []
+        assert "offsets 1-2" in report.refusals[0] and "broker 2" in report.refusals[0]
+        assert "--votes" in report.refusals[0]
+    report = judge(damaged, None, {1: reply(high_watermark=0)}, (2,), (), (1,))
+    assert "finds out when it begins" in report.refusals[0], "broker 2 has no say"

@@ -76,3 +76,22 @@ def test_the_log_with_the_newest_epoch_leads_and_not_the_longest() -> None:
     assert judge_remains(led, replies, (), votes=False).refusals == (
         "broker 2 leads this partition: there is nothing to give up",
     )
+
+
+def test_a_leader_that_waits_for_somebody_who_is_not_there_may_go_on_without() -> None:
+    """It is the source even if another log is longer: what was acknowledged it has, but for the damaged end."""
+    info = replace(INFO, leader=NODES[1], isr=NODES[1:2], elr=NODES[2:], members=(), wanted=())
+    waiting = Standing(0, 15, 4, awaited=(3,))
+    report = judge_remains(info, {1: Standing(0, 20, 3), 2: waiting}, (3,), votes=False)
+    assert (report.refusals, report.kept, report.source, report.end) == ((), (1, 2), 2, 15)
+    report = judge_remains(info, {1: Standing(0, 20, 3), 2: waiting}, (), votes=False)
+    assert len(report.refusals) == 1 and "--even-though 3" in report.refusals[0]
+    report = judge_remains(info, {2: waiting, 3: Standing(0, 15, 4)}, (1,), votes=False)
+    assert len(report.refusals) == 1 and "before, broker 3 says" in report.refusals[0]
+    leading = replace_awaited(waiting)
+    assert "broker 2 leads" in judge_remains(info, {2: leading}, (1, 3), votes=False).refusals[0]
+    assert "broker 2 leads" in judge_remains(info, {1: Standing(0, 20, 3)}, (2, 3), votes=False).refusals[0]
+
+
+def replace_awaited(known: Standing) -> Standing:
+    return Standing(known.log_start_offset, known.log_end_offset, known.epoch)

@@ -289,3 +289,18 @@ def test_nothing_committed_is_ever_cut_in_whatever_order_answers_come(block: int
                 assert offset in cluster.damaged
         waits += not cluster.settling.is_settled
     assert truncations and repairs and waits
+
+
+def test_whoever_has_the_first_open_batch_damaged_too_is_awaited_no_more() -> None:
+    settling = settlement(12, 14)
+    assert settling.awaited == {2, 3}
+    settling.step(says(Holding.UNKNOWN))
+    settling.step(says(Holding.HAVE_FAULTY, 14))
+    settling.step(replace(says(Holding.HAVE_FAULTY), leader_epoch=EPOCH - 1))
+    assert settling.awaited == {2, 3}
+    settling.step(says(Holding.HAVE_FAULTY))
+    assert settling.awaited == {3}
+    settling.step(Repaired(12))
+    assert settling.open == [14] and settling.awaited == {3}
+    settling.step(MembersLost(frozenset({3})))
+    assert settling.is_settled and not settling.awaited
