@@ -15,7 +15,7 @@ nuisance all the same for a replica that is merely cut off. So the value has to 
   in its sequences,
 - in every voter whose broker is live, by its own word: it has learned the value, and neither its journal nor its log
   can give the payload (`Catchup.lacking`); a disk that has said that it casts no vote under its id answers nothing, and
-  is not waited for,
+  is not waited for; it says that to the leader alone, so the word of its broker under another id will do as well,
 - and so in a majority of the voters, this one included.
 
 Only records can be lost this way. Voters have to be read.
@@ -24,7 +24,7 @@ Only records can be lost this way. Voters have to be read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import structlog
 
@@ -77,10 +77,15 @@ class LostValues:
     def _is_lacking(self, position: int, waited_s: float) -> bool:
         quorum, live = self._engine.node.quorum, self._links.live()
         lacking = {self._engine.node.node, *self._engine.former_ids} | self._engine.node.lacking(position)
-        unsaid = [one for one in quorum.members if one not in lacking and not self._links.is_silent(one)]
+        unsaid = [one for one in quorum.members if not self._has_said(one, lacking)]
         if any(one in live for one in unsaid) or not quorum.is_met(lacking):
             return False
         return waited_s >= (ABSENT_S if unsaid else LACKING_S)
+
+    def _has_said(self, voter: int, lacking: Set[int]) -> bool:
+        """True of a vote that nobody casts any more, too, and of one whose broker answers under another id."""
+        nodes = self._links.nodes_of(tuple(sorted(lacking)))
+        return voter in lacking or self._links.is_silent(voter) or self._links.routes.node_of(voter) in nodes
 
     def _look_again(self) -> None:
         if self._look is None:

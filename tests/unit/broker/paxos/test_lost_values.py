@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.unit.broker.isr.stage import until
+from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.paxos.stage import Site, Stage, play
 from tests.unit.broker.paxos.test_damage import write
 from tidelog.broker.partitions.proposals import ProduceReceipt
@@ -14,6 +14,9 @@ from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.lost_values import ABSENT_S
 from tidelog.model.errors import DamagedBatch
 from tidelog.storage.rows import Row
+
+TOPICS = "topics"
+JOURNAL = f"{TOPICS}/{PARTITION.topic_id}/0/journal"
 
 
 def zero_last(site: Site) -> None:
@@ -163,6 +166,23 @@ def test_one_that_is_on_its_way_up_is_waited_for() -> None:
         await write_more(stage, 1)
         assert await shown_alike(stage) == []
         assert all(b"lost" in site.content() for site in stage.sites.values())
+
+    play(story)
+
+
+@pytest.mark.parametrize(("lost", "engine_id"), [(JOURNAL, 3), (TOPICS, 9)], ids=["mute", "under another id"])
+def test_the_disk_of_a_voter_that_is_gone_is_waited_for_by_nobody(lost: str, engine_id: int) -> None:
+    """It is the leader alone that hears from that broker that it does not vote under the old id any more."""
+
+    async def story(stage: Stage) -> None:
+        await lose(stage, 1, 2)
+        third = stage.sites[3]
+        third.disk.remove_tree(lost)
+        third.engine_id = engine_id
+        for site in stage.sites.values():
+            await site.boot()
+        await write_more(stage, 1)
+        assert await shown_alike(stage) == [10]
 
     play(story)
 
