@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tidelog.broker.consensus.messages import QUORUM_MESSAGES, DescribeQuorum, FetchSnapshot
+from tidelog.broker.consensus.messages import QUORUM_MESSAGES, DescribeQuorum, DescribeSnapshots, FetchSnapshot
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
 from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES
@@ -89,8 +89,8 @@ class PeerService:
             return await self._about_damage(message)
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
-        if isinstance(message, FetchSnapshot):
-            return self.metadata.snapshot_part(message)
+        if isinstance(message, DescribeSnapshots | FetchSnapshot):
+            return self.metadata.about_snapshots(message)
         if isinstance(message, Command):
             return Answer(await self._decided(message))
         return await self.routing.handle(message, payload)

@@ -9,7 +9,7 @@ Nothing is ever written over a snapshot that may be needed: a second one of the 
 turned out to differ fetches the others') is another version, and the newest version counts.
 
 Damage is found when a snapshot is read, chunk by chunk, and is told by index. What is sound of it stays useful: the
-missing chunks are fetched from a peer whose snapshot at this position has the same root, and `repair` puts them in
+missing chunks are fetched from peers whose snapshots at this position have the same root, and `repair` puts them in
 their positions, if the whole then has that root. All calls block.
 """
 
@@ -86,7 +86,7 @@ class SnapshotStore:
         return written
 
     def install(self, header: SnapshotHeader, blocks: Sequence[bytes]) -> None:
-        """Makes durable what a peer sent, chunk by chunk. Raises `DamagedSnapshot`, and writes nothing, if it is not
+        """Makes durable what peers sent, chunk by chunk. Raises `DamagedSnapshot`, and writes nothing, if it is not
         the snapshot that the header promises."""
         assert len(blocks) == header.chunk_count
         self._check(header, blocks)
@@ -230,22 +230,21 @@ class SnapshotStore:
             loaded.damaged.append(DamagedSnapshot(header.position, damaged))
         return loaded
 
-    def newest(self) -> SnapshotHeader | None:
-        """Of the snapshots here, whole or not."""
-        return next((header for _, header in self._headers()), None)
-
     def header(self, position: int) -> SnapshotHeader:
         """Raises `UnknownSnapshot`."""
         return self._find(position)[1]
 
-    def read_chunk(self, position: int, index: int) -> bytes:
-        """A chunk for a peer, behind its hash. Raises `UnknownSnapshot`, or `DamagedSnapshot` if it is bad here."""
-        stem, header = self._find(position)
-        assert 0 <= index < header.chunk_count
-        block = self._read(stem + BODY, header.block_bytes(index), index * BLOCK_BYTES)
-        if not is_sound(header, index, block):
-            raise DamagedSnapshot(position, (index,))
-        return block
+    def sound_chunks(self, header: SnapshotHeader, indexes: range) -> dict[int, bytes]:
+        """Returns those of these chunks that are sound here, each behind its hash, by index: also out of a body whose
+        own header is lost in both copies. What they are chunks of, only the root of all can tell."""
+        found: dict[int, bytes] = {}
+        for position, version in sorted(self._versions(), reverse=True):
+            stem = _stem(position, version)
+            if position == header.position and self._either_header(stem) in (header, None):
+                for index, block in zip(indexes, self._blocks(stem, header, indexes), strict=True):
+                    if is_sound(header, index, block):
+                        found.setdefault(index, block)
+        return found
 
     def _find(self, position: int) -> tuple[str, SnapshotHeader]:
         for stem, header in self._headers():
@@ -281,16 +280,16 @@ class SnapshotStore:
         parts = [stem.split("-") for stem in sorted(stems)]
         return {(int(p[0]), int(p[1])) for p in parts if len(p) == 2 and p[0].isdecimal() and p[1].isdecimal()}
 
-    def _blocks(self, stem: str, header: SnapshotHeader) -> list[bytes]:
-        """Its blocks as they are; empty where nothing can be read."""
-        indexes = range(header.chunk_count)
+    def _blocks(self, stem: str, header: SnapshotHeader, indexes: range | None = None) -> list[bytes]:
+        """Returns these blocks as they are, or all; empty where nothing can be read."""
+        indexes = range(header.chunk_count) if indexes is None else indexes
         try:
             with self._open(self._path(stem + BODY)) as file:
                 return [_pread(file, header.block_bytes(index), index * BLOCK_BYTES) for index in indexes]
         except PermissionError:
             raise
         except OSError:
-            return [b""] * header.chunk_count
+            return [b""] * len(indexes)
 
     def _header(self, name: str) -> SnapshotHeader | None:
         return decode_header(self._read(name, _HEAD_BYTES_MAX, 0))

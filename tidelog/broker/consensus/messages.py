@@ -64,24 +64,44 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     """Node, disk, starts and stamp of the data directory of each broker, as far as it knows (`BrokerInfo`)."""
 
 
-class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):
-    """Some chunks of a snapshot, from the given one on. Answered by `SnapshotPart`."""
+class DescribeSnapshots(msgspec.Struct, frozen=True, tag=True):
+    """Asks which snapshots a broker has."""
 
-    position: int = -1
-    """Which one; the newest if it is -1."""
-    first: int = 0
+
+class SnapshotsDescribed(msgspec.Struct, frozen=True, tag=True):
+    """Answers with the snapshots of which a header can be read there, damaged or not."""
+
+    headers: tuple[bytes, ...]
+    """Headers as in the files, the newest snapshot's first."""
+
+
+class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):
+    """Asks for some chunks of a snapshot. Answered by `SnapshotPart`."""
+
+    header: bytes
+    """The header of that snapshot, as in the file."""
+    first: int
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
     """Chunks of a snapshot, which follow, one behind the other."""
 
-    header: bytes
-    """As in the file."""
-    first: int
-    count: int
+    indexes: tuple[int, ...]
+    """The chunks that are sound there, of those from the first one asked for up to `end`."""
+    end: int
+    """The next question goes on here."""
 
 
-QUORUM_MESSAGES = (PaxosFrame, ElectionFrame, DescribeQuorum, QuorumDescribed, FetchSnapshot, SnapshotPart)
+QUORUM_MESSAGES = (
+    PaxosFrame,
+    ElectionFrame,
+    DescribeQuorum,
+    QuorumDescribed,
+    DescribeSnapshots,
+    SnapshotsDescribed,
+    FetchSnapshot,
+    SnapshotPart,
+)
 """All messages of this page: a peer node has to know them."""
 
 

@@ -20,6 +20,7 @@ from tidelog.broker.consensus.listener import LeaderListener
 from tidelog.broker.consensus.log_member import LogContext, LogMember
 from tidelog.broker.consensus.messages import (
     DescribeQuorum,
+    DescribeSnapshots,
     ElectionFrame,
     FetchSnapshot,
     PaxosFrame,
@@ -376,9 +377,9 @@ class ClusterMetadata:
             (int(broker.node_id), broker.storage, broker.starts, broker.stamp) for broker in image.brokers.values()
         )
 
-    def snapshot_part(self, asked: FetchSnapshot) -> Answer:
-        """Answers as `SnapshotKeeper.part`."""
-        return self._keeper.part(asked)
+    def about_snapshots(self, message: DescribeSnapshots | FetchSnapshot) -> Answer:
+        """Answers as `SnapshotKeeper.answer`."""
+        return self._keeper.answer(message)
 
     def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> None:
         """A peer's engine or election speaks."""

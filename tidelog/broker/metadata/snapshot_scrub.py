@@ -1,13 +1,15 @@
 """The scrubber's part in the metadata's snapshots: each header in both copies, each block of each body.
 
-A bad copy of a header is written anew from the other. A snapshot with bad blocks, or without a header, is fetched from
-another broker, which has the same bytes at the same position, and its good blocks are put in the places of the bad
-ones. Until somebody has it, it stays as it is: an older one and the log do as well, and the next one takes its place.
+A bad copy of a header is written anew from the other. What a snapshot lacks is fetched from other brokers, which have
+the same bytes at the same position, and good blocks are put in the places of the bad ones. While a block of it is bad
+everywhere, it stays as it is: an older one and the log do as well, and the next one takes its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import eq
 
 import structlog
 from xxhash import xxh3_128
@@ -71,7 +73,7 @@ class SnapshotTarget:
         left = 0
         for position in lost:
             logger.warning("both headers of a metadata snapshot are damaged", position=position)
-            left += await self._fetch(position, 2, self._keeper.fetch_lost)
+            left += await self._mend(position, 2, partial(_is_at, position))
         headers: list[SnapshotHeader] = []
         await self._means.log_writer.perform(lambda: headers.extend(self._store.headers()))
         self._waiting = headers
@@ -104,16 +106,18 @@ class SnapshotTarget:
             logger.warning("blocks of a metadata snapshot are damaged", position=header.position, blocks=bad)
             self._means.stats.damaged_batches += bad
             self._means.stats.damaged_snapshot_blocks += bad
-            return bad, await self._fetch(header.position, bad, self._keeper.fetch_damaged)
+            return bad, await self._mend(header.position, bad, partial(eq, header))
         return 0, 0
 
-    async def _fetch(
-        self, position: int, pieces: int, fetch: Callable[[int, Sequence[int], Ask], Awaitable[bool]]
-    ) -> int:
+    async def _mend(self, position: int, pieces: int, would_do: Callable[[SnapshotHeader], bool]) -> int:
         """Returns how many pieces are still damaged."""
-        if await fetch(position, self._nodes(), self._ask):
+        if await self._keeper.mend(would_do, self._nodes(), self._ask):
             self._means.stats.repaired_batches += pieces
             logger.info("a metadata snapshot is repaired", position=position)
             return 0
-        logger.warning("nobody can give a metadata snapshot now", position=position)
+        logger.warning("some of a metadata snapshot cannot be had from any broker now", position=position)
         return pieces
+
+
+def _is_at(position: int, header: SnapshotHeader) -> bool:
+    return header.position == position

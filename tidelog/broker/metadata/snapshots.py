@@ -2,8 +2,9 @@
 
 Every broker writes its image down where the log says so (`SnapshotTaken`), and so they all write the same bytes. When a
 majority of the voters have reported one root hash, the log may begin there. A broker that is behind that point, or new,
-fetches the snapshot from another, chunk by chunk; each chunk carries its hash, and the root is checked before anything
-is installed. A broker whose own snapshot differs from the one agreed on has gone astray, and does the same.
+fetches the snapshot from the others, chunk by chunk; each chunk carries its hash, and the root is checked before
+anything is installed. One sound copy of each chunk is enough, on whatever brokers they are (`gathering`). A broker
+whose own snapshot differs from the one agreed on has gone astray, and does the same.
 """
 
 from __future__ import annotations
@@ -16,20 +17,25 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from tidelog.broker.consensus.messages import FetchSnapshot, SnapshotPart
+from tidelog.broker.consensus.messages import DescribeSnapshots, FetchSnapshot, SnapshotPart, SnapshotsDescribed
 from tidelog.broker.consensus.waiting import RECOVER
+from tidelog.broker.metadata.gathering import GatheredSnapshot, Gathering
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import NotFound, TidelogError
 from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.voters import VoterSet
 from tidelog.storage.snapshot_format import DamagedSnapshot, SnapshotHeader, decode_header, encode_header, join
-from tidelog.storage.snapshots import Snapshot, SnapshotStore, UnknownSnapshot
+from tidelog.storage.snapshots import Snapshot, SnapshotStore
 from tidelog.transport.peer import Answer
 
 CHUNKS_AT_ONCE = 256
 FETCH_S_MAX = 5.0
 PAUSE_S = 0.1
+HERE = -1
+"""This broker, among those that are asked."""
+MENDING_ROUNDS = 2
+"""The second asks all for what the first has named, and for all if what was given does not fit together."""
 
 logger = structlog.get_logger("tidelog.quorum")
 
@@ -64,7 +70,7 @@ class SnapshotKeeper:
         self._damage: list[str] = []
         """The damage of the snapshots here that was found when they were loaded."""
         self._refusals: dict[int, str] = {}
-        """Why a broker did not give the snapshot that is being fetched, by its node id."""
+        """Why no snapshot was whole with what a broker gave, by its node id."""
 
     def load(self) -> tuple[ClusterImage, int, SnapshotVoters] | None:
         """The newest that is whole: image, position, voters. Blocking. Raises `SnapshotUnreadable`, `OSError`."""
@@ -105,35 +111,39 @@ class SnapshotKeeper:
 
     # -- giving and getting ------------------------------------------------------------------------------------------
 
-    def part(self, asked: FetchSnapshot) -> Answer:
-        """Some chunks for a peer. Raises `NotFound` if there is no such snapshot, or it is damaged there."""
+    def answer(self, message: DescribeSnapshots | FetchSnapshot) -> Answer:
+        """Answers a peer, which may be about to mend its own. Raises `NotFound` if nothing can be read here."""
         try:
-            header = self._store.newest() if asked.position < 0 else self._store.header(asked.position)
-            if header is None:
-                raise NotFound("this broker has no metadata snapshot")
-            end = min(header.chunk_count, max(0, asked.first) + CHUNKS_AT_ONCE)
-            blocks = [self._store.read_chunk(header.position, index) for index in range(max(0, asked.first), end)]
-        except (UnknownSnapshot, DamagedSnapshot) as error:
-            raise NotFound(f"this broker cannot give that snapshot: {error}") from error
-        return Answer(SnapshotPart(encode_header(header), asked.first, len(blocks)), blocks)
+            if isinstance(message, DescribeSnapshots):
+                return Answer(SnapshotsDescribed(tuple(map(encode_header, self._store.headers()))))
+            return self._part(message)
+        except OSError as error:
+            raise NotFound(f"this broker cannot read its metadata snapshots: {error}") from error
+
+    def _part(self, asked: FetchSnapshot) -> Answer:
+        header = decode_header(asked.header)
+        if header is None:
+            raise NotFound("what is asked for is no metadata snapshot")
+        first = max(0, asked.first)
+        end = min(header.chunk_count, first + CHUNKS_AT_ONCE)
+        blocks = self._store.sound_chunks(header, range(first, end))
+        return Answer(SnapshotPart(tuple(blocks), max(first, end)), list(blocks.values()))
 
     async def fetch(
         self, nodes: Callable[[], Sequence[int]], ask: Ask, at_least: int
     ) -> tuple[ClusterImage, int, SnapshotVoters]:
-        """A peer's snapshot that reaches `at_least`, installed here. Asks one after the other until one has it."""
-        turn = 0
+        """Returns a snapshot that reaches `at_least`, installed here: merged from what this broker and the others have
+        of it, who are asked one after the other until it is whole."""
+        gathering = Gathering(lambda header: header.position >= at_least)
         while True:
-            candidates = list(nodes())
-            if candidates:
-                try:
-                    snapshot = await self._fetch_from(candidates[turn % len(candidates)], ask, at_least)
-                except (TidelogError, TimeoutError, OSError) as error:
-                    self._refusals[candidates[turn % len(candidates)]] = str(error) or "no answer in time"
-                    logger.info("a snapshot could not be fetched yet", error=str(error))
-                else:
+            try:
+                snapshot = await self._gather(gathering, nodes(), ask)
+            except OSError as error:
+                logger.error("a metadata snapshot could not be written", error=str(error))
+            else:
+                if snapshot is not None:
                     self._refusals.clear()
                     return self._opened(snapshot)
-            turn += 1
             await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
 
     def missing(self, nodes: Sequence[int], at_least: int) -> str:
@@ -149,73 +159,90 @@ class SnapshotKeeper:
             f"that broker again; {RECOVER}"
         )
 
-    async def fetch_damaged(self, position: int, nodes: Sequence[int], ask: Ask) -> bool:
-        """Puts what a peer has of a snapshot in the place of what is damaged here; False if nobody has it now."""
-        return await self._fetch_again(
-            position, nodes, ask, lambda _, blocks: self._store.repair(position, dict(enumerate(blocks)))
-        )
-
-    async def fetch_lost(self, position: int, nodes: Sequence[int], ask: Ask) -> bool:
-        """Fetches a snapshot anew whose header is lost; False if nobody has it now."""
-        return await self._fetch_again(position, nodes, ask, self._store.install)
-
-    async def _fetch_again(
-        self,
-        position: int,
-        nodes: Sequence[int],
-        ask: Ask,
-        put_back: Callable[[SnapshotHeader, Sequence[bytes]], None],
-    ) -> bool:
-        for node in nodes:
+    async def mend(self, would_do: Callable[[SnapshotHeader], bool], nodes: Sequence[int], ask: Ask) -> bool:
+        """Makes a snapshot whole that is damaged here; False if some of it cannot be had from anybody now."""
+        gathering = Gathering(would_do)
+        for _ in range(MENDING_ROUNDS):
             try:
-                header, blocks = await self._blocks_of(node, ask, position)
-                await self._perform(partial(put_back, header, blocks))
-            except (TidelogError, TimeoutError, OSError, DamagedSnapshot, UnknownSnapshot) as error:
-                logger.info("a snapshot cannot be had now", position=position, broker=node, reason=str(error))
-            else:
-                return True
+                if await self._gather(gathering, nodes, ask) is not None:
+                    return True
+            except OSError as error:
+                logger.error("a metadata snapshot could not be mended", error=str(error))
         return False
 
-    async def _fetch_from(self, node: int, ask: Ask, at_least: int) -> Snapshot:
-        header, blocks = await self._blocks_of(node, ask, -1, at_least)
-        try:
-            await self._perform(lambda: self._store.install(header, blocks))
-        except DamagedSnapshot as error:
-            raise NotFound(f"what node {node} sent is no snapshot: {error}") from error
-        return Snapshot(header, join(blocks))
+    async def _gather(self, gathering: Gathering, nodes: Sequence[int], ask: Ask) -> Snapshot | None:
+        """Asks each broker once, this one first; returns the first snapshot that is whole then, durable here. Raises
+        `OSError` if it cannot be written."""
+        gathering.begin_round()
+        for node in (HERE, *nodes):
+            try:
+                header, blocks = await self._gather_from(node, gathering, ask)
+            except (TidelogError, TimeoutError, OSError) as error:
+                self._refusals[node] = str(error) or "no answer in time"
+                logger.info("a metadata snapshot cannot be had yet", broker=node, reason=self._refusals[node])
+                continue
+            await self._perform(partial(self._put_back, header, blocks))
+            return Snapshot(header, join(blocks))
+        return None
 
-    async def _blocks_of(
-        self, node: int, ask: Ask, position: int, at_least: int = 0
-    ) -> tuple[SnapshotHeader, list[bytes]]:
-        """The snapshot of a peer at this position; with -1, its newest."""
-        header, blocks = await self._first_part(node, ask, position)
-        if header.position < at_least:
-            raise NotFound(f"the snapshot of node {node} ends at {header.position}, and {at_least} is needed")
-        while len(blocks) < header.chunk_count:
-            answer = await ask(node, FetchSnapshot(header.position, len(blocks)), deadline_s=FETCH_S_MAX)
-            more = _blocks(answer, header, len(blocks))
-            if not more:
-                raise NotFound(f"node {node} gave up its snapshot at {header.position}")
-            blocks += more
-        return header, blocks
+    async def _gather_from(self, node: int, gathering: Gathering, ask: Ask) -> tuple[SnapshotHeader, list[bytes]]:
+        """Returns a snapshot that is whole with what this broker has. Raises `NotFound`, and what `ask` raises."""
+        answer = await self._ask(node, DescribeSnapshots(), ask)
+        assert isinstance(answer.message, SnapshotsDescribed)
+        named = [header for raw in answer.message.headers if (header := decode_header(raw)) is not None]
+        gathering.name(named)
+        for gathered in gathering.newest_first():
+            await self._ask_chunks(node, gathered, ask)
+            blocks = gathered.whole()
+            if blocks is not None:
+                return gathered.header, blocks
+        raise NotFound(_lacking(node, named, gathering))
 
-    @staticmethod
-    async def _first_part(node: int, ask: Ask, position: int) -> tuple[SnapshotHeader, list[bytes]]:
-        answer = await ask(node, FetchSnapshot(position), deadline_s=FETCH_S_MAX)
-        assert isinstance(answer.message, SnapshotPart)
-        header = decode_header(answer.message.header)
-        if header is None:
-            raise NotFound(f"what node {node} sent is no snapshot")
-        return header, _blocks(answer, header, 0)
+    async def _ask_chunks(self, node: int, gathered: GatheredSnapshot, ask: Ask) -> None:
+        header, first = gathered.header, 0
+        for index in gathered.wanted_of(node):
+            if index < first:
+                continue
+            answer = await self._ask(node, FetchSnapshot(encode_header(header), index), ask)
+            assert isinstance(answer.message, SnapshotPart)
+            gathered.add(node, _blocks(answer, header))
+            first = answer.message.end
+
+    async def _ask(self, node: int, message: DescribeSnapshots | FetchSnapshot, ask: Ask) -> Answer:
+        if node != HERE:
+            return await ask(node, message, deadline_s=FETCH_S_MAX)
+        answers: list[Answer] = []
+        await self._perform(lambda: answers.append(self.answer(message)))
+        return Answer(answers[0].message, [b"".join(answers[0].payload)])
+
+    def _put_back(self, header: SnapshotHeader, blocks: Sequence[bytes]) -> None:
+        if header in self._store.headers():
+            self._store.repair(header.position, dict(enumerate(blocks)))
+        else:
+            self._store.install(header, blocks)
 
 
-def _blocks(answer: Answer, header: SnapshotHeader, first: int) -> list[bytes]:
-    """The chunks of an answer, as far as it holds whole ones."""
-    body, blocks, at = answer.body, list[bytes](), 0
-    for index in range(first, header.chunk_count):
+def _blocks(answer: Answer, header: SnapshotHeader) -> dict[int, bytes]:
+    """Returns the chunks of an answer by index, as far as it holds whole ones."""
+    assert isinstance(answer.message, SnapshotPart)
+    body, blocks, at = answer.body, dict[int, bytes](), 0
+    for index in answer.message.indexes:
         size = header.block_bytes(index)
-        if at + size > len(body):
+        if not 0 < size <= len(body) - at:
             break
-        blocks.append(bytes(body[at : at + size]))
+        blocks[index] = bytes(body[at : at + size])
         at += size
     return blocks
+
+
+def _lacking(node: int, named: Sequence[SnapshotHeader], gathering: Gathering) -> str:
+    """Says what could not be had, with what a broker gave."""
+    lacking = [gathered for gathered in gathering.newest_first() if gathered.header in named]
+    if lacking:
+        return "; ".join(
+            str(DamagedSnapshot(found.header.position, found.wanted_of(node) or range(found.header.chunk_count)))
+            for found in lacking
+        )
+    if not named:
+        return "it has no metadata snapshot"
+    return f"its newest metadata snapshot ends at {named[0].position}"

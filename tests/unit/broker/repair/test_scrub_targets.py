@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.broker.paxos.stage import Site, Stage, play
 from tests.unit.broker.repair import stage as isr
-from tidelog.broker.consensus.messages import FetchSnapshot
+from tidelog.broker.consensus.messages import DescribeSnapshots, FetchSnapshot
 from tidelog.broker.metadata.snapshot_scrub import SnapshotTarget
 from tidelog.broker.metadata.snapshots import SnapshotKeeper
 from tidelog.broker.partitions.proposals import ProduceReceipt
@@ -306,8 +306,8 @@ class Snapshots:
         )
 
     async def ask(self, node_id: int, message: msgspec.Struct, *, deadline_s: float) -> Answer:
-        assert node_id == 2 and isinstance(message, FetchSnapshot)
-        answer = self.keepers[1].part(message)
+        assert node_id == 2 and isinstance(message, DescribeSnapshots | FetchSnapshot)
+        answer = self.keepers[1].answer(message)
         return Answer(answer.message, (b"".join(bytes(part) for part in answer.payload),))
 
     def flip(self, suffix: str, position: int) -> None:

@@ -1,0 +1,91 @@
+"""Merges what several brokers have of one snapshot of the metadata: one sound copy of each chunk is enough.
+
+Snapshots with equal headers are one snapshot: position, size, root and voters are the same. A chunk's own hash tells
+that it is sound, and of this position and index; only the root tells that all of them are of this snapshot. If they are
+not, somebody gave chunks of another one, as sound as any: then every broker is asked for all that it has, and what each
+gave alone is tried, and what all but one gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from tidelog.storage.snapshot_format import SnapshotHeader, is_sound, root_of
+
+SNAPSHOTS_MAX = 8
+"""So many are gathered at once. A broker keeps two."""
+
+
+class GatheredSnapshot:
+    """Gathers the chunks of the snapshot with this header. If `asks_all`, those that are had from another are asked
+    for as well."""
+
+    def __init__(self, header: SnapshotHeader, *, asks_all: bool = False) -> None:
+        self.header = header
+        self._asks_all = asks_all
+        self._given: dict[int, dict[int, bytes]] = {}
+        """The sound chunks by broker and index. Equal ones are one object."""
+        self._known: dict[tuple[int, bytes], bytes] = {}
+
+    def add(self, node: int, blocks: Mapping[int, bytes]) -> None:
+        """Takes what a broker gave, as far as it is sound."""
+        given = self._given.setdefault(node, {})
+        for index, block in blocks.items():
+            if 0 <= index < self.header.chunk_count and is_sound(self.header, index, block):
+                given[index] = self._known.setdefault((index, block), block)
+
+    def wanted_of(self, node: int) -> list[int]:
+        """Returns the chunks that this broker is to be asked for."""
+        had = self._given.get(node, {}) if self._asks_all else _together(self._given.values())
+        return [index for index in range(self.header.chunk_count) if index not in had]
+
+    def whole(self) -> list[bytes] | None:
+        """Returns all chunks in order, if they are the snapshot that the header promises."""
+        for merged in self._merged():
+            if len(merged) == self.header.chunk_count:
+                blocks = [merged[index] for index in range(len(merged))]
+                if root_of(blocks) == self.header.root:
+                    return blocks
+        return None
+
+    @property
+    def is_contradictory(self) -> bool:
+        """True if each chunk was given, and together they are no such snapshot."""
+        return len(_together(self._given.values())) == self.header.chunk_count and self.whole() is None
+
+    def _merged(self) -> Iterator[dict[int, bytes]]:
+        every = list(self._given.values())
+        yield _together(every)
+        for i, given in enumerate(every):
+            yield given
+            yield _together(every[:i] + every[i + 1 :])
+
+
+def _together(given: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
+    return {index: block for blocks in given for index, block in blocks.items()}
+
+
+class Gathering:
+    """The snapshots that would do, as far as brokers have named them."""
+
+    def __init__(self, would_do: Callable[[SnapshotHeader], bool]) -> None:
+        self._would_do = would_do
+        self._found: dict[SnapshotHeader, GatheredSnapshot] = {}
+
+    def begin_round(self) -> None:
+        """Begins to ask the brokers, one after the other, once more."""
+        for header, gathered in self._found.items():
+            if gathered.is_contradictory:
+                self._found[header] = GatheredSnapshot(header, asks_all=True)
+
+    def name(self, headers: Iterable[SnapshotHeader]) -> None:
+        """Takes note of the snapshots that a broker has."""
+        for header in headers:
+            if self._would_do(header):
+                self._found.setdefault(header, GatheredSnapshot(header))
+        for gathered in self.newest_first()[SNAPSHOTS_MAX:]:
+            del self._found[gathered.header]
+
+    def newest_first(self) -> list[GatheredSnapshot]:
+        """Returns all of them. A broker that did not name one may have its chunks without its header."""
+        return sorted(self._found.values(), key=lambda gathered: -gathered.header.position)
