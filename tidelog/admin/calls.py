@@ -33,10 +33,15 @@ class Calls:
     async def _read(self, kind: type[T], path: str, *, address: str | None = None, timeout_s: float | None = None) -> T:
         return decoded(kind, await self._session.call("GET", self._target(path), address=address, timeout_s=timeout_s))
 
-    async def _change(self, method: str, path: str, asked: object = None, *, safe: bool) -> bytes:
-        """`safe`: making the change twice is the same as making it once."""
+    async def _change(
+        self, method: str, path: str, asked: object = None, *, safe: bool, tells_timeout: bool = False
+    ) -> bytes:
+        """`safe`: making the change twice is the same as making it once; `tells_timeout` as `ClusterSession.call`."""
         body, headers = (None, None) if asked is None else (msgspec.json.encode(asked), JSON_HEADERS)
-        return await self._session.call(method, self._target(path), body=body, headers=headers, safe=safe)
+        target = self._target(path)
+        return await self._session.call(
+            method, target, body=body, headers=headers, safe=safe, tells_timeout=tells_timeout
+        )
 
     def _target(self, path: str) -> str:
         return f"/v3/clusters/{self._session.cluster_id}{path}"

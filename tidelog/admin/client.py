@@ -362,7 +362,8 @@ class AdminClient(GroupCalls):
         """Deletes the committed records of a partition before an offset, on all replicas (Kafka: DeleteRecords); when
         it returns, the partition begins there, or later. A repetition does no harm.
 
-        Raises `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange` beyond the high watermark.
+        Raises `UnknownTopic`, `UnknownPartition`, `OffsetOutOfRange` beyond the high watermark; and
+        `TimedOutAfterAppend` if they may be deleted later.
         """
         path = f"/topics/{quote(topic, safe='')}/partitions/{partition}/records:delete"
-        await self._change("POST", path, {"before_offset": before_offset}, safe=True)
+        await self._change("POST", path, {"before_offset": before_offset}, safe=True, tells_timeout=True)

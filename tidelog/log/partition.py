@@ -30,11 +30,9 @@ from tidelog.model.ports import Buffer, Entropy
 from tidelog.transport.connections import Pieces
 from tidelog.transport.errors import DeliveryExpired, DeliveryUnknown, NoAnswer, decode_answer
 from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
-from tidelog.transport.session import ClusterSession, needs_refresh
+from tidelog.transport.session import ClusterSession, needs_refresh, verdict_ms
 
 T = TypeVar("T")
-VERDICT_S: Final = 1.0
-"""How much longer than the broker we wait, so that its verdict still arrives."""
 KEEPS_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -162,7 +160,7 @@ class LogPartition:
             raise
 
     async def _post(self, batch: Buffer, timeout_s: float, expected_end: int | None) -> int:
-        query = f"?acks=all&timeout_ms={_broker_ms(timeout_s)}"
+        query = f"?acks=all&timeout_ms={verdict_ms(timeout_s)}"
         if expected_end is not None:
             query += f"&expected_end_offset={expected_end}"
         answer = await self._session.attempt(
@@ -180,7 +178,7 @@ class LogPartition:
         """Deletes the records before a position."""
 
         async def attempt(timeout_s: float) -> None:
-            target = f"{self._cluster_path(self._path)}/records:delete?timeout_ms={_broker_ms(timeout_s)}"
+            target = f"{self._cluster_path(self._path)}/records:delete?timeout_ms={verdict_ms(timeout_s)}"
             body = msgspec.json.encode({"before_offset": position})
             answer = await self._session.attempt(
                 "POST", self._leader(), target, body=body, headers=JSON_HEADERS, timeout_s=timeout_s
@@ -264,7 +262,3 @@ class LogPartition:
     @staticmethod
     def _now_s() -> float:
         return asyncio.get_running_loop().time()
-
-
-def _broker_ms(timeout_s: float) -> int:
-    return int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))

@@ -28,15 +28,13 @@ from tidelog.producer.sequences import Sequences, Stamp
 from tidelog.producer.verdicts import Verdict, expired, judge
 from tidelog.transport.connections import Pieces
 from tidelog.transport.errors import ClientClosed, DeliveryExpired, DeliveryUnknown, decode_answer
-from tidelog.transport.session import ClusterSession, needs_refresh
+from tidelog.transport.session import ClusterSession, needs_refresh, verdict_ms
 
 logger = logging.getLogger(__name__)
 
 BATCHES_MAX = 1024
 """Batches of one request; a broker would take more."""
 FAILED_REMEMBERED = 1024
-VERDICT_S = 1.0
-"""How much longer than the broker we wait, so that its verdict, appended or not, still arrives."""
 
 
 class _NewProducerId(msgspec.Struct, frozen=True):
@@ -173,7 +171,7 @@ class Sender:
         topic, partition = request.queue.partition
         target = (
             f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?acks={self._options.acks}"
-            f"&timeout_ms={int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))}"
+            f"&timeout_ms={verdict_ms(timeout_s)}"
         )
         try:
             if self._sequences is not None and request.stamp is None:

@@ -10,6 +10,10 @@ costs a hop, not the service. What any broker can answer is asked of those who h
 left, the last to fail last: to find out that a broker is silent takes longer than `AVOID_S`, and two of them, each
 asked again while the other is passed over, would keep a client from all the others.
 
+A broker that hangs takes what it is sent, and says nothing. So that it does not take all the time of a call that any
+broker can answer, the one that is asked has to show that it is there: before it is sent what may not be repeated; now
+and then while its answer is waited for, if another may be asked the same. It need not be quick otherwise.
+
 Follows Kafka's `NetworkClient` and `Metadata`. One event loop; no tasks of its own.
 """
 
@@ -17,7 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import msgspec
@@ -32,6 +37,10 @@ from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, no_
 from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata
 
 AVOID_S = 1.0
+SILENCE_S = 2.0
+"""How long a broker may take to answer before it is asked whether it is there, and to say that it is."""
+VERDICT_S = 1.0
+"""How much longer than the broker a client waits, so that its verdict, done or not, still arrives."""
 BOOTSTRAP_STAGGER_S = 0.25
 """How long a bootstrap address is asked alone before the next one is asked beside it (as in RFC 8305)."""
 NO_NODE = -1
@@ -210,13 +219,15 @@ class ClusterSession:
         address: str | None = None,
         node_id: int = NO_NODE,
         safe: bool = True,
+        tells_timeout: bool = False,
         timeout_s: float | None = None,
     ) -> bytes:
         """The body of a successful answer of `address`, or of any broker (best of `node_id`), tried until `timeout_s`
         has passed.
 
-        `safe`: doing it twice is the same as doing it once, so an indefinite error is tried again as well. Raises
-        the last error as it came.
+        `safe`: doing it twice is the same as doing it once, so an indefinite error is tried again as well.
+        `tells_timeout`: the broker is told (`timeout_ms`) by when to give its verdict. Raises the last error as it
+        came.
         """
         deadline_s = self._now_s() + (self.request_timeout_s if timeout_s is None else timeout_s)
         backoff = self.backoff()
@@ -224,14 +235,12 @@ class ClusterSession:
             wait_at_least_s = 0.0
             asked = address or self.broker(node_id)
             try:
-                answer = await self.attempt(
-                    method,
-                    asked,
-                    target,
-                    body=body,
-                    headers=headers,
-                    timeout_s=min(self.request_timeout_s, deadline_s - self._now_s()),
-                )
+                if not safe and address is None:
+                    await self._require_there(asked, deadline_s)
+                limit_s = min(self.request_timeout_s, deadline_s - self._now_s())
+                told = f"{target}?timeout_ms={verdict_ms(limit_s)}" if tells_timeout else target
+                trying = self.attempt(method, asked, told, body=body, headers=headers, timeout_s=limit_s)
+                answer = await (self._while_there(asked, trying) if safe and address is None else trying)
                 error = answer.error
                 if error is None:
                     return answer.body
@@ -245,6 +254,31 @@ class ClusterSession:
             if not _may_repeat(error, safe=safe) or self._now_s() + wait_s >= deadline_s:
                 raise error
             await asyncio.sleep(wait_s)
+
+    async def _require_there(self, address: str, deadline_s: float) -> None:
+        """Raises `ConnectFailed` if a broker is silent: nothing that matters was sent."""
+        try:
+            await self.attempt("GET", address, NO_TOPICS, timeout_s=min(SILENCE_S, deadline_s - self._now_s()))
+        except NoAnswer as error:
+            raise ConnectFailed(error.message) from error
+
+    async def _while_there(self, address: str, trying: Coroutine[Any, Any, Answer]) -> Answer:
+        """Raises `NoAnswer` or `ConnectFailed` as soon as the broker that is asked turns out to be silent."""
+        tasks = asyncio.create_task(trying), asyncio.create_task(self._look_after(address))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            answered, silent = tasks
+            return answered.result() if answered.done() else silent.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_after(self, address: str) -> NoReturn:
+        """Asks a broker for what costs it nothing, again and again. Raises what `attempt` does."""
+        while True:
+            await asyncio.sleep(SILENCE_S)
+            await self.attempt("GET", address, NO_TOPICS, timeout_s=SILENCE_S)
 
     # -- which broker --------------------------------------------------------------------------------------------
 
@@ -267,6 +301,11 @@ class ClusterSession:
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def verdict_ms(timeout_s: float) -> int:
+    """Returns the `timeout_ms` that a broker is told by who waits `timeout_s` for its answer."""
+    return int(1000 * (timeout_s - min(VERDICT_S, timeout_s / 4)))
 
 
 def _may_repeat(error: TidelogError, *, safe: bool) -> bool:

@@ -24,9 +24,13 @@ def document(brokers: Sequence[TestServer], leader: int) -> dict[str, object]:
     return {"cluster_id": "c", "controller_id": 1, "brokers": known, "topics": [topic]}
 
 
-def serving(answer: Callable[[web.Request], Awaitable[web.Response]]) -> TestServer:
+Answering = Callable[[web.Request], Awaitable[web.Response]]
+
+
+def serving(answer: Answering, change: Answering | None = None) -> TestServer:
     application = web.Application()
     application.router.add_get("/metadata", answer)
+    application.router.add_post("/change", change or answer)
     return TestServer(application)
 
 
@@ -93,3 +97,75 @@ async def test_silent_brokers_do_not_keep_a_client_from_the_others(monkeypatch: 
         await session.close()
         for broker in brokers:
             await broker.close()
+
+
+@pytest.mark.parametrize("safe", [True, False])
+async def test_a_broker_that_hangs_does_not_take_all_the_time_of_a_call(
+    monkeypatch: pytest.MonkeyPatch, safe: bool
+) -> None:
+    """It is chosen, takes what it is sent, and is silent; another one does it, and what must be done once is done
+    once."""
+    monkeypatch.setattr(session_module, "SILENCE_S", 0.05)
+    brokers: list[TestServer] = []
+    over = asyncio.Event()
+    hangs: set[int] = set()
+    changed: list[int] = []
+
+    def number(this: int) -> TestServer:
+        async def answer(_: web.Request) -> web.Response:
+            if this in hangs:
+                await over.wait()
+            return web.json_response(document(brokers, 1))
+
+        async def change(request: web.Request) -> web.Response:
+            changed.append(this)
+            return await answer(request)
+
+        return serving(answer, change)
+
+    brokers += [number(1), number(2)]
+    for broker in brokers:
+        await broker.start_server()
+    session = ClusterSession(str(brokers[1].make_url("")), request_timeout_s=3600.0, entropy=First())
+    try:
+        await session.open()
+        hangs.add(1)
+        await session.call("POST", "/change", body=b"{}", safe=safe)
+        assert changed[0] == 1 if safe else changed == [2]
+    finally:
+        over.set()
+        await session.close()
+        for broker in brokers:
+            await broker.close()
+
+
+async def test_a_broker_that_is_slow_and_there_is_asked_once() -> None:
+    """It is told how much time it has, which is less than the client waits."""
+    looks = 0
+    looked_after = asyncio.Event()
+    changes: list[str] = []
+
+    async def answer(_: web.Request) -> web.Response:
+        nonlocal looks
+        looks += 1
+        if looks > 1:  # the first is the client's beginning
+            looked_after.set()
+        return web.json_response(document([broker], 1))
+
+    async def change(request: web.Request) -> web.Response:
+        changes.append(request.query["timeout_ms"])
+        await looked_after.wait()
+        return web.Response()
+
+    broker = serving(answer, change)
+    await broker.start_server()
+    session = ClusterSession(str(broker.make_url("")), request_timeout_s=30.0, entropy=First())
+    try:
+        await session.open()
+        await session.call("POST", "/change", body=b"{}", tells_timeout=True)
+        assert len(changes) == 1
+        assert 0 < int(changes[0]) < 30_000
+    finally:
+        looked_after.set()
+        await session.close()
+        await broker.close()
