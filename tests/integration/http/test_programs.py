@@ -19,13 +19,6 @@ from tests.integration.http.wire import TIMEOUT_S
 PROGRAMS: Final = Path(__file__).parent / "programs"
 BUILD_S: Final = 300
 """A Go compiler that has not built its standard library yet takes long."""
-REQUESTS: Final = """
-import sys, requests
-pieces = iter(lambda: sys.stdin.buffer.read1(1000), b"")
-answer = requests.post(sys.argv[1], data=pieces, headers={"Content-Type": sys.argv[2]})
-print(answer.status_code)
-sys.stdout.write(answer.text)
-"""
 
 
 pytestmark = pytest.mark.timeout(BUILD_S + 60)
@@ -51,16 +44,15 @@ def _go(name: str, directory: Path) -> list[str]:
     return [str(built)]
 
 
-def _python(_: str, __: Path) -> list[str]:
-    pytest.importorskip("requests", reason="requests is not installed")
-    return [sys.executable, "-c", REQUESTS]
+def _python(name: str, _: Path) -> list[str]:
+    return [sys.executable, str(PROGRAMS / name)]
 
 
 PROGRAMS_OF: Final[dict[str, tuple[Callable[[str, Path], list[str]], str]]] = {
     "http.request of Node": (_node, "request.mjs"),
     "fetch of Node": (_node, "fetch.mjs"),
     "io.Pipe of Go": (_go, "pipe.go"),
-    "a generator for requests": (_python, ""),
+    "a generator for requests": (_python, "post.py"),
 }
 
 
