@@ -135,6 +135,15 @@ class ElectedLog:
         return self._voter_changer.membership
 
     @property
+    def unreadable(self) -> int | None:
+        """The position of an entry that the log cannot go on without: it is damaged here, and with all others who have
+        said what they have of it, a majority together."""
+        node, blocking = self.engine.node, self.delivery.blocking
+        if blocking is not None and node.quorum.is_met({node.node} | node.lacking(blocking.position)):
+            return blocking.position
+        return min(node.unsettled, default=None)
+
+    @property
     def is_leading(self) -> bool:
         """True while this broker may append."""
         return self.leadership.number != 0

@@ -64,6 +64,14 @@ def waiting_for(past: Past, answers: Sequence[QuorumDescribed], silent: Sequence
     return "; ".join(parts) or "it waits for the other voters to agree on a new cluster"
 
 
+def unreadable_at(position: int) -> str:
+    """Says that an entry of the metadata log is damaged wherever somebody answers."""
+    return (
+        f"the metadata log goes on from position {position}, and no broker that answers has a good copy of the entry "
+        f"there; start those that are down; {RECOVER}"
+    )
+
+
 def _nodes(nodes: Sequence[int]) -> str:
     listed = ", ".join(map(str, sorted(nodes)))
     return f"node {listed}" if len(nodes) == 1 else f"nodes {listed}"

@@ -26,6 +26,7 @@ from tidelog.broker.consensus.messages import (
     PaxosFrame,
     QuorumDescribed,
 )
+from tidelog.broker.consensus.waiting import unreadable_at
 from tidelog.broker.metadata.bootstrap import Contacts, MetadataBootstrap
 from tidelog.broker.metadata.snapshot_scrub import SnapshotTarget
 from tidelog.broker.metadata.snapshots import SnapshotKeeper, SnapshotVoters
@@ -164,10 +165,13 @@ class ClusterMetadata:
 
     async def find_loss(self) -> str:
         """Says what is lost that an operator has to know of, and what to do: a majority of the voters
-        (`MetadataBootstrap.find_loss`), or the snapshot that the log goes on from. Empty if nothing is."""
-        needed = self._log.delivery.needs_snapshot
-        missing = "" if needed is None else self._keeper.missing(self._known, needed)
-        return await self._bootstrap.find_loss(self._log) or missing
+        (`MetadataBootstrap.find_loss`), the snapshot that the log goes on from, or its next entry. Empty if nothing
+        is."""
+        if lost := await self._bootstrap.find_loss(self._log):
+            return lost
+        if (needed := self._log.delivery.needs_snapshot) is not None:
+            return self._keeper.missing(self._known, needed)
+        return "" if (position := self._log.unreadable) is None else unreadable_at(position)
 
     @property
     def incarnation(self) -> str:

@@ -89,16 +89,18 @@ class Brokers:
 
     async def start_in_turn(self, rng: random.Random) -> None:
         """Starts all in a drawn order, with gaps."""
-        for node in rng.sample(self.plan.nodes, len(self.plan.nodes)):
-            self.start(node)
+        first, *others = rng.sample(self.plan.nodes, len(self.plan.nodes))
+        self.start(first)
+        for node in others:
             await asyncio.sleep(rng.choice(GAPS_S))
+            self.start(node)
 
-    async def are_up(self, seconds_max: float = UP_S_MAX) -> bool:
-        """Waits until all are ready, or so long; True if they are."""
+    async def are_up(self, seconds_max: float = UP_S_MAX, gives_up: Callable[[], bool] = bool) -> bool:
+        """Waits until all are ready, or so long, or until it `gives_up`; True if they are."""
         deadline_s = asyncio.get_running_loop().time() + seconds_max
         while not all(machine.is_up for machine in self.machines.values()):
             self._check()
-            if asyncio.get_running_loop().time() > deadline_s:
+            if asyncio.get_running_loop().time() > deadline_s or gives_up():
                 return False
             await asyncio.sleep(LOOK_S)
         return True

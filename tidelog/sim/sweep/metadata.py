@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Set
+from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.seeds import stream
-from tidelog.sim.sweep.brokers import IDLE_S, LOOK_S, UP_S_MAX, Brokers, brokers_of
+from tidelog.sim.sweep.brokers import IDLE_S, LOOK_S, Brokers, brokers_of
 from tidelog.sim.sweep.cases import ENTRIES, Case, Plan, Variant
 from tidelog.sim.sweep.copies import Content, Copy, check_majority, damage_copies, find_copies
 from tidelog.sim.sweep.verdicts import Result, Verdict
@@ -114,7 +115,7 @@ class MetadataJudge:
         """Waits for the brokers; reads the settings of each, and changes another one."""
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
-        if await brokers.are_up(TELL_S_MAX if self._lost else UP_S_MAX):
+        if await (brokers.are_up(TELL_S_MAX, partial(_all_tell, brokers)) if self._lost else brokers.are_up()):
             self._compare(brokers)
             await self._write(brokers)
         elif self._lost:
@@ -164,6 +165,11 @@ class MetadataJudge:
     def result(self) -> Result:
         verdict = next((one for one in Verdict if one in self._problems), Verdict.RECOVERED)
         return Result(self._case, verdict, self._problems.get(verdict, ""), self._lost, self._told, self._seconds)
+
+
+def _all_tell(brokers: Brokers) -> bool:
+    words = brokers.words()
+    return all(SAYS in words.get(node, "") for node in brokers.machines)
 
 
 def _knows(brokers: Brokers, node: int, name: str, value: str) -> bool:
