@@ -17,7 +17,7 @@ A write of several rows that a power cut tore in the middle looks like the last 
 acknowledged, or two faults have hit one entry. Nothing of it may be kept by a replica that others count on: a follower
 would acknowledge a batch that nobody can name, and a voter would vote without knowing which slot it has lost. A log
 that nobody else has, or that is written again from something else, is truncated at the first bad batch at D or beyond
-(`BadEnd`).
+(`BadEnd`), unless something beside it vouches for that batch.
 
 What is missing between two segments, row and batch, is judged by D in any log: the file ends there, so there would be
 no room to put a copy back. Again only two faults at once look like that in a log that no crash has cut short: if the
@@ -27,8 +27,9 @@ catalog alone is damaged its rows are made again from the log, and if the log is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
+from dataclasses import dataclass
 from itertools import takewhile
+from typing import ClassVar
 
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.storage.load_report import Corrections, LoadReport
@@ -37,14 +38,26 @@ from tidelog.storage.segment import Damage, Segment
 from tidelog.storage.slot_entries import FLOOR_NUMBER
 
 
-class BadEnd(Enum):
-    """The treatment of a batch that does not verify, at D or beyond."""
+@dataclass(frozen=True, slots=True)
+class BadEnd:
+    """The treatment of a batch that does not verify, at D or beyond, by the position that its row names."""
 
-    KEEP = "keep"
-    """Other replicas can say what belongs there, and whether it was acknowledged, as long as the batch's row is sound.
-    What has no sound row ends the log."""
-    TRUNCATE = "truncate"
-    """The log ends there. It has one replica only, or what is acknowledged can be written to it again."""
+    kept_below: int
+    """A batch of a position below is kept, as long as its row is sound: somebody can say what belongs there, and
+    whether it was acknowledged. Any other ends the log."""
+
+    KEEP: ClassVar[BadEnd]
+    """Other replicas can say it, of all. What has no sound row ends the log."""
+    TRUNCATE: ClassVar[BadEnd]
+    """Nobody can: the log has one replica only, or what is acknowledged can be written to it again."""
+
+    def keeps(self, row: Row) -> bool:
+        """Returns True if this row is believed to have had its batch."""
+        return row.position < self.kept_below
+
+
+BadEnd.KEEP = BadEnd(1 << 64)
+BadEnd.TRUNCATE = BadEnd(0)
 
 
 class Scan:
@@ -178,13 +191,13 @@ class Scan:
 
     def _is_believed(self, row: Row) -> bool:
         """Whether a sound row at D or beyond counts. A floor without its batch does not: nobody can give it again."""
-        is_kept = self._bad_end is BadEnd.KEEP and row.number != FLOOR_NUMBER
+        is_kept = self._bad_end.keeps(row) and row.number != FLOOR_NUMBER
         return is_kept or row.kind != Kind.BATCH or self._segment.holds(row)
 
     def _judge(self, row: Row) -> None:
         """Reports a damaged batch at D or beyond, for it may not be committed; below D, whoever reads it finds it."""
         is_doubtful = row.kind == Kind.BATCH and row.sequence >= self._durable
-        if is_doubtful and self._bad_end is not BadEnd.TRUNCATE and not self._segment.holds(row):
+        if is_doubtful and self._bad_end.keeps(row) and not self._segment.holds(row):
             reason = "batch does not match its catalog row"
             self._report.damage.append(Damage(row.base_offset, row.next_offset, reason, row.epoch))
 

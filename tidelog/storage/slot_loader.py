@@ -85,7 +85,7 @@ def load_slots(
 
     With `KEEP`, an entry at the end that does not verify is a faulty slot, as any other: for whoever can end an
     election among voters that have all lost the same entry, as a power cut of all may leave them. With `TRUNCATE` it
-    ends the journal.
+    ends the journal, and with a position it does so from there on.
 
     Blocking. Raises `ConfigError` if something else than a slot store is there; otherwise as `load_log`.
     """

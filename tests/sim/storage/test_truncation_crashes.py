@@ -110,7 +110,7 @@ class Follower:
     def check_reopened(self) -> None:
         log = self.log
         assert log.offline_reason is None, log.offline_reason
-        assert self.report.damage == [] or self.bad_end is BadEnd.KEEP, self.report.findings
+        assert self.report.damage == [] or self.bad_end == BadEnd.KEEP, self.report.findings
         if self.restart is not None and log.log_start_offset == log.log_end_offset == self.restart:
             self.start, self.branch, self.least = self.restart, [], 0
         self.restart = None

@@ -1,4 +1,4 @@
-"""Opening a replica's disk: the journal first, then the log, and whether this disk may vote.
+"""Opening a replica's disk: its journal and its log, and whether this disk may vote.
 
 A disk votes under the engine id that it was given. If a journal is lost, or has lost what it promised, that id is dead:
 its disk must never vote under it again, though nobody would notice from the empty journal alone. So the order of things
@@ -15,7 +15,8 @@ was lost. Only the log's rows behind the journal's floor are read for that: no m
 
 A journal keeps what it has a sound row of, at its end as anywhere: an entry that has lost its payload is a faulty
 slot, known by its name, and the others say what becomes of it. If all have lost it, the log goes on without it
-(`lost_values`). A partition with one replica has no others to say it: there a bad end is torn.
+(`lost_values`). A partition with one replica has no others to say it. There the log says it, as far as it goes: what
+it has applied was in the journal, and the log has the payload. A bad end beyond it is torn.
 
 An operator may have had the partition go on from what was left of it: then the replica enters that era first
 (`regrouping`).
@@ -27,6 +28,7 @@ when the controller has given its disk another id.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import structlog
@@ -36,7 +38,7 @@ from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.comparison import find_forgotten, rows_beyond, unnamed_beyond
 from tidelog.broker.paxos.files import ReplicaFiles
 from tidelog.broker.paxos.journal import ReplicaFacts, facts_of
-from tidelog.broker.paxos.regrouping import Era, enter
+from tidelog.broker.paxos.regrouping import Era, end_of_rows, enter
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Metadata, Status
 from tidelog.replication.paxos.voters import VoterSet, encode_voters
@@ -66,7 +68,12 @@ def open_replica(
     Blocking. Raises as `LogManager.open_journal` and `open_log`.
     """
     was_begun = manager.has_log(partition_id) or manager.held(since).is_begun
-    bad_end = BadEnd.TRUNCATE if is_alone else BadEnd.KEEP
+    # What is applied is in the journals of a majority until their logs have it durably: it is applied again.
+    open_log = partial(manager.open_log, partition_id, settings, now_ms, bad_end=BadEnd.TRUNCATE)
+    opened = open_log() if is_alone and manager.has_log(partition_id) else None
+    bad_end = BadEnd.KEEP
+    if is_alone:
+        bad_end = BadEnd.TRUNCATE if opened is None else BadEnd(end_of_rows(opened[0])[0])
     store, stored = manager.open_journal(partition_id, now_ms, bad_end=bad_end)
     facts = None if stored.is_amnesiac else facts_of(stored)
     if stored.is_amnesiac or (facts is None and was_begun):
@@ -94,8 +101,7 @@ def open_replica(
             era=0 if era is None else era.epoch,
         )
         store.store_facts(msgspec.msgpack.encode(facts))()
-    # What is applied is in the journals of a majority until their logs have it durably: it is applied again.
-    log, report = manager.open_log(partition_id, settings, now_ms, bad_end=BadEnd.TRUNCATE)
+    log, report = opened or open_log()
     if facts.forgotten_id and facts_of(stored) is None:  # the journal was begun anew just now
         facts = structs.replace(facts, believed_to=log.log_end_offset)
         store.store_facts(msgspec.msgpack.encode(facts))()

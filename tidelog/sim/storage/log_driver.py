@@ -204,7 +204,7 @@ class LogDriver:
     def _read_and_judge_damage(self) -> dict[int, bytes]:
         """Nothing else is damaged; or, if the log is not alone, what nobody was promised, and it stays so."""
         log, damaged = self.log, self.log.damaged_ranges()
-        if self.bad_end is BadEnd.TRUNCATE:
+        if self.bad_end == BadEnd.TRUNCATE:
             assert not damaged, f"damage found where there was none: {self.report.findings}"
             return self.read_all()
         for damage in self._damaged:

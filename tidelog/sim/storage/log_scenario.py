@@ -39,7 +39,7 @@ def run_seed(seed: int) -> str:
     for _ in range(rng.randint(1, 5)):
         driver.epoch += rng.randrange(2)
         live(driver, _act, rng)
-        if driver.bad_end is BadEnd.KEEP and driver.acked and ends.random() < 0.5:
+        if driver.bad_end == BadEnd.KEEP and driver.acked and ends.random() < 0.5:
             driver.rot(max(driver.acked) if ends.random() < 0.7 else ends.choice(sorted(driver.acked)))
     check_at_the_end(driver, driver.append)
     return disk.medium.trace()

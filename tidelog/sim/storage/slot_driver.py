@@ -278,7 +278,7 @@ class SlotDriver:
         """Returns what a slot of that moment is now: what was not durable may have become faulty, if ends are kept."""
         is_same = (shown.number, shown.identity) == (known.number, known.identity)
         durable = self.states[0].slots.get(position)
-        if self.bad_end is BadEnd.TRUNCATE or known == durable:
+        if self.bad_end == BadEnd.TRUNCATE or known == durable:
             return known if is_same else None
         if shown.identity is None or (position, shown.number, shown.identity) not in self._names:
             return None

@@ -1,0 +1,91 @@
+"""A partition with one replica, killed: nobody else can say what a bad end of its journal held, but its log can."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.broker.isr.stage import until
+from tests.unit.broker.paxos.stage import Site, Stage, play
+from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.model.ports import Files
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.rows import Kind, Row
+
+RECORDS = 10
+
+Extent = tuple[str, int, int]
+"""Path, position, size."""
+
+
+def extents_of(log: PartitionLog) -> list[Extent]:
+    """Where the batches of a log lie."""
+    return [
+        (segment.log_path, row.file_position, row.length)
+        for segment in log.segments
+        for row in segment.entries(log.log_start_offset)
+        if isinstance(row, Row) and row.kind == Kind.BATCH
+    ]
+
+
+def flip(files: Files, extent: Extent, share: float) -> None:
+    path, position, size = extent
+    file = files.open(path)
+    at = position + min(int(share * size), size - 1)
+    (byte,) = file.pread(1, at)
+    file.pwritev([bytes([byte ^ 0x10])], at)
+    file.sync()
+    file.close()
+
+
+async def write(stage: Stage) -> tuple[Site, list[Extent], list[Extent], bytes]:
+    """Returns the replica, killed, with what its journal and its log hold."""
+    await stage.lead(1)
+    for number in range(RECORDS):
+        assert isinstance(await stage.produce(1, b"v%d" % number), ProduceReceipt)
+    (site,) = stage.sites.values()
+    await until(lambda: site.replica.log.log_end_offset == RECORDS)
+    written = site.content()
+    journal, log = extents_of(site.replica._files.store.journal), extents_of(site.replica.log)
+    await site.crash(is_power_lost=False)
+    return site, journal, log, written
+
+
+async def goes_on(stage: Stage, site: Site) -> None:
+    """The replica leads, under its old id, and takes writes."""
+    engine_id = site.engine_id
+    await site.boot()
+    await stage.lead(1)
+    assert site.engine_id == engine_id and site.replica.is_voting
+    assert isinstance(await stage.produce(1, b"more"), ProduceReceipt)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("back", [1, 2, 3, 4])
+def test_the_end_of_the_journal_is_made_again_from_the_log(back: int, count: int, share: float) -> None:
+    async def story(stage: Stage) -> None:
+        site, journal, _, written = await write(stage)
+        end = len(journal) - back + 1
+        for extent in journal[end - count : end]:
+            flip(site.disk, extent, share)
+        await goes_on(stage, site)
+        assert site.content().startswith(written)
+        assert site.replica.engine.node.replica.faulty() == []
+
+    play(story, replicas=1)
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+@pytest.mark.parametrize("back", [1, 2])
+def test_what_the_log_has_not_either_is_torn_off_the_journal(back: int, share: float) -> None:
+    """As a power cut leaves it; or no good copy is left."""
+
+    async def story(stage: Stage) -> None:
+        site, journal, log, written = await write(stage)
+        for extent in (*journal[-back:], log[-1]):
+            flip(site.disk, extent, share)
+        await goes_on(stage, site)
+        assert site.is_sound()
+        assert site.content().startswith(written[: -log[-1][2]])
+
+    play(story, replicas=1)
