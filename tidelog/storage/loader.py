@@ -89,6 +89,10 @@ class _Loader:
         self._log_start = 0
         self._is_bare = False
         """No segment was found."""
+        self._is_known = False
+        """Metainfo was found."""
+        self._info: Metainfo
+        self._held: Held | None = None
 
     def load(self, new_incarnation: str, now_ms: int, held: Held | None) -> tuple[PartitionLog, LoadReport]:
         loaded = self._metainfo.load()
@@ -98,6 +102,7 @@ class _Loader:
         self._report.high_watermark = info.high_watermark
         segments = self._find(info, is_known=loaded is not None)
         info = self._judge_loss(info, segments, loaded, held)
+        self._info, self._held, self._is_known = info, held, loaded is not None
         self._make_missing(segments)
         if loaded is None and any(segment.log.size() for segment in segments):
             self._report.say("both metainfo copies are lost; this replica starts a new incarnation")
@@ -108,6 +113,7 @@ class _Loader:
         doomed = self._take_doomed(segments)
         sequence = max([used if info.restarts else 0, *(segment.next_sequence for segment in doomed)])
         tail = self._scan_all(segments, max(info.end_offset, self._log_start), sequence)
+        info = self._info
         offline_reason = self._make_durable(segments, tail)
         self._report_damage(tail.log_start_offset)
         tail = tail._replace(durable=tail.sequence)
@@ -271,7 +277,16 @@ class _Loader:
             is_settled = not later or later[0].base_offset <= durable_end
             is_settled = is_settled or any(0 <= other.first_sequence < self._durable for other in later)
             settled_end = (later[0].base_offset if later else durable_end) if is_settled else segment.base_offset
-            scan = Scan(self._codec, segment, self._durable, self._report, self._corrections, bad_end=self._bad_end)
+            scan = Scan(
+                self._codec,
+                segment,
+                self._durable,
+                self._report,
+                self._corrections,
+                bad_end=self._bad_end,
+                on_end_lost=self._note_end_lost if self._may_be_filled else None,
+                had_header=index == 0,  # a log's first header is durable before its metainfo is
+            )
             start = tail._replace(offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
             tail = scan.run(start, settled_end, later[0].base_offset if later else None)
             if later and tail.offset != later[0].base_offset:
@@ -280,6 +295,20 @@ class _Loader:
             if later and not segment.is_sealed:
                 tail = scan.seal(tail)
         return tail
+
+    @property
+    def _may_be_filled(self) -> bool:
+        """True if the log was made, and others hold it, too."""
+        is_made = self._is_known and not self._is_bare and not self._info.restarts
+        return is_made and self._held is not None and self._bad_end == BadEnd.KEEP
+
+    def _note_end_lost(self) -> None:
+        """The log counts for as little as one that is lost, from before its end is truncated."""
+        assert self._held is not None
+        if self._info.stands_in_since != self._held.since:
+            self._report.say("the log has lost its end; nobody counts on it until it is filled from other replicas")
+            self._info = structs.replace(self._info, stands_in_since=self._held.since)
+            self._corrections.attempt(partial(self._metainfo.store, self._info))
 
     def _tail_of_sealed(self, segment: Segment, tail: Tail) -> Tail:
         seal = self._seals[segment.base_offset]

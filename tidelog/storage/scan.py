@@ -19,6 +19,10 @@ would acknowledge a batch that nobody can name, and a voter would vote without k
 that nobody else has, or that is written again from something else, is truncated at the first bad batch at D or beyond
 (`BadEnd`), unless something beside it vouches for that batch.
 
+It is known to be more than a tear if the catalog's header is gone as well, which was durable before the log's first
+batch was, or if the disk says that it cannot read what is to go. Then the log has lost its end, acknowledged or not,
+and nobody may count on it before it is filled again: its owner is told (`on_end_lost`) before anything is truncated.
+
 What is missing between two segments, row and batch, is judged by D in any log: the file ends there, so there would be
 no room to put a copy back. Again only two faults at once look like that in a log that no crash has cut short: if the
 catalog alone is damaged its rows are made again from the log, and if the log is, its rows are kept.
@@ -26,16 +30,19 @@ catalog alone is damaged its rows are made again from the log, and if the log is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import ClassVar
 
 from tidelog.model.ids import OFFSET_MAX
+from tidelog.model.ports import File
 from tidelog.storage.load_report import Corrections, LoadReport
 from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec, Tail
 from tidelog.storage.segment import Damage, Segment
 from tidelog.storage.slot_entries import FLOOR_NUMBER
+
+READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +79,18 @@ class Scan:
         corrections: Corrections,
         *,
         bad_end: BadEnd,
+        on_end_lost: Callable[[], None] | None = None,
+        had_header: bool = False,
     ) -> None:
+        """`had_header`: the catalog's header was on the disk once."""
         self._codec = codec
         self._segment = segment
         self._durable = durable
         self._report = report
         self._corrections = corrections
         self._bad_end = bad_end
+        self._on_end_lost = on_end_lost
+        self._had_header = had_header
         self._size = segment.log.size()
         self._seal_slot = -1
         self._settled_end = 0
@@ -95,7 +107,7 @@ class Scan:
         segment.slots = max(segment.slots, 1)
         self._settled_end = settled_end
         self._tail = start._replace(sequence=segment.first_sequence + segment.body_slot)
-        self._restore_header(start)
+        header = self._lost_header(start)
         slot = self._take_rows(self._skip_settled_rows())
         if self._tail.offset < self._settled_end:
             slot = self._note_lost(slot, self._settled_end)
@@ -103,6 +115,10 @@ class Scan:
         if segment.is_sealed:
             slot += 1
         self._tail = self._tail._replace(sequence=segment.first_sequence + slot, durable=0)
+        if self._on_end_lost is not None and self._has_lost_end(slot, is_headless=header is not None):
+            self._on_end_lost()
+        if header is not None:  # not before: it is what tells that more is lost
+            self._write(0, header)
         self._trim(slot)
         segment.slots, segment.end_offset, segment.log_bytes = slot, self._tail.offset, self._tail.file_position
         segment.max_timestamp = self._tail.running_max_timestamp
@@ -132,20 +148,34 @@ class Scan:
         rows are numbered anew, and the old mark means nothing among them."""
         return tail._replace(durable=min(self._durable, tail.sequence))
 
-    def _restore_header(self, start: Tail) -> None:
+    def _lost_header(self, start: Tail) -> bytes | None:
+        """Takes in the header; returns another one if it is lost."""
         segment = self._segment
         header = self._codec.parse_header(segment.raw_rows(0, 1))
         if header is not None and header.base_offset == segment.base_offset:
             log_start = max(start.log_start_offset, header.log_start_offset)
             self._tail = self._tail._replace(epoch=max(start.epoch, header.epoch), log_start_offset=log_start)
-            return
+            return None
         catalog_bytes = segment.catalog.size()
         if self._size or catalog_bytes:
             self._report.say(f"the catalog header of segment {segment.base_offset} is lost and is written again")
         # An empty log's first segment has nothing before it to check-point; any other must ask older segments.
         is_first = start.sequence == 0 and segment.body_slot == 1 and not catalog_bytes
         origin = self._vouch(start._replace(sequence=segment.first_sequence))
-        self._write(0, self._codec.header(origin, segment.body_slot - 1, has_checkpoint=is_first))
+        return self._codec.header(origin, segment.body_slot - 1, has_checkpoint=is_first)
+
+    def _has_lost_end(self, slot: int, *, is_headless: bool) -> bool:
+        """True if what is missing at the end was not torn. What a crash tears reads as zeros or as old bytes."""
+        segment, tail = self._segment, self._tail
+        is_short = self._end_max != OFFSET_MAX and tail.offset < self._end_max
+        is_empty = tail.offset == segment.base_offset
+        is_truncated = self._size > tail.file_position or segment.slots > slot + (self._seal_slot == slot)
+        if is_headless and self._had_header:
+            return is_truncated or is_short or is_empty
+        return is_truncated and (
+            is_unreadable(segment.catalog, slot * ROW_BYTES, segment.slots * ROW_BYTES)
+            or is_unreadable(segment.log, tail.file_position, self._size)
+        )
 
     # -- rows that are there --------------------------------------------------------------------------------------
 
@@ -299,3 +329,13 @@ class Scan:
 
     def _write(self, slot: int, raw: bytes) -> None:
         self._corrections.attempt(lambda: self._segment.catalog.pwritev([raw], slot * ROW_BYTES))
+
+
+def is_unreadable(file: File, position: int, end: int) -> bool:
+    """True if the disk refuses to read some of these bytes."""
+    try:
+        for at in range(position, end, READ_BYTES):
+            file.pread(min(READ_BYTES, end - at), at)
+    except OSError:
+        return True
+    return False
