@@ -25,7 +25,8 @@ a matter of repair. Fewer prove nothing, and wait. (VOTERS have to be read befor
 
 If the quorum is all that is left of a log whose majority has lost its votes (`Reign.is_union`), nobody else will ever
 answer. What one of them accepted under the highest number may have been chosen with those who are gone, so it is taken
-for chosen, also by its name alone; what has lost even that gives way to a NOP.
+for chosen, also by its name alone. What has lost even that gives way to what was accepted under the number below: if
+that was chosen, then what has lost its name was the same value. Only if there is none a NOP takes its place.
 
 To end, a fill needs the promises of the whole quorum of its reign. For "nothing above m" it counts only those without
 whom nothing is chosen at that position (`reign.py`): others cannot have had it chosen, faulty or not.
@@ -131,9 +132,8 @@ class Fill:
                 has_payload = _is_intact(slot.value, reported)
                 may_copy = has_payload or not self._reign.is_news(position, slot.value)  # voters must be read first
                 return Settled(position, slot.value, True, has_payload) if may_copy else None
-        deciders = self._reign.deciders(position)
         for number in sorted({slot.number for slot in reported.values()}, reverse=True):
-            if not deciders.is_met(self._none_above(number, reported)):
+            if not self._may_decide(position, number, reported):
                 return None
             held = [slot.value for slot in reported.values() if slot.number == number]
             value = next((value for value in held if value != UNKNOWN), UNKNOWN)
@@ -141,11 +141,15 @@ class Fill:
                 return Settled(position, value, False, True)
             if self._is_chosen(position, number, value, reported):
                 return Settled(position, value, True, False)
-            if self._reign.is_union and value == UNKNOWN:
-                return Settled(position, NOP, False, True)
-        if deciders.is_met(self._none_above(NO_NUMBER, reported)):
-            return Settled(position, NOP, False, True)
-        return None
+            if self._reign.is_union and value != UNKNOWN:
+                return None  # voters, who must be read
+        is_free = self._may_decide(position, NO_NUMBER, reported)
+        return Settled(position, NOP, False, True) if is_free else None
+
+    def _may_decide(self, position: int, number: int, reported: dict[int, Slot]) -> bool:
+        """Returns True if nothing above this number can be chosen there. In a union, the values above have lost their
+        names by all who will ever answer."""
+        return self._reign.is_union or self._reign.deciders(position).is_met(self._none_above(number, reported))
 
     def _is_chosen(self, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
         """Has a quorum accepted this number, and is its value known by name, and about nobody who has to be asked?"""
