@@ -18,6 +18,7 @@ from typing import Final
 import pytest
 
 from tests.e2e.loading import Load, create, records
+from tests.e2e.power.disks import DisksUnavailable
 from tidelog.testing import LocalCluster, PrivateNetwork
 
 ISR: Final = "isr"
@@ -36,6 +37,15 @@ def only(*protocols: str) -> pytest.MarkDecorator:
 def vouching(protocol: str, replicas: int) -> int:
     """How many replicas vouch for an acknowledged record at least, while all are well."""
     return replicas if protocol == ISR else replicas // 2 + 1
+
+
+@contextmanager
+def skipped_without_disks() -> Iterator[None]:
+    """Skips a test whose disks cannot be mounted here, and says why."""
+    try:
+        yield
+    except DisksUnavailable as error:
+        pytest.skip(str(error))
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.asking import Asked, until
-from tests.e2e.clusters import ISR, PAXOS, only
+from tests.e2e.clusters import ISR, PAXOS, only, skipped_without_disks
 from tests.e2e.loading import create, isr, whole
-from tests.e2e.power.disks import Disk, DisksUnavailable
+from tests.e2e.power.disks import Disk
 from tests.e2e.replicas import READY_S_MAX, Replicas
 from tidelog.testing import LocalCluster
 
@@ -38,11 +38,8 @@ ALONE_S = 5.0
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    try:
-        with Disk(tmp_path / f"broker-{FOLLOWER}" / "data", seed=7) as disk:
-            yield disk
-    except DisksUnavailable as error:
-        pytest.skip(str(error))
+    with skipped_without_disks(), Disk(tmp_path / f"broker-{FOLLOWER}" / "data", seed=7) as disk:
+        yield disk
 
 
 @pytest.fixture

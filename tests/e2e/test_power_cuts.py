@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.clusters import skipped_without_disks
 from tests.e2e.power.books import Wrong
-from tests.e2e.power.disks import Disk, DisksUnavailable, mounted
+from tests.e2e.power.disks import Disk, mounted
 from tests.e2e.power.lives import LIES, LYING_QUIET_S, QUIET_S, Life
 from tests.e2e.power.nursery import Nursery
 from tests.e2e.power.volume import Fault
@@ -27,11 +28,8 @@ CUTS = 20
 @pytest.fixture
 def disks(tmp_path: Path) -> Iterator[dict[int, Disk]]:
     """The disks of a cluster in `tmp_path`."""
-    try:
-        with mounted(tmp_path, NODES, seed=7) as found:
-            yield found
-    except DisksUnavailable as error:
-        pytest.skip(str(error))
+    with skipped_without_disks(), mounted(tmp_path, NODES, seed=7) as found:
+        yield found
 
 
 @pytest.fixture
@@ -96,11 +94,8 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def disk(root: Path) -> Iterator[Disk]:
-    try:
-        with Disk(root, seed=7) as disk:
-            yield disk
-    except DisksUnavailable as error:
-        pytest.skip(str(error))
+    with skipped_without_disks(), Disk(root, seed=7) as disk:
+        yield disk
 
 
 def test_what_was_flushed_survives_and_of_the_rest_whole_sectors_may(disk: Disk, root: Path) -> None:

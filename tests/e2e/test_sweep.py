@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.clusters import ISR, PAXOS, only
-from tests.e2e.power.disks import DisksUnavailable
+from tests.e2e.clusters import ISR, PAXOS, only, skipped_without_disks
 from tests.e2e.sweep.cases import (
     ENTRIES,
     NODES,
@@ -66,10 +65,8 @@ def test_the_same_on_disks_that_lose_power_or_sectors(
     cases = draw_cases(patterns, rng, damages=[damage], wheres=HELD[protocol][2], variant=Variant.PLAIN)
     told: list[Result] = []
     one = Round(cases, SEED, tmp_path, protocol=protocol, stop=stop, series=Series.SWEEP, variant=Variant.PLAIN)
-    try:
+    with skipped_without_disks():
         one.play(told.append)
-    except DisksUnavailable as error:
-        pytest.skip(str(error))
     assert sorted(result.case for result in told) == sorted(cases)
     assert [result for result in told if result.verdict is not Verdict.RECOVERED] == []
 

@@ -447,7 +447,7 @@ class DamagedBatch(TidelogError):
 
 class LogOffline(TidelogError):
     """The partition's log took a storage error and accepts no more writes until the broker is restarted. Where there is
-    another replica it takes over."""
+    another replica it takes over. A read of this broker's own copy (`replica=local`) is told so at its end."""
 
     code = 50304
     kafka = KafkaCode.KAFKA_STORAGE_ERROR

@@ -10,6 +10,7 @@ import pytest
 from tests.integration.replication.three_brokers import NODES, START_S, ThreeBrokers, three_brokers, until
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.replicas import replicas
+from tidelog.model.errors import LogOffline
 from tidelog.model.ids import PartitionId
 from tidelog.sim.kit.medium import CAPACITY_BYTES
 
@@ -49,6 +50,18 @@ async def test_a_follower_whose_log_has_failed_holds_nobody_up(three: ThreeBroke
             assert await three.offset(2) >= offset
     assert three.info().isr == (1, 2)
     assert three.info().leader == 1
+
+
+async def test_a_copy_that_has_failed_says_so_where_it_ends(three: ThreeBrokers) -> None:
+    assert await three.offset(1) == 0
+    await three.until_shown(3, [b"v"])
+    fail(three.brokers[3])
+    await three.offset(1)
+    copy = three.brokers[3].data.local_copy(PartitionId(three.brokers[3].topic("t").topic_id, 0))
+    assert copy is not None
+    assert (await copy.read(0, bytes_max=1)).next_offset == 1
+    with pytest.raises(LogOffline, match="check the disk"):
+        await copy.read(1, bytes_max=1)
 
 
 async def test_a_log_that_a_full_disk_kept_shut_is_opened_however_often_the_metadata_change(

@@ -87,7 +87,7 @@ class LedPartition(ABC):
         self._clock = context.clock
         self._stats = context.stats
         self._log_writer = context.log_writer
-        self._copy = LocalCopy(self, node_id, context.purgatory, context.stats)
+        self._copy = LocalCopy(self, node_id, context.purgatory, context.stats, is_leading=True)
         self._lease = context.lease
         self._intake = Intake(context.clock, context.stats)
         self._is_closing = False

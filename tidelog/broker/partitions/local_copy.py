@@ -1,8 +1,9 @@
 """A broker's own copy of a partition as readers see it (KIP-392): committed records, up to where it knows so.
 
 A follower's high watermark is a little behind the leader's, so a copy may show less than the leader does, but never
-what the leader would not. An offset past the copy's end is out of range here, even if the leader has it already. A
-broker that leads, or led until it was isolated, may be read in the same way: nothing is said of being up to date.
+what the leader would not. An offset past the copy's end is out of range here, even if the leader has it already; and
+where a log is offline, nobody knows what should follow its end: a read there is refused. A broker that leads, or led
+until it was isolated, may be read in the same way: nothing is said of being up to date.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class LocalCopy:
     node_id: int
     purgatory: Purgatory
     stats: Stats
+    is_leading: bool = False
+    """Nothing is committed behind the end of this log, even if it is offline."""
 
     @property
     def topic(self) -> str:
@@ -61,10 +64,12 @@ class LocalCopy:
 
         Waits a little if that batch is damaged on this disk: another replica's copy may soon be in its place.
 
-        Raises `OffsetOutOfRange`, `LeaderNotAvailable` if the role here is ending, or `DamagedBatch` if the batch that
-        holds `offset` is damaged still.
+        Raises `OffsetOutOfRange`, `LeaderNotAvailable` if the role here is ending, `LogOffline` at the end of a copy
+        that gets no more, or `DamagedBatch` if the batch that holds `offset` is damaged still.
         """
         log = self._log()
+        if offset >= self.replica.high_watermark and not self.is_leading:
+            log.require_online()
         high_watermark = self.replica.high_watermark
         try:
             try:

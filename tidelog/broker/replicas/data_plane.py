@@ -215,7 +215,8 @@ class DataPlane:
         replica = self.replicas.readable.get(partition_id)
         if replica is None:
             return None
-        return LocalCopy(replica, self._resources.node_id, self._resources.purgatory, self._resources.stats)
+        resources, is_leading = self._resources, partition_id in self.replicas.partitions
+        return LocalCopy(replica, resources.node_id, resources.purgatory, resources.stats, is_leading)
 
     # -- for the parts ----------------------------------------------------------------------------------------------
 
