@@ -1,5 +1,5 @@
 """Relays before the ports where brokers talk to each other: what replicas of Paxos partitions say is delivered late,
-again or never, as a rule decides. All other frames pass.
+again or never, as a rule decides. All other frames pass, but for answers that are to be lost (`unanswered`).
 
 A broker listens at 127.0.0.1, and the cluster knows it as 127.0.0.2, with the same port: there its relay listens. A
 frame that is held back travels on though its sender has died, as one does that is in the network.
@@ -85,12 +85,13 @@ class Wire:
         except OSError:
             return None
 
-    def answer(self) -> None:
-        """Sends on what the callee says, until one of both has ended."""
+    def answer(self, is_lost: Callable[[], bool]) -> None:
+        """Sends on what the callee says, until one of both has ended; what `is_lost` is not sent."""
         with contextlib.suppress(OSError):
             while data := self._callee.recv(1 << 16):
                 with contextlib.suppress(OSError):  # whoever called may be dead
-                    self._caller.sendall(data)
+                    if not is_lost():
+                        self._caller.sendall(data)
         self.close()
 
     def close(self) -> None:
@@ -120,6 +121,9 @@ class Relays:
         self.said: list[Said] = []
         """All that was said, whatever has become of it."""
         self.rule: Rule = lambda _: Fate.PASS
+        self.unanswered: set[tuple[int, int]] = set()
+        """The broker that calls and the one that is called: its answers are lost. It does not answer on the same
+        connection any more."""
         self._held: list[tuple[Wire, Said, bytes]] = []
         self._wires: list[Wire] = []
         self._lock = threading.Lock()
@@ -175,7 +179,9 @@ class Relays:
         wire = Wire(node_id, caller, callee)
         with self._lock:
             self._wires.append(wire)
-        threading.Thread(target=wire.answer, daemon=True).start()
+        threading.Thread(
+            target=wire.answer, args=[lambda: (wire.sender, wire.receiver) in self.unanswered], daemon=True
+        ).start()
         while (data := wire.frames_in()) is not None:
             if self._fate(wire, data) in (Fate.PASS, Fate.REPEAT):
                 wire.forward(data)

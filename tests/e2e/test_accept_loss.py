@@ -13,13 +13,15 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.e2e.asking import JSON_RECORDS, Asked, ask, until
-from tests.e2e.clusters import ISR, only, running
+from tests.e2e.asking import JSON_RECORDS, Asked, ask, controller_of, until
+from tests.e2e.clusters import ISR, PAXOS, only, running
 from tests.e2e.loading import create
+from tests.e2e.relays import RelayedCluster
 from tests.e2e.test_repair import LEADER, RECORDS, SETTINGS, VALUES, filled, is_marked, log_file, metric, read, rot
 from tidelog.testing import LocalCluster
 
@@ -42,16 +44,17 @@ class Ended(NamedTuple):
     error: str
 
 
-def command(cluster: LocalCluster, *words: str) -> Ended:
+def command(cluster: LocalCluster, *words: str, via: int | None = None) -> Ended:
+    bootstrap = cluster.bootstrap if via is None else cluster.broker(via).url
     ran = subprocess.run(
-        [sys.executable, "-m", "tidelog", "log", *words, "--json", "--bootstrap", cluster.bootstrap],
+        [sys.executable, "-m", "tidelog", "log", *words, "--json", "--bootstrap", bootstrap],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     return Ended(ran.returncode, json.loads(ran.stdout) if ran.stdout else None, ran.stderr)
 
 
-def accept(cluster: LocalCluster, topic: str, *words: str) -> Ended:
-    return command(cluster, "accept-loss", "--topic", topic, "--partition", "0", *words)
+def accept(cluster: LocalCluster, topic: str, *words: str, via: int | None = None) -> Ended:
+    return command(cluster, "accept-loss", "--topic", topic, "--partition", "0", *words, via=via)
 
 
 def shown(cluster: LocalCluster, node_id: int, topic: str, offset: int, replica: str = "") -> tuple[list[int], str]:
@@ -232,6 +235,40 @@ def test_what_is_not_lost_is_not_given_up(cluster: LocalCluster) -> None:
     assert "has a good copy" in ended.error or "nothing is known" in ended.error, "it may be repaired by then"
     until(lambda: read(cluster, 2, topic, LOST).status == 200)
     assert losses(cluster, 2, topic) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@only(ISR, PAXOS)
+def test_a_controller_that_is_killed_between_decision_and_answer_has_decided_once(
+    tmp_path: Path, protocol: str
+) -> None:
+    """Its answers to the broker that was asked are lost, from before the command to its end."""
+    settings = {**SETTINGS, "commit.protocol": protocol}
+    with RelayedCluster(3, settings=settings, data_dir=tmp_path) as cluster:
+        topic = filled(cluster)
+        destroy(cluster, topic, VALUES[LOST], *cluster.node_ids)
+        cluster.restart(*cluster.node_ids)
+        until(partial(is_damaged, cluster, topic), 60)
+        until(lambda: accept(cluster, topic).status == 0, 60)
+        lost = controller_of(cluster)
+        asked, third = [node_id for node_id in cluster.node_ids if node_id != lost]
+        cluster.relays.unanswered = {(asked, lost)}
+        words = ("--even-though", str(lost), "--execute")
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(accept, cluster, topic, *words, via=asked)
+            until(partial(knows, cluster, third, topic), 60)
+            assert not answer.done(), answer.result()
+            cluster.kill(lost)
+            ended = answer.result()
+        assert (ended.status, ended.found["accepted"]) == (0, True), ended
+        cluster.relays.unanswered = set()
+        cluster.restart(lost)
+        for node_id in cluster.node_ids:
+            until(partial(knows, cluster, node_id, topic), 60)
+            until(partial(passes, cluster, node_id, topic, list(range(LOST + 1, RECORDS)), "&replica=local"), 60)
+        again = accept(cluster, topic, "--execute")
+        assert (again.status, again.found["accepted"]) == (0, False), again
 
 
 @pytest.mark.slow
