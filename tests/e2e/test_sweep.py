@@ -9,22 +9,21 @@ import pytest
 
 from tests.e2e.clusters import ISR, PAXOS, only, skipped_without_disks
 from tests.e2e.sweep.cases import (
-    ENTRIES,
+    DAMAGES,
     NODES,
     PATTERNS,
     PLAIN_DAMAGES,
     REPLICAS,
+    WHERES,
     Case,
-    Damage,
     Series,
-    Stop,
-    Variant,
-    Where,
     draw_cases,
     draw_patterns,
 )
-from tests.e2e.sweep.reading import Result, Verdict
+from tests.e2e.sweep.reading import Result
 from tests.e2e.sweep.rounds import Round
+from tidelog.sim.sweep.cases import ENTRIES, Damage, Stop, Variant, Where
+from tidelog.sim.sweep.verdicts import Verdict
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -34,7 +33,7 @@ SEED = 4
 
 HELD = {
     ISR: (Stop.ACKNOWLEDGED, [*PLAIN_DAMAGES], [Where.LOG]),
-    PAXOS: (Stop.ACKNOWLEDGED, [*PLAIN_DAMAGES], [*Where]),
+    PAXOS: (Stop.ACKNOWLEDGED, [*PLAIN_DAMAGES], [*WHERES]),
 }
 """The number of patterns drawn for each protocol."""
 
@@ -97,7 +96,7 @@ def test_a_lost_log_is_not_waited_for_where_all_others_are_damaged(tmp_path: Pat
 def test_all_patterns_are_drawn_once_before_any_comes_again() -> None:
     drawn = [*draw_patterns(Series.SWEEP, PATTERNS, random.Random(SEED))]
     assert sorted(drawn) == [*range(PATTERNS)]
-    cases = draw_cases(drawn, random.Random(SEED), damages=[*Damage], wheres=[Where.LOG], variant=Variant.PLAIN)
+    cases = draw_cases(drawn, random.Random(SEED), damages=[*DAMAGES], wheres=[Where.LOG], variant=Variant.PLAIN)
     whole = [
         case for case in cases if all(any(not case.hits(entry, node) for node in (1, 2, 3)) for entry in range(ENTRIES))
     ]

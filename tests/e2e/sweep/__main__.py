@@ -29,18 +29,20 @@ from rich.table import Table
 
 from tests.e2e.power.disks import missing
 from tests.e2e.sweep.cases import (
+    DAMAGES,
     PLAIN_DAMAGES,
     PLAIN_STOPS,
-    Damage,
+    STOPS,
+    VARIANTS,
+    WHERES,
     Series,
-    Stop,
-    Variant,
-    Where,
     draw_cases,
     draw_patterns,
 )
-from tests.e2e.sweep.reading import Result, Verdict
+from tests.e2e.sweep.reading import Result
 from tests.e2e.sweep.rounds import Round
+from tidelog.sim.sweep.cases import Damage, Stop, Variant, Where
+from tidelog.sim.sweep.verdicts import Verdict
 from tidelog.testing import BrokerFailed
 
 PROTOCOLS: Final = ("isr", "paxos")
@@ -49,7 +51,7 @@ PROTOCOLS: Final = ("isr", "paxos")
 def rounds(options: argparse.Namespace, directory: Path) -> Iterator[tuple[int, Round]]:
     """Yields the rounds of a series, numbered. Nothing in one depends on those before it."""
     patterns = list(draw_patterns(options.series, options.patterns, random.Random(options.seed)))
-    wheres = options.where or ([*Where] if options.protocol == "paxos" else [Where.LOG])
+    wheres = options.where or (WHERES if options.protocol == "paxos" else [Where.LOG])
     for number, begin in enumerate(range(0, len(patterns), options.partitions)):
         if options.only not in (None, number):
             continue
@@ -115,7 +117,11 @@ def _figures(results: list[Result]) -> dict[str, float]:
         "of these as they should be": sum(one.verdict is Verdict.RECOVERED for one in lost),
         "entries without a good copy": sum(one.lost_entries for one in lost),
         "answered 50303": sum(one.answered_damaged for one in lost),
-        **{str(verdict): sum(one.verdict is verdict for one in results) for verdict in Verdict},
+        **{
+            str(verdict): sum(one.verdict is verdict for one in results)
+            for verdict in Verdict
+            if verdict is not Verdict.UNTOLD
+        },
         **{f"age under {limit} s": sum(one.age_s < limit for one in results) for limit in (0.1, 0.5)},
         "age, median s": round(median(one.age_s for one in results), 3),
         "seconds to the verdict, median": round(median(one.seconds for one in results), 1),
@@ -174,23 +180,21 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=250, metavar="N", help="of a round; default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of all that is drawn; default: %(default)s")
     parser.add_argument("--series", type=Series, choices=[*Series], default=Series.SWEEP, help="default: %(default)s")
+    parser.add_argument("--variant", type=Variant, choices=VARIANTS, default=Variant.PLAIN, help="default: %(default)s")
     parser.add_argument(
-        "--variant", type=Variant, choices=[*Variant], default=Variant.PLAIN, help="default: %(default)s"
+        "--stop", type=Stop, choices=STOPS, action="append", help="default: all of them in turn that can be had here"
     )
     parser.add_argument(
-        "--stop", type=Stop, choices=[*Stop], action="append", help="default: all of them in turn that can be had here"
+        "--damage", type=Damage, choices=DAMAGES, action="append", help="default: any that can be had here"
     )
-    parser.add_argument(
-        "--damage", type=Damage, choices=[*Damage], action="append", help="default: any that can be had here"
-    )
-    parser.add_argument("--where", type=Where, choices=[*Where], action="append", help="Paxos; default: any of them")
+    parser.add_argument("--where", type=Where, choices=WHERES, action="append", help="Paxos; default: any of them")
     parser.add_argument("--only", type=int, metavar="N", help="the round of this number, from 0 on; default: all")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="of all rounds; default: a temporary one")
     options = parser.parse_args(words)
     lack = missing()
     options.skipped = [f"{one} ({lack})" for one in (Stop.POWER, Damage.EIO) if lack]
-    stops, damages = (PLAIN_STOPS, PLAIN_DAMAGES) if lack else (tuple(Stop), tuple(Damage))
+    stops, damages = (PLAIN_STOPS, PLAIN_DAMAGES) if lack else (STOPS, DAMAGES)
     options.stop = options.stop or (stops if options.series is Series.SWEEP else [Stop.ACKNOWLEDGED])
     options.damage = options.damage or damages
     return options

@@ -8,51 +8,22 @@ and in Paxos where, is drawn for each case, so that one cluster shows many kinds
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-ENTRIES: Final = 4
+from tidelog.sim.sweep.cases import ENTRIES, Damage, Stop, Variant, Where
+
 REPLICAS: Final = 3
 PATTERNS: Final = 1 << (ENTRIES * REPLICAS)
 NODES: Final = tuple(range(1, REPLICAS + 1))
 
 
-class Stop(StrEnum):
-    """How all brokers end."""
-
-    CLEAN = "clean"
-    IDLE = "idle"
-    ACKNOWLEDGED = "acknowledged"
-    POWER = "power"
-
-
-class Damage(StrEnum):
-    """The damage to the bytes of a copy."""
-
-    FLIP = "flip"
-    ZERO = "zero"
-    CUT = "cut"
-    EIO = "eio"
-
-
-class Where(StrEnum):
-    """The copies of a Paxos replica that are hit; a replica of ISR has the log alone."""
-
-    LOG = "log"
-    JOURNAL = "journal"
-    BOTH = "both"
-
-
-class Variant(StrEnum):
-    """The second misfortune of a replica."""
-
-    PLAIN = "plain"
-    BEHIND = "behind"
-    DIRECTORY = "directory"
-    DISK = "disk"
-
-
+STOPS: Final = (Stop.CLEAN, Stop.IDLE, Stop.ACKNOWLEDGED, Stop.POWER)
+DAMAGES: Final = (Damage.FLIP, Damage.ZERO, Damage.CUT, Damage.EIO)
+WHERES: Final = (Where.LOG, Where.JOURNAL, Where.BOTH)
+VARIANTS: Final = tuple(variant for variant in Variant if variant.replicas == REPLICAS)
+"""The order decides what is drawn by a seed, so it is this page's own."""
 PLAIN_STOPS: Final = (Stop.CLEAN, Stop.IDLE, Stop.ACKNOWLEDGED)
 PLAIN_DAMAGES: Final = (Damage.FLIP, Damage.ZERO, Damage.CUT)
 """Any disk can be damaged so; other damage takes disks of the test's own (`tests.e2e.power.disks`)."""
@@ -96,7 +67,7 @@ def draw_patterns(series: Series, count: int, rng: random.Random) -> Iterator[in
 
 
 def draw_cases(
-    patterns: list[int], rng: random.Random, *, damages: list[Damage], wheres: list[Where], variant: Variant
+    patterns: list[int], rng: random.Random, *, damages: Sequence[Damage], wheres: Sequence[Where], variant: Variant
 ) -> list[Case]:
     """Returns a partition for each pattern."""
     return [

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.e2e.sweep.cases import ENTRIES, NODES, Case, Damage, Where
+from tests.e2e.sweep.cases import NODES, Case
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import TidelogError
 from tidelog.sim.kit.inode import SECTOR_BYTES
+from tidelog.sim.sweep.cases import ENTRIES, Damage, Where
 
 JOURNAL = "journal"
 

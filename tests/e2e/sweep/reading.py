@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Set
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tests.e2e.asking import JSON_RECORDS, Answer, ask
 from tests.e2e.sweep.cases import Case
+from tidelog.sim.sweep.verdicts import Verdict, compare, worst
 
 DAMAGED: Final = 50303
 AFTER: Final = "after"
 ASK_S_MAX: Final = 15.0
 PRODUCE_MS: Final = 5_000
-
-
-class Verdict(StrEnum):
-    """The fate of a partition, the worst first."""
-
-    WRONG = "wrong"
-    LOST = "lost"
-    SILENT = "silent"
-    STUCK = "stuck"
-    UNREPAIRED = "unrepaired"
-    RECOVERED = "recovered"
 
 
 class Result(NamedTuple):
@@ -101,20 +90,10 @@ class Reader:
         return False
 
     def _compare(self, found: Mapping[int, str]) -> None:
-        for offset in sorted({*found, *(at for at in self._left if at <= max(found))}):
-            value, expected = found.get(offset), self._expected.get(offset)
-            gone = Verdict.LOST if offset in self._good else Verdict.SILENT
-            if value is None:
-                self._note(gone, f"offset {offset} is passed over")
-            elif value == AFTER and expected not in (None, AFTER):
-                self._note(gone, f"offset {offset} was given to another record")
-            elif value not in (AFTER, expected):
-                self._note(Verdict.WRONG, f"offset {offset} is {value!r}, not {expected!r}")
-            if offset in self._left:
-                self._left.remove(offset)
-
-    def _note(self, verdict: Verdict, problem: str) -> None:
-        self.problems.setdefault(verdict, problem)
+        offsets = sorted({*found, *(at for at in self._left if at <= max(found))})
+        for verdict, problem in compare(found, offsets, self._expected, self._good, AFTER):
+            self.problems.setdefault(verdict, problem)
+        self._left = [offset for offset in self._left if offset not in offsets]
 
 
 class Judge:
@@ -181,12 +160,9 @@ class Judge:
 
     def result(self, age_s: float, begun_s: float) -> Result:
         """Returns the worst that was seen, and why that is said. All brokers had begun to start at `begun_s`."""
-        problems = {verdict: f"{where}: {text}" for where, verdict, text in self._problems()}
-        verdict = next((one for one in Verdict if one in problems), Verdict.RECOVERED)
+        verdict, detail = worst(self._problems())
         answered = self._leader.answered_damaged
-        return Result(
-            self.case, verdict, problems.get(verdict, ""), self._lost, answered, age_s, self._asked_s - begun_s
-        )
+        return Result(self.case, verdict, detail, self._lost, answered, age_s, self._asked_s - begun_s)
 
     def _problems(self) -> list[tuple[str, Verdict, str]]:
         found = [

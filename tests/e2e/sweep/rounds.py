@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.e2e.power.disks import Disk, mounted
-from tests.e2e.sweep.cases import ENTRIES, NODES, Case, Damage, Series, Stop, Variant
+from tests.e2e.sweep.cases import NODES, Case, Series
 from tests.e2e.sweep.copies import Copy, Struck, strike
 from tests.e2e.sweep.reading import Judge, Result
 from tidelog.admin import AdminClient
 from tidelog.producer import Producer
+from tidelog.sim.sweep.cases import ENTRIES, Damage, Stop, Variant
 from tidelog.testing import BrokerFailed, LocalCluster
 
 TOPIC: Final = "swept"

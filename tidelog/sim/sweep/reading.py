@@ -15,7 +15,7 @@ from tidelog.model.ids import PartitionId
 from tidelog.model.records import Record
 from tidelog.sim.kit.history import records_in
 from tidelog.sim.sweep.cases import Case
-from tidelog.sim.sweep.verdicts import Result, Verdict
+from tidelog.sim.sweep.verdicts import Result, Verdict, compare, worst
 
 AFTER: Final = b"after"
 PRODUCE_S: Final = 5.0
@@ -81,20 +81,10 @@ class Reader:
         self.left.append(offset)
 
     def _compare(self, found: Mapping[int, bytes], asked: int) -> None:
-        for offset in sorted({*found, asked}):
-            value, expected = found.get(offset), self._expected.get(offset)
-            gone = Verdict.LOST if offset in self._good else Verdict.SILENT
-            if value is None:
-                self._note(gone, f"offset {offset} is passed over")
-            elif value == AFTER and expected not in (None, AFTER):
-                self._note(gone, f"offset {offset} was given to another record")
-            elif value not in (AFTER, expected):
-                self._note(Verdict.WRONG, f"offset {offset} is {value!r}, not {expected!r}")
-            if offset in self.left:
-                self.left.remove(offset)
-
-    def _note(self, verdict: Verdict, problem: str) -> None:
-        self.problems.setdefault(verdict, problem)
+        offsets = sorted({*found, asked})
+        for verdict, problem in compare(found, offsets, self._expected, self._good, AFTER):
+            self.problems.setdefault(verdict, problem)
+        self.left = [offset for offset in self.left if offset not in offsets]
 
 
 class Judge:
@@ -161,10 +151,8 @@ class Judge:
 
     def result(self) -> Result:
         """Returns the worst that was seen, and why that is said."""
-        problems = {verdict: f"{where}: {text}" for where, verdict, text in self._problems()}
-        verdict = next((one for one in Verdict if one in problems), Verdict.RECOVERED)
-        answered = self._leader.answered
-        return Result(self.case, verdict, problems.get(verdict, ""), self._lost, answered, self.seconds)
+        verdict, detail = worst(self._problems())
+        return Result(self.case, verdict, detail, self._lost, self._leader.answered, self.seconds)
 
     def _problems(self) -> list[tuple[str, Verdict, str]]:
         found = [

@@ -10,10 +10,13 @@ one of them has to say what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tidelog.sim.sweep.cases import Case
+
+T = TypeVar("T")
 
 
 class Verdict(StrEnum):
@@ -39,3 +42,26 @@ class Result(NamedTuple):
     lost: int
     answered: int
     seconds: float
+
+
+def compare(
+    found: Mapping[int, T], offsets: Iterable[int], expected: Mapping[int, T], good: Set[int], after: T
+) -> Iterator[tuple[Verdict, str]]:
+    """Yields what is wrong with a read that should have shown these offsets, and why. `good` are the offsets of which
+    a good copy was left; `after` is what is written behind all others."""
+    for offset in offsets:
+        value, wanted = found.get(offset), expected.get(offset)
+        gone = Verdict.LOST if offset in good else Verdict.SILENT
+        if value is None:
+            yield gone, f"offset {offset} is passed over"
+        elif value == after and wanted not in (None, after):
+            yield gone, f"offset {offset} was given to another record"
+        elif value not in (after, wanted):
+            yield Verdict.WRONG, f"offset {offset} is {value!r}, not {wanted!r}"
+
+
+def worst(problems: Iterable[tuple[str, Verdict, str]]) -> tuple[Verdict, str]:
+    """Returns the worst of what was seen, and where and why that is said."""
+    told = {verdict: f"{where}: {text}" for where, verdict, text in problems}
+    verdict = next((one for one in Verdict if one in told), Verdict.RECOVERED)
+    return verdict, told.get(verdict, "")
