@@ -251,7 +251,8 @@ class ClusterSession:
             except (ConnectFailed, NoAnswer) as failure:
                 error = failure
             wait_s = backoff.next_s(wait_at_least_s)
-            if not _may_repeat(error, safe=safe) or self._now_s() + wait_s >= deadline_s:
+            left_s = deadline_s - self._now_s() - wait_s
+            if not _may_repeat(error, safe=safe) or left_s <= (VERDICT_S if tells_timeout else 0.0):
                 raise error
             await asyncio.sleep(wait_s)
 

@@ -10,6 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tidelog.adapters.system import SystemEntropy
+from tidelog.model.errors import TimedOutAfterAppend
 from tidelog.transport import session as session_module
 from tidelog.transport.session import ClusterSession
 
@@ -139,8 +140,9 @@ async def test_a_broker_that_hangs_does_not_take_all_the_time_of_a_call(
             await broker.close()
 
 
-async def test_a_broker_that_is_slow_and_there_is_asked_once() -> None:
-    """It is told how much time it has, which is less than the client waits."""
+async def test_a_broker_that_is_slow_and_there_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told how much time it has, which is less than the client waits. Its verdict is the client's: too little
+    time is left to hear another one."""
     looks = 0
     looked_after = asyncio.Event()
     changes: list[str] = []
@@ -155,14 +157,16 @@ async def test_a_broker_that_is_slow_and_there_is_asked_once() -> None:
     async def change(request: web.Request) -> web.Response:
         changes.append(request.query["timeout_ms"])
         await looked_after.wait()
-        return web.Response()
+        return web.json_response({"error_code": TimedOutAfterAppend.code, "message": "late"}, status=504)
 
     broker = serving(answer, change)
     await broker.start_server()
     session = ClusterSession(str(broker.make_url("")), request_timeout_s=30.0, entropy=First())
     try:
         await session.open()
-        await session.call("POST", "/change", body=b"{}", tells_timeout=True)
+        monkeypatch.setattr(session_module, "VERDICT_S", 29.0)
+        with pytest.raises(TimedOutAfterAppend):
+            await session.call("POST", "/change", body=b"{}", tells_timeout=True)
         assert len(changes) == 1
         assert 0 < int(changes[0]) < 30_000
     finally:
