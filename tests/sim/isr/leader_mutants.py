@@ -103,6 +103,37 @@ class NoHighWatermarkToJoin(IsrLeader):
         return self._is_eligible(node) and end >= self.leader_epoch_start_offset
 
 
+class DeletesAlone(IsrLeader):
+    """Calls deleted for good what it has deleted itself."""
+
+    def _raise_low_watermark(self) -> None:
+        self._low_watermark = self._log_start_offset
+
+
+class DeletesWithTooFew(IsrLeader):
+    """Calls records deleted for good though another may be elected than a member."""
+
+    def _raise_low_watermark(self) -> None:
+        min_isr, self._min_isr = self._min_isr, 0
+        super()._raise_low_watermark()
+        self._min_isr = min_isr
+
+    def _advance(self) -> Any:
+        self._raise_low_watermark()
+        return super()._advance()
+
+
+class NoLogStartToJoin(IsrLeader):
+    """Lets join whoever has what was deleted."""
+
+    def _may_join(self, node: int) -> bool:
+        start, self._log_start_offset = self._log_start_offset, 0
+        try:
+            return super()._may_join(node)
+        finally:
+            self._log_start_offset = start
+
+
 class IgnoresUnheard(IsrLeader):
     """Commits without the members that it has not heard in this epoch."""
 

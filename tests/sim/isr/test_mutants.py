@@ -24,6 +24,7 @@ WHERE = {
     "logs cut at their first damaged batch": ("rot", 0),
     "metadata of any partition epoch": ("disk", 45),
     "no broker epochs": ("crashes", 35),
+    "no log start condition": ("crashes", 600),
     "one round of epochs": ("control", 0),
 }
 """Mixes, and seeds from which on the rarer ones are soon found; docs/replication-isr.md has the medians."""

@@ -39,9 +39,9 @@ class Session:
     """Where only the high watermark has advanced."""
     held: dict[PartitionId, None] = field(default_factory=dict)
     """There is data for these, and no allowance."""
-    told: dict[PartitionId, tuple[int, int]] = field(default_factory=dict)
-    """The leader epoch and the high watermark of each partition's last answer, if that was one that followers go by: of
-    a refusal, and of an answer to an earlier epoch's question, they take nothing."""
+    told: dict[PartitionId, tuple[int, int, int]] = field(default_factory=dict)
+    """The leader epoch, the high watermark and the log start of each partition's last answer, if that was one that
+    followers go by: of a refusal, and of an answer to an earlier epoch's question, they take nothing."""
     waiter: asyncio.Future[None] | None = None
 
     def note(self, partition_id: PartitionId, log_end_offset: int) -> None:
@@ -70,7 +70,7 @@ class Session:
         """This is its answer."""
         partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
         if entry.status is FetchStatus.OK:
-            self.told[partition_id] = (entry.leader_epoch, entry.high_watermark)
+            self.told[partition_id] = (entry.leader_epoch, entry.high_watermark, entry.log_start_offset)
         else:
             self.told.pop(partition_id, None)
 

@@ -124,6 +124,8 @@ class Follower:
         """The question to the leader; None if there is none now."""
         if self._is_closed or self.log.offline_reason is not None:
             return None
+        if self._core.log_start_offset > self.log.log_start_offset:
+            self._delete_records(self._core.log_start_offset)
         self._correlation += 1
         effects = self._core.step(FetchDue(self._correlation))
         for effect in effects:
@@ -248,6 +250,8 @@ class Follower:
             self.log.delete_records(to)
         except TidelogError as error:
             logger.warning("old records could not be deleted", partition=str(self.partition_id), error=str(error))
+            self._wait_for_leader(FetchStatus.DAMAGED)
+            self.news(self)
             return
         self._log_writer.submit(self)
 

@@ -65,7 +65,7 @@ class Replication(Protocol):
         ...
 
     def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
-        """What these followers have said of their logs counts no more: they have to say it again."""
+        """These followers are answered now: what they said of their logs counts no more, or they have news to hear."""
         ...
 
     def alter(self, partition: Partition, effect: AlterPartition) -> None:
@@ -106,11 +106,17 @@ class Partition(LedPartition):
         self._recent = RecentBatches(shared.recent)
         self._uncommitted = Uncommitted()
         self._start_wanted = 0
+        self._low_watermark = protocol.low_watermark
 
     @property
     def high_watermark(self) -> int:
         """The end of what all replicas in sync have, as far as it is known here."""
         return self._protocol.high_watermark
+
+    @property
+    def low_watermark(self) -> int:
+        """Returns where the replicas in sync begin, as far as it is known here."""
+        return self._protocol.low_watermark
 
     @property
     def producers(self) -> ProducerTable:
@@ -192,6 +198,9 @@ class Partition(LedPartition):
             assert effect.to <= self.log.log_end_offset
             self.watchers.wake_all()
             self._replication.progressed(self)
+        if self.low_watermark > self._low_watermark:
+            self._low_watermark = self.low_watermark
+            self.watchers.wake_all()
 
     def _complete_committed(self) -> None:
         for proposal in self._uncommitted.take_below(self._protocol.high_watermark):
@@ -278,8 +287,9 @@ class Partition(LedPartition):
     # -- housekeeping ---------------------------------------------------------------------------------------------
 
     def request_deletion(self, offset: int) -> None:
-        """As `LedPartition.request_deletion`: at once, if it is durable. The followers hear of it with their next
-        fetch."""
+        """As `LedPartition.request_deletion`: here at once, if it is durable; the followers hear of it then."""
+        if self._is_closing:
+            raise self._refusal()
         assert offset <= self.high_watermark
         self._start_wanted = max(self._start_wanted, offset)
         self._delete()
@@ -295,6 +305,7 @@ class Partition(LedPartition):
             self._stats.deleted_segments += before - len(self.log.segments)
             self._execute(self._protocol.step(RecordsDeleted(offset)))
             self.watchers.wake_all()
+            self._replication.ask_anew(self, [*self._protocol.follower_ends])
         if self.log_start_offset < self._start_wanted or self.log.is_dirty:
             self._log_writer.submit(self)
 

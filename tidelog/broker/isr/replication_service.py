@@ -78,8 +78,9 @@ class ReplicationService:
                 session.wake()
 
     def ask_anew(self, partition_id: PartitionId, nodes: Sequence[int]) -> None:
-        """Answers what these followers have asked about it, so that they ask again: an open question of a follower that
-        was put out of the in-sync set says nothing any more, and where nothing is written it would stay open."""
+        """Answers what these followers have asked about it, so that they ask again: where nothing is written, the open
+        question of a follower that was put out of the in-sync set would stay open and say nothing any more, and who
+        waits for a deletion would wait for the next batch."""
         for node in nodes:
             session = self._sessions.get(node)
             if session is not None and partition_id in session.questions and partition_id not in session.held:
@@ -159,13 +160,14 @@ class ReplicationService:
                 None if state.last_epoch < 0 else state.last_epoch,
                 self._now_ms(),
                 partition.may_repair(state.damaged),
+                state.log_start_offset,
             )
         )
         if not isinstance(question.verdict, Serve):
             session.make_ready(partition_id)
         elif question.verdict.from_offset < partition.log_end_offset:
             session.has_data(partition_id)
-        elif session.told.get(partition_id) != (partition.leader_epoch, partition.high_watermark):
+        elif session.told.get(partition_id) != _news(partition):
             session.advanced[partition_id] = None
 
     async def _wait(self, session: Session, seconds: float) -> None:
@@ -201,6 +203,7 @@ class ReplicationService:
                         None if state.last_epoch < 0 else state.last_epoch,
                         self._now_ms(),
                         partition.may_repair(state.damaged),
+                        state.log_start_offset,
                     )
                 )
 
@@ -224,7 +227,7 @@ class ReplicationService:
             partition = self._partitions.get(partition_id)
             if partition is None:
                 continue
-            if session.told.get(partition_id) != (partition.leader_epoch, partition.high_watermark):
+            if session.told.get(partition_id) != _news(partition):
                 entry, _ = self._entry(question, partition_id, 0)
                 session.close(partition_id)
                 entries.append(entry)
@@ -333,3 +336,8 @@ class ReplicationService:
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
+
+
+def _news(partition: Partition) -> tuple[int, int, int]:
+    """Returns what a follower is told beside batches."""
+    return partition.leader_epoch, partition.high_watermark, partition.log_start_offset

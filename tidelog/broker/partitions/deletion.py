@@ -25,6 +25,9 @@ class Deletable(Protocol):
     @property
     def log_start_offset(self) -> int: ...
 
+    @property
+    def low_watermark(self) -> int: ...
+
     def request_deletion(self, offset: int) -> None: ...
 
 
@@ -39,7 +42,7 @@ async def delete_below(partition: Deletable, offset: int, deadline_s: float) -> 
     partition.request_deletion(offset)
     try:
         async with asyncio.timeout_at(deadline_s):
-            while partition.log_start_offset < offset:
+            while partition.low_watermark < offset:
                 await _changed(partition.watchers)
                 partition.request_deletion(offset)
     except TimeoutError:

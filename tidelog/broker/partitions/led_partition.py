@@ -155,8 +155,8 @@ class LedPartition(ABC):
 
     @abstractmethod
     def request_deletion(self, offset: int) -> None:
-        """Has committed records below `offset` deleted, on all replicas. When they are gone here, `log_start_offset`
-        says so, and watchers are woken. Asking again does no harm.
+        """Has committed records below `offset` deleted, on all replicas. When they are gone, `log_start_offset` says so
+        of this one, `low_watermark` of all that count, and watchers are woken. Asking again does no harm.
 
         Raises `LeaderNotAvailable`, `Overloaded`, `DiskFull` or `LogOffline`.
         """
@@ -166,6 +166,11 @@ class LedPartition(ABC):
     @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
+
+    @property
+    def low_watermark(self) -> int:
+        """Returns where whoever leads next begins, or before: what is deleted below stays deleted."""
+        return self.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -282,8 +287,8 @@ class LedPartition(ABC):
         await self.delete_below(offset, deadline_s=deadline_s)
 
     async def delete_below(self, offset: int, *, deadline_s: float) -> None:
-        """Deletes the committed records below `offset`; returns when the log begins there, or later. `deadline_s` is in
-        the event loop's time.
+        """Deletes the committed records below `offset`; returns when whoever may lead next begins there, or later.
+        `deadline_s` is in the event loop's time.
 
         Raises `OffsetOutOfRange` beyond the high watermark, else as `request_deletion`; and `TimedOutAfterAppend`: they
         may be deleted yet.

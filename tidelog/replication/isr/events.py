@@ -66,6 +66,8 @@ class FollowerFetched:
     now_ms: int
     awaits_repair: bool = False
     """Something in its log is damaged that the leader may have whole."""
+    log_start_offset: int = 0
+    """Its log begins here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class FollowerFlushed:
     last_fetched_epoch: int | None
     now_ms: int
     awaits_repair: bool = False
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

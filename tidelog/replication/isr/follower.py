@@ -72,6 +72,11 @@ class IsrFollower:
         self._is_distrusting = False
 
     @property
+    def log_start_offset(self) -> int:
+        """Returns where the log is to begin: what lies below was to be deleted."""
+        return self._log_start_offset
+
+    @property
     def high_watermark(self) -> int:
         """The end of what is known to be committed, and is here."""
         return self._high_watermark

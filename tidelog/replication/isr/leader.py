@@ -13,6 +13,9 @@ it; f + 1 members outlive f failures. The rules, and what each is for:
   nothing is committed, so it has all that is. What is damaged in its log must be repaired first, as far as the leader
   has it whole: from the moment it joins, the leader's disk may be the one that is lost. A member stays, for its row
   says what it needs, and others may have that; and what the leader has lost, too, no waiting brings back.
+- The **low watermark** is the least log start over the maximal in-sync set, under the same condition. A deletion is
+  acknowledged when it has passed, and a follower that joins begins no earlier than the leader: so whoever leads next
+  has deleted the same.
 - A member **leaves** when it has been behind for `lag_ms_max`.
 - A fetch is answered with data only if the follower's tail lies in this log (`lineage.py`); else it counts for nothing
   and is told where the two part. All logs are made equal to the leader's, by epochs, never by high watermarks.
@@ -93,6 +96,7 @@ class IsrLeader:
         self._lineage.begin(leader_epoch, log.log_end_offset)
         kept = log.durable_offset if settings.is_fsynced else log.log_end_offset
         self._high_watermark = max(min(high_watermark, kept), log.log_start_offset)
+        self._low_watermark = 0
         self._settings = settings
         self._is_fsynced = settings.is_fsynced
         self._min_isr = partition.min_isr
@@ -108,6 +112,11 @@ class IsrLeader:
     @property
     def high_watermark(self) -> int:
         return self._high_watermark
+
+    @property
+    def low_watermark(self) -> int:
+        """Returns where whoever may lead after this leader begins, or before; 0 until all members were heard."""
+        return self._low_watermark
 
     @property
     def in_sync(self) -> tuple[int, ...]:
@@ -159,6 +168,7 @@ class IsrLeader:
                 assert log_start_offset <= self._high_watermark
                 self._log_start_offset = max(self._log_start_offset, log_start_offset)
                 self._lineage.delete_records(log_start_offset)
+                self._raise_low_watermark()
                 return []
             case Tick(now_ms):
                 return self._on_tick(now_ms)
@@ -254,7 +264,8 @@ class IsrLeader:
         follower = self._followers[node]
         needed = max(self._high_watermark, self.leader_epoch_start_offset)
         has_all = follower.acknowledged(is_fsynced=self._is_fsynced) >= needed
-        return self._is_eligible(node) and has_all and not follower.awaits_repair and not self._is_lagging(node)
+        is_whole = has_all and follower.log_start_offset >= self._log_start_offset and not follower.awaits_repair
+        return self._is_eligible(node) and is_whole and not self._is_lagging(node)
 
     def _is_eligible(self, node: int) -> bool:
         """Heard in this epoch, by the process that the controller would admit."""
@@ -285,6 +296,7 @@ class IsrLeader:
     def _advance(self) -> list[Effect]:
         if self.is_below_min_isr:
             return []
+        self._raise_low_watermark()
         end = self._durable_offset if self._is_fsynced else self._log_end_offset
         for node, follower in self._followers.items():
             if node in self._isr.maximal or self._is_about_to_join(node):
@@ -293,6 +305,14 @@ class IsrLeader:
             return []
         self._high_watermark = end
         return [AdvanceHighWatermark(end)]
+
+    def _raise_low_watermark(self) -> None:
+        """Counts what all members have deleted as deleted for good, unless they are too few: then another may be
+        elected than one of them."""
+        if not self.is_below_min_isr:
+            members = [follower for node, follower in self._followers.items() if node in self._isr.maximal]
+            starts = [follower.log_start_offset for follower in members]
+            self._low_watermark = max(self._low_watermark, min([self._log_start_offset, *starts]))
 
     def _is_about_to_join(self, node: int) -> bool:
         """Close behind, and waited for: else the high watermark would run ahead of it for ever."""

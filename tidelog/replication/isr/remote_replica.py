@@ -24,6 +24,7 @@ class RemoteReplica:
     def __init__(self, leader_end: int, now_ms: int, *, is_member: bool) -> None:
         self.log_end_offset = NOTHING
         self.durable_offset = NOTHING
+        self.log_start_offset = NOTHING
         self.broker_epoch = NO_BROKER_EPOCH
         """Of the process whose reports these are: none before its first fetch in this leader epoch."""
         self.caught_up_ms = now_ms if is_member else NEVER_MS
@@ -41,9 +42,10 @@ class RemoteReplica:
         assert 0 <= report.durable_offset <= report.fetch_offset and report.broker_epoch >= self.broker_epoch
         if report.broker_epoch > self.broker_epoch:  # a crash may have taken what was not synced
             self.broker_epoch = report.broker_epoch
-            self.log_end_offset = self.durable_offset = NOTHING
+            self.log_end_offset = self.durable_offset = self.log_start_offset = NOTHING
         self.log_end_offset = max(self.log_end_offset, report.fetch_offset)
         self.durable_offset = max(self.durable_offset, report.durable_offset)
+        self.log_start_offset = max(self.log_start_offset, report.log_start_offset)
         self.awaits_repair = report.awaits_repair
 
     def acknowledged(self, *, is_fsynced: bool) -> int:

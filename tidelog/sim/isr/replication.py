@@ -82,7 +82,7 @@ class Replication(World):
 
     def _ask(self, process: Process, core: IsrFollower, fetch: isr.Fetch) -> None:
         leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch
-        damaged = [*process.disk.faulty]
+        damaged, start = [*process.disk.faulty], process.disk.start
         if leader is None:
             return
 
@@ -100,6 +100,7 @@ class Replication(World):
                     fetch.last_fetched_epoch,
                     self.now_ms,
                     leader.disk.may_repair(damaged),
+                    start,
                 )
             )
             self.execute(leader, effects)
@@ -185,7 +186,7 @@ class Replication(World):
 
     def _report(self, process: Process, core: IsrFollower, effect: isr.ReportFlushed) -> None:
         leader, leader_epoch, broker_epoch = self._leader_of(process), core.leader_epoch, process.broker_epoch
-        damaged = [*process.disk.faulty]
+        damaged, start = [*process.disk.faulty], process.disk.start
         if leader is None:
             return
 
@@ -200,6 +201,7 @@ class Replication(World):
                     effect.last_fetched_epoch,
                     self.now_ms,
                     leader.disk.may_repair(damaged),
+                    start,
                 )
                 self.execute(leader, leading.step(event))
 

@@ -45,6 +45,8 @@ class Truth:
         self.counters: Counter[str] = Counter()
         self.offered: dict[int, bool] = {}
         """Values that clients have sent; False if they were refused."""
+        self._deleted = 0
+        """Below, a leader has called the records deleted for good."""
         self._disks = disks
         self._processes = processes
         self._image = ClusterImage("")
@@ -124,6 +126,7 @@ class Truth:
             while self.committed != log[: len(self.committed)]:
                 self.committed.pop()
             self._proved = None
+            self._deleted = min(self._deleted, process.disk.start)
         if 0 <= self._unclean_epoch <= core.leader_epoch:
             self._take_hearsay(log, core.high_watermark)
         self.saw("a leader takes office with an old high watermark", core.high_watermark < len(self.committed))
@@ -193,8 +196,16 @@ class Truth:
         holds = eligible <= {*core.maximal_isr}
         self.require("the maximal set is large enough", holds, f"{now.isr} is not within {core.maximal_isr}")
 
+    def deleted(self, process: Process, core: IsrLeader) -> None:
+        """A leader answers who waited for a deletion."""
+        if self._counts(process, core) and core.low_watermark > self._deleted:
+            self.saw("records are deleted for good", len(core.in_sync) > 1)
+            self._deleted = core.low_watermark
+            self.judge_candidates()
+
     def judge_candidates(self) -> None:
-        """Whoever may be elected holds everything committed; the leader does in any case."""
+        """Whoever may be elected holds everything committed, and nothing that was deleted; the leader does in any
+        case."""
         if self._is_unclean_pending:
             return
         now, end = partition_of(self._image), self._proved_end
@@ -206,6 +217,8 @@ class Truth:
                 continue  # it may have lost something, and when it comes back it says so
             has_all = disk.log[disk.start : end] == self.committed[disk.start : end]
             self.require("candidates are complete", has_all, f"node {node} may lead without all of {end}", now)
+            is_gone = disk.start >= self._deleted
+            self.require("what is deleted stays so", is_gone, f"node {node} has records below {self._deleted}", now)
             is_kept = not is_fsynced or disk.kept >= end
             self.require("candidates are complete", is_kept, f"node {node} has not on its disk what is committed", now)
 

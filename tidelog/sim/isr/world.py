@@ -191,6 +191,7 @@ class World(Membership, ABC):
                 case isr.AlterPartition():
                     process.attempts.append(effect.attempt)
                     self._alter(process, core.leader_epoch, effect)
+        self.truth.deleted(process, core)
         self.truth.judge_maximal(core, self.controller.min_isr(self.controller.image))
 
     def produce(self, process: Process) -> None:
@@ -217,7 +218,7 @@ class World(Membership, ABC):
         core, disk = process.leading, process.disk
         if core is not None:
             disk.delete_records(dice.between(disk.start, max(disk.start, min(core.high_watermark, disk.durable))))
-            core.step(isr.RecordsDeleted(disk.start))
+            self.execute(process, core.step(isr.RecordsDeleted(disk.start)))
 
     def tick(self, process: Process) -> None:
         if process.leading is not None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.unit.broker.conftest import batch, produce
 from tests.unit.broker.isr.stage import EPOCHS, PARTITION, Stage, play, until
 from tidelog.broker.runtime.log_writer import UNAWAITED_S
+from tidelog.model.errors import DiskFull, LeaderNotAvailable, TimedOutAfterAppend
 from tidelog.replication.isr.events import IsrChanged
 
 
@@ -200,6 +203,79 @@ def test_a_follower_that_starts_over_recognises_what_was_deleted_at_the_leader_a
             repeated = batch(b"again", producer_id=7, sequence=sequence, timestamp_ms=1)
             assert (await produce(after, repeated)).base_offset == sequence
         assert after.log_end_offset == 4
+
+    play(story)
+
+
+def test_a_deletion_is_answered_when_all_members_have_deleted() -> None:
+    """Where nothing else is written, too: the follower is told at once, and says so at once."""
+
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        stage.fetch(stage.follow())
+        await produce(partition, batch(b"a", b"b", timestamp_ms=1), acks=-1)
+        await asyncio.sleep(5.0)
+        now_s = asyncio.get_running_loop().time()
+        await partition.delete_records(1, deadline_s=now_s + 60)
+        assert asyncio.get_running_loop().time() - now_s < 0.1, "no fetch was waited for until its time was up"
+        assert stage.follower.log.log_start_offset == stage.leader.log.log_start_offset == 1
+
+    play(story)
+
+
+def test_a_deletion_that_a_member_has_not_heard_of_is_not_answered_as_done() -> None:
+    """It may lead next, and show the records again."""
+
+    async def story(stage: Stage) -> None:
+        partition = stage.lead()
+        fetcher = stage.fetch(follower := stage.follow())
+        await produce(partition, batch(b"a", b"b", timestamp_ms=1), acks=-1)
+        fetcher.remove(follower.partition_id)
+        follower.close()
+        with pytest.raises(TimedOutAfterAppend):
+            await partition.delete_records(1, deadline_s=asyncio.get_running_loop().time() + 5)
+        assert stage.follower.log.log_start_offset == 0
+        waiting = asyncio.ensure_future(partition.delete_records(1, deadline_s=asyncio.get_running_loop().time() + 60))
+        await asyncio.sleep(1.0)
+        assert not waiting.done()
+        partition.tell(IsrChanged((1, 2), (1,), 1, EPOCHS))
+        await waiting
+
+    play(story)
+
+
+def test_a_deletion_for_which_a_follower_has_no_room_is_tried_again() -> None:
+    async def story(stage: Stage) -> None:
+        refused: list[int] = []
+
+        def without_room(offset: int) -> None:
+            refused.append(offset)
+            if len(refused) > 2:
+                monkeypatch.undo()
+            raise DiskFull("no room")
+
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            partition = stage.lead()
+            stage.fetch(stage.follow())
+            await produce(partition, batch(b"a", b"b", timestamp_ms=1), acks=-1)
+            monkeypatch.setattr(stage.follower.log, "delete_records", without_room)
+            await partition.delete_records(1, deadline_s=asyncio.get_running_loop().time() + 60)
+        assert refused == [1, 1, 1]
+        assert stage.follower.log.log_start_offset == 1
+
+    play(story)
+
+
+def test_who_waits_for_a_deletion_is_told_when_another_leads() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a", b"b")
+        partition = stage.lead(epoch=2, isr=(1,))
+        partition.tell(IsrChanged((1, 2), (1, 2), 1, EPOCHS))
+        waiting = asyncio.ensure_future(partition.delete_records(1, deadline_s=asyncio.get_running_loop().time() + 60))
+        await asyncio.sleep(1.0)
+        partition.close(is_deposed=True)
+        with pytest.raises(LeaderNotAvailable):
+            await waiting
 
     play(story)
 

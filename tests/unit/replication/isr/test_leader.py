@@ -130,6 +130,70 @@ def test_one_that_is_far_behind_is_not_waited_for_even_if_members_may_lag_that_l
     assert leader.high_watermark == 12
 
 
+# -- the low watermark -------------------------------------------------------------------------------------------------
+
+
+def begins_at(leader: IsrLeader, node: int, start: int, *, now_ms: int = 1) -> list[LeaderEffect]:
+    """The follower has the whole log but what it has deleted."""
+    report = FollowerFetched(node, EPOCHS[node], 10, 10, 2, now_ms, log_start_offset=start)
+    return leader.fetched(report)[1]
+
+
+def test_the_low_watermark_waits_for_all_members() -> None:
+    """One of them may lead next, and would show again what it has not deleted."""
+    leader = new_leader()
+    begins_at(leader, 2, 0)
+    begins_at(leader, 3, 0)
+    leader.step(RecordsDeleted(4))
+    assert leader.low_watermark == 0
+    begins_at(leader, 2, 4)
+    assert leader.low_watermark == 0
+    begins_at(leader, 3, 3)
+    assert leader.low_watermark == 3
+    begins_at(leader, 3, 4)
+    assert leader.low_watermark == 4
+
+
+def test_the_low_watermark_does_not_wait_for_who_has_left() -> None:
+    leader = new_leader()
+    begins_at(leader, 2, 0)
+    leader.step(RecordsDeleted(4))
+    begins_at(leader, 2, 4)
+    assert leader.low_watermark == 0, "3 was not heard"
+    leader.step(IsrChanged((1, 2, 3), (1, 2), 8, EPOCHS))
+    assert leader.low_watermark == 4
+
+
+def test_below_min_isr_nothing_is_deleted_for_good() -> None:
+    """Who has left with all that is committed may be elected."""
+    leader = new_leader((1,), min_isr=2, high_watermark=10)
+    leader.step(RecordsDeleted(4))
+    assert leader.low_watermark == 0
+    leader.step(IsrChanged((1, 2, 3), (1,), 8, EPOCHS, min_isr=1))
+    assert leader.low_watermark == 4
+
+
+def test_a_follower_joins_when_it_has_deleted_what_the_leader_has() -> None:
+    leader = new_leader((1,))
+    leader.step(RecordsDeleted(4))
+    assert begins_at(leader, 2, 3) == []
+    (asked,) = begins_at(leader, 2, 4)
+    assert isinstance(asked, AlterPartition)
+    assert [node for node, _ in asked.isr] == [1, 2]
+
+
+def test_what_another_life_has_deleted_counts_no_more() -> None:
+    """A power cut may have taken it."""
+    leader = new_leader((1, 2))
+    leader.step(RecordsDeleted(4))
+    leader.fetched(FollowerFetched(2, 150, 10, 10, 2, 1, log_start_offset=2))
+    assert leader.low_watermark == 2
+    leader.fetched(FollowerFetched(2, 151, 10, 10, 2, 1, log_start_offset=0))
+    assert leader.low_watermark == 2, "what was called deleted for good stays so"
+    leader.fetched(FollowerFetched(2, 151, 10, 10, 2, 1, log_start_offset=4))
+    assert leader.low_watermark == 4
+
+
 # -- joining and leaving -----------------------------------------------------------------------------------------------
 
 
