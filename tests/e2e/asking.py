@@ -50,6 +50,15 @@ def ask(
     return Answer(status, document["error_code"] if status >= 400 else 0, document, time.monotonic() - begin_s)
 
 
+def readiness(cluster: LocalCluster, node_id: int) -> str:
+    """Why a broker is not ready; empty if it is, or does not answer."""
+    try:
+        answer = ask(f"{cluster.broker(node_id).url}/readyz", wait_s=5.0)
+    except OSError:
+        return ""
+    return "" if answer.status == 200 else str(answer.body)
+
+
 def until(condition: Callable[[], bool], seconds_max: float = WAIT_S) -> None:
     """Waits for something that must come true; how soon is not the point."""
     deadline_s = time.monotonic() + seconds_max

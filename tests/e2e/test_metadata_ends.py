@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.asking import Asked, until
+from tests.e2e.asking import Asked, readiness, until
 from tidelog.testing import LocalCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(240)]
 
 LAST = "the-last-topic"
+READY_S_MAX = 60.0
+NO_COPY = "no broker that answers has a good copy of the entry there"
+RECOVER = "tidelog cluster recover --data-dir"
 
 
 @pytest.fixture
@@ -50,13 +53,39 @@ def test_two_of_three_copies_of_the_last_record_rot(cluster: LocalCluster) -> No
     time.sleep(6)  # their chance to go on without the record
     cluster.broker(good).begin()
     for node_id in (1, 2, 3):
-        cluster.broker(node_id).wait_until_ready(time.monotonic() + 40)
+        cluster.broker(node_id).wait_until_ready(time.monotonic() + READY_S_MAX)
     assert all(LAST in Asked(cluster, node_id).topics for node_id in (1, 2, 3))
     until(lambda: Asked(cluster, 1).produce(LAST, 0, "a").status == 200)  # its replicas come into sync
 
 
+def says(cluster: LocalCluster, node_id: int, words: str) -> bool:
+    return words in readiness(cluster, node_id)
+
+
 def _holds(data: Path) -> bool:
     return any(LAST.encode() in path.read_bytes() for path in (data / "metadata").glob("*.log"))
+
+
+def test_all_copies_of_the_last_record_rot(cluster: LocalCluster) -> None:
+    """No broker is ready without it. All name its position and the command, and one good copy brings all back."""
+    assert Asked(cluster, 1).create(LAST, 1, 3).status == 201
+    until(lambda: all(_holds(cluster.broker(node_id).data_dir) for node_id in (1, 2, 3)))
+    cluster.kill(1, 2, 3)
+    kept = {path: path.read_bytes() for path in (cluster.broker(3).data_dir / "metadata").glob("*.log")}
+    for node_id in (1, 2, 3):
+        spoil_last(cluster.broker(node_id).data_dir)
+        cluster.broker(node_id).begin()
+    for node_id in (1, 2, 3):
+        until(partial(says, cluster, node_id, NO_COPY), READY_S_MAX)
+        assert RECOVER in readiness(cluster, node_id)
+        assert NO_COPY in cluster.broker(node_id).output, "and its log says so"
+    cluster.kill(3)
+    for path, content in kept.items():
+        path.write_bytes(content)
+    cluster.broker(3).begin()
+    for node_id in (1, 2, 3):
+        cluster.broker(node_id).wait_until_ready(time.monotonic() + READY_S_MAX)
+    assert all(LAST in Asked(cluster, node_id).topics for node_id in (1, 2, 3))
 
 
 # -- snapshots ---------------------------------------------------------------------------------------------------------
@@ -65,7 +94,6 @@ SNAPSHOTS = {"metadata.log.snapshot.records": "10", "log.scrub.period.ms": "2000
 BLOCK_BYTES = 4096
 PARTITIONS = 12
 """They make the snapshots several blocks long."""
-READY_S_MAX = 60.0
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.asking import Asked, ask, until
+from tests.e2e.asking import Asked, readiness, until
 from tidelog.testing import BrokerFailed, LocalCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -40,15 +40,6 @@ LOSSES = pytest.mark.parametrize("lose", [lose_metadata, spoil_metainfo])
 
 def until_it_says(cluster: LocalCluster, node_id: int, words: str) -> None:
     until(lambda: words in readiness(cluster, node_id))
-
-
-def readiness(cluster: LocalCluster, node_id: int) -> str:
-    """Why a broker is not ready; empty if it is, or does not answer."""
-    try:
-        answer = ask(f"{cluster.broker(node_id).url}/readyz", wait_s=5.0)
-    except OSError:
-        return ""
-    return "" if answer.status == 200 else str(answer.body)
 
 
 @LOSSES
