@@ -64,7 +64,7 @@ KINDS: dict[Family, dict[str, float]] = {
 }
 """Kinds of strikes, with their weights."""
 
-ON: tuple[Family, ...] = (Family.MISSING, Family.SWAPPED, Family.OLD, Family.METADATA, Family.EIO)
+ON: tuple[Family, ...] = (Family.TAIL, Family.MISSING, Family.SWAPPED, Family.OLD, Family.METADATA, Family.EIO)
 """The families that nobody has to ask for."""
 
 STRUCK_SHARE = 0.7
