@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial, update_wrapper
 from typing import Any
 
 from msgspec import structs
 
-from tests.sim.planting import Patch, all_patched
+from tests.sim.planting import Mutant, Patch, all_patched
 from tidelog.model.cluster import Voter
 from tidelog.replication.paxos import apply
 from tidelog.replication.paxos.apply import Verdict
@@ -472,3 +473,10 @@ MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
 
 def mutated(mutant: Callable[[], list[Patch]]) -> AbstractContextManager[None]:
     return all_patched(mutant())
+
+
+def as_mutant(taken_away: Callable[[], list[Patch]]) -> Mutant:
+    """Returns a mutant for the simulator of clusters, of the same name."""
+    mutant = partial(mutated, taken_away)
+    update_wrapper(mutant, taken_away)
+    return mutant

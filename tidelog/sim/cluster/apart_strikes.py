@@ -1,36 +1,61 @@
 """Logs and journals of a Paxos partition are hit apart: a batch is bad in all of one kind, and whole in the other.
 
 Either is enough to have it back: a journal gives it to the logs, a log to the journals.
+
+Or one journal loses its end, entries and rows, so that it looks like one that ends there; or all of it. The log beside
+it stays, and tells that this replica has forgotten what it accepted: it must not vote under the same id again. That is
+done to one journal of a run, and only if a majority of the others remembers.
 """
 
 from __future__ import annotations
 
 import random
+from itertools import pairwise
+from typing import NamedTuple
 
+from tidelog.broker.paxos.comparison import ACCOUNTED
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
+from tidelog.sim.cluster.data_rot import DataRot, durable_files
 from tidelog.sim.cluster.good_copies import Copy, GoodCopies
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.tail_strikes import damage
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
+from tidelog.storage.log_manager import JOURNAL, log_directory
+from tidelog.storage.rows import ROW_BYTES, Kind, RowCodec
 
 LAST_SHARE = 0.3
 """The part of the strikes that hit the last batch, which nothing vouches for yet."""
 
 
+class JournalEnd(NamedTuple):
+    """Where a value of a journal begins, in its segment and in that one's catalog."""
+
+    partition_id: PartitionId
+    path: str
+    position: int
+    row_position: int
+
+
 class ApartStrikes:
     """The strikes of one run."""
 
-    def __init__(self, world: World, ledger: Ledger) -> None:
+    def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
         self._world = world
         self._ledger = ledger
+        self._data_rot = data_rot
         self._copies = GoodCopies(world, ledger)
 
     def effects(self) -> Effects:
         """Returns them by kind."""
-        return {"all logs and no journal": self._all_logs, "all journals and no log": self._all_journals}
+        return {
+            "all logs and no journal": self._all_logs,
+            "all journals and no log": self._all_journals,
+            "journal without its end": self._without_its_end,
+            "journal missing": self._missing,
+        }
 
     async def _all_logs(self, strike: Strike, rng: random.Random) -> None:
         await self._hit(strike, rng, is_journal=False)
@@ -65,3 +90,57 @@ class ApartStrikes:
             return []
         hit = batches[-1] if rng.random() < LAST_SHARE else rng.choice(batches)
         return [copy for copy in copies if hit in copy.batches]
+
+    # -- one journal -------------------------------------------------------------------------------------------------
+
+    async def _without_its_end(self, strike: Strike, rng: random.Random) -> None:
+        await self._forget(strike, rng, is_all=False)
+
+    async def _missing(self, strike: Strike, rng: random.Random) -> None:
+        await self._forget(strike, rng, is_all=True)
+
+    async def _forget(self, strike: Strike, rng: random.Random, *, is_all: bool) -> None:
+        node = self._data_rot.holder(strike, rng)
+        async with blackout(self._world, strike, rng, (node,)):
+            medium = self._copies.medium(node)
+            rot.write_back(medium)
+            forgettable = [one for one in sorted(self._ledger.majorities.logs) if self._may_forget(node, one)]
+            ends = [end for one in forgettable if (end := self._end(node, one)) is not None]
+            if not ends:
+                self._world.truth.saw("fault withheld")
+                return
+            end = rng.choice(ends)
+            if is_all:
+                rot.lose_directory(medium, f"{log_directory(end.partition_id)}/{JOURNAL}")
+            else:
+                rot.truncate(medium, end.path, end.position)
+                rot.truncate(medium, _catalog_of(end.path), end.row_position)
+            self._ledger.forgets(end.partition_id, node)
+            self._world.truth.note(strike.kind, node, *end)
+            self._world.truth.saw("logs and journals hit apart")
+
+    def _may_forget(self, node: int, partition_id: PartitionId) -> bool:
+        """True if this journal may go, and what it holds is whole elsewhere."""
+        copies = self._copies.committed(partition_id, node, is_journal=True)
+        is_remembered = self._ledger.may_forget(partition_id, node)
+        return bool(copies) and is_remembered and self._copies.may_go(partition_id, copies)
+
+    def _end(self, node: int, partition_id: PartitionId) -> JournalEnd | None:
+        """Returns the last value of the journal's last segment whose row in the log is durable, and says that the
+        journal had the value. A power cut may have taken such rows; without any the log knows nothing."""
+        medium, directory, codec = self._copies.medium(node), log_directory(partition_id), RowCodec(partition_id)
+        log, journal = durable_files(medium, directory), durable_files(medium, f"{directory}/{JOURNAL}")
+        rows = [row for path in log if path.endswith(".catalog") for row in codec.bodies(log[path]) if row is not None]
+        told = {row.position for row in rows if row.kind == Kind.BATCH and row.number >= ACCOUNTED}
+        path = max(path for path in journal if path.endswith(".log"))
+        found = None
+        for slot, (name, row) in enumerate(pairwise(codec.bodies(journal[_catalog_of(path)]))):
+            if name is None or row is None or name.kind != Kind.NAME:
+                continue
+            if row.position in told:
+                found = JournalEnd(partition_id, path, row.file_position, slot * ROW_BYTES)
+        return found
+
+
+def _catalog_of(path: str) -> str:
+    return path.removesuffix(".log") + ".catalog"

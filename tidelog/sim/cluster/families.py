@@ -29,7 +29,7 @@ class Family(StrEnum):
     METADATA = "metadata"
     """A broker's metadata is gone, or unusable."""
     APART = "apart"
-    """A batch is bad in all logs and whole in journals, or the other way round."""
+    """A batch is bad in all logs and whole in journals, or the other way round; or one journal forgets."""
     EMPTIED = "emptied"
     """A partition's directory is gone on one broker, and on another its last batch is damaged."""
     SWEEP = "sweep"
@@ -51,7 +51,12 @@ KINDS: dict[Family, dict[str, float]] = {
     Family.SWAPPED: {"directories swapped": 1.0},
     Family.OLD: {"old data directory": 1.0},
     Family.METADATA: {"metadata missing": 1.0, "metadata without metainfo": 1.0},
-    Family.APART: {"all logs and no journal": 1.0, "all journals and no log": 1.0},
+    Family.APART: {
+        "all logs and no journal": 1.0,
+        "all journals and no log": 1.0,
+        "journal without its end": 2.0,
+        "journal missing": 1.0,
+    },
     Family.EMPTIED: {"tail beside a missing directory": 1.0},
     Family.SWEEP: {"pattern of a partition": 2.0, "pattern of the metadata log": 1.0},
     Family.LATE: {"late copy": 1.0},

@@ -28,6 +28,7 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | director..., old data directory | all die; one starts without what its disk had, or with less: `DirectoryStrikes` |
 | metadata ... | all die, and start without what the disks of some knew of the cluster: `MetadataStrikes` |
 | all logs and no journal, all journals and no log | a batch is bad in all copies of one kind: `ApartStrikes` |
+| journal ... | all die; a journal has lost its end, or all of it, and the log beside it stays: `ApartStrikes` |
 | pattern of ... | any copies but one of each of the last entries of a log are damaged: `SweepStrikes` |
 | late copy | a batch is given up while the only broker that has it whole is away: `LossStrikes` |
 | unreadable ... | sectors that held something give EIO: `ReadStrikes` |
@@ -76,7 +77,7 @@ class Nemesis:
         tails = TailStrikes(world, ledger, data_rot)
         parts += data_rot, JournalRot(world, ledger, data_rot), tails, SweepStrikes(world, ledger, tails)
         parts += DirectoryStrikes(world, ledger, data_rot, processes), MetadataStrikes(world, ledger)
-        parts += ApartStrikes(world, ledger), ReadStrikes(world, ledger, data_rot), LossStrikes(world, ledger)
+        parts += ApartStrikes(world, ledger, data_rot), ReadStrikes(world, ledger, data_rot), LossStrikes(world, ledger)
         for part in parts:
             self._effects |= part.effects()
 
