@@ -33,6 +33,8 @@ class Hunt(NamedTuple):
     mute_rate: float = 0.0
     copied_from_records: int = 20_000
     protocol: str = ""
+    start: int = 0
+    """A seed shortly before the first that shows it."""
 
 
 HUNTS = (
@@ -46,9 +48,10 @@ HUNTS = (
     Hunt(mutants.load_without_a_claim, ("offsets", "owners"), strikes=("leader dies", "crash"), protocol="isr"),
     Hunt(
         mutants.delete_before_the_copies_are_there,
-        ("offsets",),
+        ("offsets", "stable"),  # a log with a part of a group's members is another group, or cannot be loaded at all
         strikes=("power cut of all", "kill", "leader dies"),
         copied_from_records=30,
+        start=47,
     ),
 )
 
@@ -71,7 +74,7 @@ def aimed(hunt: Hunt, seed: int) -> Scenario:
 
 
 def scenarios(hunt: Hunt) -> Iterator[Scenario]:
-    return (aimed(hunt, seed) for seed in range(SEEDS_MAX))
+    return (aimed(hunt, seed) for seed in range(hunt.start, hunt.start + SEEDS_MAX))
 
 
 def find(hunt: Hunt) -> None:

@@ -18,7 +18,8 @@ from tidelog.sim.cluster.stories import draw_story
 from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.patching import patched
 
-STORIES = 40
+STORIES = 10
+"""More: `make sim-stories STORY=late RUNS=200`."""
 TOLD = {"isr": 0, "paxos": 8}
 """A story of each protocol, whose good copy comes back."""
 
