@@ -1,15 +1,17 @@
-"""The sweep: a small share of its patterns, each combination of what is drawn, which is slow, and the planted bug that it
-has to find."""
+"""The sweep: a small share of its patterns; each combination of what is drawn, slow; and the planted bug that it has
+to find."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.sim.storage.test_log_mutants import truncate_a_bad_tail
+from tidelog.sim.sweep import partitions
 from tidelog.sim.sweep.__main__ import again, parse, series_of
 from tidelog.sim.sweep.cases import ENTRIES, Case, Damage, Plan, Protocol, Stop, Variant
 from tidelog.sim.sweep.rounds import Played, Series, play_all
 from tidelog.sim.sweep.tally import Tally
+from tidelog.sim.sweep.verdicts import Result
 
 SOME = 12
 SAMPLES = {Protocol.ISR: 16, Protocol.PAXOS: 16, Protocol.METADATA: 4}
@@ -86,6 +88,20 @@ def test_a_bad_tail_that_is_truncated_is_found() -> None:
     with truncate_a_bad_tail():
         failures = _failures(_play(Protocol.ISR, Stop.ACKNOWLEDGED, Damage.FLIP, Variant.PLAIN, SOME))
     assert any(failure.startswith(("lost:", "silent:", "wrong:")) for failure in failures), failures
+
+
+def test_a_round_that_breaks_is_told_and_the_others_are_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(written: partitions.Written, cases: list[Case], seed: str) -> list[Result]:
+        if seed.endswith("/0"):
+            raise LookupError("a story that breaks")
+        return await whole(written, cases, seed)
+
+    whole = partitions.play
+    monkeypatch.setattr(partitions, "play", play)
+    series = Series(Plan(Protocol.ISR, Stop.CLEAN, Variant.PLAIN, seed=1), Damage.FLIP, patterns=4, size=2)
+    first, second = play_all([series], jobs=1)
+    assert (first.results, first.errors) == ([], ["the round broke: LookupError: a story that breaks"])
+    assert (len(second.results), second.errors) == (2, [])
 
 
 def test_a_failure_names_the_command_that_plays_its_round_again() -> None:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tidelog.sim.sweep.cases import Damage, Plan, Protocol, Stop, Variant, Where
-from tidelog.sim.sweep.rounds import Series, play_all
+from tidelog.sim.sweep.rounds import Series, play_all, rounds_of
 from tidelog.sim.sweep.tally import Tally
 
 COMMAND = "python -m tidelog.sim.sweep"
@@ -35,7 +35,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--where", type=Where, choices=[*Where], default=Where.BOTH, help="Paxos; default: %(default)s")
     parser.add_argument("--patterns", type=int, metavar="N", help="drawn ones of each series; default: all")
-    parser.add_argument("--partitions", type=int, default=64, metavar="N", help="of a cluster; default: %(default)s")
+    parser.add_argument("--partitions", type=int, default=128, metavar="N", help="of a cluster; default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of all that is drawn; default: %(default)s")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes; default: %(default)s")
     parser.add_argument("--round", type=int, metavar="N", help="of each series only this one, from 0 on; default: all")
@@ -77,15 +77,17 @@ def main() -> int:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
+    left = {series: len(rounds_of(series)) if options.round is None else 1 for series in many}
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        sizes = {series: len(series.cases()) for series in many}
-        bar = progress.add_task("", total=sum(sizes.values()))
+        bar = progress.add_task("", total=sum(left.values()))
         for played in play_all(many, options.jobs, options.round):
-            plan = played.series.plan
-            progress.update(bar, description=f"{plan.protocol} {plan.stop} {played.series.damage} {plan.variant}")
+            progress.update(bar, description=played.series.name)
             for line in tally.add(played):
                 console.print(f"{line}\n  again: {again(played.series, played.number)}", markup=False, soft_wrap=True)
-            progress.advance(bar, len(played.results))
+            progress.advance(bar)
+            left[played.series] -= 1
+            if not left[played.series]:
+                console.print(tally.summary(played.series), markup=False, highlight=False, soft_wrap=True)
     out = Console()
     if options.json:
         out.print_json(json.dumps({"seed": options.seed, "series": tally.figures(), "failures": tally.failures}))

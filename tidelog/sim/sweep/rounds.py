@@ -33,8 +33,13 @@ class Series:
     damage: Damage
     where: Where = Where.BOTH
     patterns: int | None = None
-    size: int = 64
+    size: int = 128
     """The cases of a round."""
+
+    @property
+    def name(self) -> str:
+        """Returns it in words, without its numbers."""
+        return f"{self.plan.protocol} {self.plan.stop} {self.damage} {self.plan.variant}"
 
     def cases(self) -> list[Case]:
         """Returns them in order."""
@@ -58,7 +63,7 @@ class Round(NamedTuple):
 
 
 class Played(NamedTuple):
-    """The outcome of a round; `errors` are those that nobody foresaw."""
+    """The outcome of a round; `errors` are those that nobody foresaw. A round that breaks has no results."""
 
     series: Series
     number: int
@@ -87,15 +92,20 @@ def write(plan: Plan, size: int) -> Written:
 def play(written: Written, series: Series, one: Round) -> Played:
     """Plays a round."""
     with capture_logs() as logs, _no_collection():
-        if isinstance(written, metadata.Written):
-            seeds = [f"{one.seed}/{number}" for number in range(len(one.cases))]
-            results = [
-                loop.run(partial(metadata.play, written, case, seed), seed)
-                for case, seed in zip(one.cases, seeds, strict=True)
-            ]
-        else:
-            results = loop.run(partial(partitions.play, written, one.cases, one.seed), one.seed)
-    return Played(series, one.number, results, [*_unforeseen(logs)])
+        try:
+            results, broken = _play_cases(written, one), []
+        except Exception as error:  # noqa: BLE001 - whatever broke one round is told, and the other rounds are played
+            results, broken = [], [f"the round broke: {type(error).__name__}: {error}"]
+    return Played(series, one.number, results, [*broken, *_unforeseen(logs)])
+
+
+def _play_cases(written: Written, one: Round) -> list[Result]:
+    if isinstance(written, partitions.Written):
+        return loop.run(partial(partitions.play, written, one.cases, one.seed), one.seed)
+    seeds = [f"{one.seed}/{number}" for number in range(len(one.cases))]
+    return [
+        loop.run(partial(metadata.play, written, case, seed), seed) for case, seed in zip(one.cases, seeds, strict=True)
+    ]
 
 
 def _unforeseen(logs: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -25,6 +25,12 @@ class Tally:
         self.failures += lines
         return lines
 
+    def summary(self, series: Series) -> str:
+        """Returns a line about a series of which all is played."""
+        results = self._results[series]
+        recovered = sum(result.verdict is Verdict.RECOVERED for result in results)
+        return f"{series.name}: {recovered:,} of {len(results):,} as they should be"
+
     def figures(self) -> list[dict[str, str | int | float]]:
         """Returns the rows of the table."""
         return [_figures(series, results) for series, results in self._results.items()]
@@ -49,7 +55,7 @@ class Tally:
 
 def _failures(played: Played) -> Iterator[str]:
     plan = played.series.plan
-    where = f"{plan.protocol} {plan.stop} {played.series.damage} {plan.variant} round {played.number}"
+    where = f"{played.series.name} round {played.number}"
     for result in played.results:
         if result.verdict is not Verdict.RECOVERED:
             wiped = f" wiped={result.case.wiped}" if result.case.wiped else ""
