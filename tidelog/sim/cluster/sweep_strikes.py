@@ -7,6 +7,7 @@ copy. So 2,401 stories try every pattern out of which everything can be had back
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from tidelog.model.ids import PartitionId
 from tidelog.sim.cluster.blackout import blackout
@@ -24,7 +25,8 @@ PATTERNS = MASKS**ENTRIES
 
 
 class SweepStrikes:
-    """The strikes of one run. Their nodes are the replicas of the pattern, and their amount is its number."""
+    """The strikes of one run. Their nodes are the replicas of the pattern, and their amount is its number. A walk draws
+    one node, which comes first, and a part of all patterns."""
 
     def __init__(self, world: World, ledger: Ledger, tails: TailStrikes) -> None:
         self._world = world
@@ -38,14 +40,14 @@ class SweepStrikes:
 
     async def _partition(self, strike: Strike, rng: random.Random) -> None:
         async with blackout(self._world, strike, rng, strike.nodes):
-            for node in strike.nodes:
+            for node in self._world.swarm.nodes:
                 rot.write_back(self._copies.medium(node))
             partitions = [one for one in sorted(self._ledger.books) if self._last(one)]
             if not partitions:
                 self._world.truth.saw("fault withheld")
                 return
             partition_id = rng.choice(partitions)
-            hit = self._draw(partition_id, strike)
+            hit = self._draw(partition_id, strike, _in_order(strike, self._ledger.replicas(partition_id)))
             for copy in hit:
                 damage(self._world, copy.extent, rng)
                 self._ledger.rots(copy.node, partition_id)
@@ -62,13 +64,13 @@ class SweepStrikes:
         ]
         return sorted({batch.base for copy in copies for batch in copy.batches})[-ENTRIES:]
 
-    def _draw(self, partition_id: PartitionId, strike: Strike) -> list[Copy]:
+    def _draw(self, partition_id: PartitionId, strike: Strike, nodes: Sequence[int]) -> list[Copy]:
         """Returns what the pattern damages, as far as a good copy of everything is left."""
         hit: list[Copy] = []
         for base, mask in zip(self._last(partition_id), _masks(strike), strict=False):
             more = [
                 copy
-                for node in _nodes(strike, mask)
+                for node in _nodes(nodes, mask)
                 for is_journal in (False, True)
                 for copy in self._copies.committed(partition_id, node, is_journal=is_journal)
                 if any(batch.base == base for batch in copy.batches) and copy not in hit
@@ -84,7 +86,7 @@ class SweepStrikes:
             }
             known = sorted({entry for found in entries.values() for entry in found})[-ENTRIES:]
             for entry, mask in zip(known, _masks(strike), strict=False):
-                hit = [node for node in _nodes(strike, mask) if entry in entries[node]]
+                hit = [node for node in _nodes(_in_order(strike, [*entries]), mask) if entry in entries[node]]
                 if sum(entry in found for found in entries.values()) > len(hit):
                     for node in hit:
                         damage(self._world, entries[node][entry], rng)
@@ -94,8 +96,15 @@ class SweepStrikes:
 
 def _masks(strike: Strike) -> list[int]:
     """Returns, for each entry, the replicas whose copy goes, a bit each."""
-    return [int(strike.amount) // MASKS**entry % MASKS for entry in range(ENTRIES)]
+    number = int(strike.amount if strike.amount >= 1 else strike.amount * PATTERNS)
+    return [number // MASKS**entry % MASKS for entry in range(ENTRIES)]
 
 
-def _nodes(strike: Strike, mask: int) -> list[int]:
-    return [node for number, node in enumerate(strike.nodes) if mask >> number & 1]
+def _in_order(strike: Strike, replicas: Sequence[int]) -> list[int]:
+    """Returns the replicas of a pattern, those of the strike first."""
+    first = [node for node in strike.nodes if node in replicas]
+    return [*first, *(node for node in replicas if node not in first)]
+
+
+def _nodes(nodes: Sequence[int], mask: int) -> list[int]:
+    return [node for number, node in enumerate(nodes) if mask >> number & 1]
