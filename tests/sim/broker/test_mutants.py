@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-
 import pytest
 
 from tests.sim.broker import mutants
@@ -12,7 +10,6 @@ from tests.sim.planting import Mutant, seeds_until_found
 from tidelog.sim.broker.crash import run_seed
 
 SEEDS_MAX = 500
-MEDIAN_MAX = 100
 OBVIOUS: tuple[Mutant, ...] = (
     mutants.skip_fsync,
     mutants.delete_unknown_directories,
@@ -41,13 +38,6 @@ def test_an_obvious_bug_is_found_at_once(mutant: Mutant) -> None:
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     seeds = seeds_until_found(mutant, is_good, iter(range(SEEDS_MAX)))
     assert seeds is not None, f"{mutant.__name__}: {mutant.__doc__} Nobody noticed in {SEEDS_MAX} seeds."
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_planted_bugs_are_found_soon() -> None:
-    found = [seeds_until_found(mutant, is_good, iter(range(1000, 1000 + SEEDS_MAX))) for mutant in MUTANTS]
-    assert statistics.median(seeds or SEEDS_MAX for seeds in found) <= MEDIAN_MAX
 
 
 def test_a_mutant_is_gone_when_it_is_closed() -> None:

@@ -41,11 +41,16 @@ HUNTS = (
     Hunt(mutants.commits_in_any_order, ("sequence",), late_rate=0.2),
     Hunt(mutants.deliver_without_a_lease, ("exclusive",), mishaps=("sleep",)),
     Hunt(
-        mutants.answer_before_the_commit, ("offsets", "delivery", "owners"), strikes=("power cut of all", "leader dies")
+        mutants.answer_before_the_commit,
+        ("offsets", "delivery", "owners"),
+        strikes=("power cut of all", "leader dies"),
+        start=49,
     ),
     Hunt(mutants.commits_of_whoever_it_was, ("fencing", "offsets"), mishaps=("sleep", "leave"), late_rate=0.2),
     Hunt(mutants.given_away_before_it_is_given_up, ("exclusive",), mishaps=("leave", "crash"), mute_rate=0.3),
-    Hunt(mutants.load_without_a_claim, ("offsets", "owners"), strikes=("leader dies", "crash"), protocol="isr"),
+    Hunt(
+        mutants.load_without_a_claim, ("offsets", "owners"), strikes=("leader dies", "crash"), protocol="isr", start=17
+    ),
     Hunt(
         mutants.delete_before_the_copies_are_there,
         ("offsets", "stable"),  # a log with a part of a group's members is another group, or cannot be loaded at all
