@@ -24,6 +24,8 @@ SHAPES = {
 }
 SAMPLED = 37
 """Every so many cases in the default run: coprime to the number of faults, so that all of them come by."""
+SAMPLED_IF_SLOW = 5
+"""The same of the slow tests; with 1, which takes minutes, they try every case."""
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=lambda name: name.replace(" ", "-"))
@@ -49,8 +51,8 @@ def test_damage_to_a_sample_of_byte_ranges(sweep: SlotSweep) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_damage_to_every_byte_range(sweep: SlotSweep) -> None:
-    check_each(sweep, list(sweep.cases()))
+def test_damage_to_a_fifth_of_all_byte_ranges(sweep: SlotSweep) -> None:
+    check_each(sweep, list(sweep.cases())[::SAMPLED_IF_SLOW])
 
 
 def test_a_sound_store_passes(sweep: SlotSweep) -> None:
