@@ -73,10 +73,18 @@ def test_the_metadata_log_has_all_entries_or_waits_and_says_what_to_do(stop: Sto
     assert all(result.answered == result.lost for result in results)
 
 
-def test_a_row_made_again_of_a_rotten_batch_stops_no_broker() -> None:
-    """A power cut took rows of a replica that was behind, and a bit of a leader epoch, which no checksum covers, turned
-    over: a broker died at each start, with all of its partitions."""
-    assert _failures(_play(Protocol.PAXOS, Stop.POWER, Damage.FLIP, Variant.BEHIND, 32, seed=13)) == []
+@pytest.mark.parametrize(
+    ("stop", "damage", "variant", "patterns", "seed"),
+    [
+        pytest.param(Stop.POWER, Damage.FLIP, Variant.BEHIND, 32, 13, id="a row made again ended every start"),
+        pytest.param(Stop.POWER, Damage.ZERO, Variant.DISK, 32, 13, id="a follower waited for a lost disk"),
+        pytest.param(Stop.CLEAN, Damage.FLIP, Variant.DIRECTORY, 16, 2, id="a copier gave up what had come"),
+    ],
+)
+def test_rounds_of_paxos_that_failed_once(
+    stop: Stop, damage: Damage, variant: Variant, patterns: int, seed: int
+) -> None:
+    assert _failures(_play(Protocol.PAXOS, stop, damage, variant, patterns, seed=seed)) == []
 
 
 def test_a_round_is_the_same_again() -> None:

@@ -64,7 +64,8 @@ class Copier:
         self._entropy = entropy
         self._era = era
         self._damaged: dict[int, int] = {}
-        """The brokers that have the next batch damaged, and up to where."""
+        """The brokers that have the batch at `_damaged_at` damaged, and up to where."""
+        self._damaged_at = -1
 
     async def run(self) -> None:
         """Copies until nothing is lacking."""
@@ -73,15 +74,17 @@ class Copier:
             nodes = list(self._nodes())
             try:
                 if nodes and not self._applied.is_truncating and await self._copy_from(nodes[turn % len(nodes)]):
-                    self._damaged.clear()
                     continue
-                if nodes and self._damaged.keys() >= set(nodes):
+                if nodes and self._is_damaged_on(nodes):
                     self._applied.append_lost(min(self._damaged.values()))
-                    self._damaged.clear()
             except (TidelogError, TimeoutError, OSError) as error:
                 logger.info("a log could not be copied yet", partition=str(self._partition_id), error=str(error))
             turn += 1
             await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
+
+    def _is_damaged_on(self, nodes: Sequence[int]) -> bool:
+        """True if all of these have the next batch damaged; what is applied meanwhile may have brought it."""
+        return self._applied.log.log_end_offset == self._damaged_at and self._damaged.keys() >= set(nodes)
 
     async def _copy_from(self, node: int) -> bool:
         """One step; True if it brought something."""
@@ -96,8 +99,11 @@ class Copier:
         if self._wanted() is None or self._applied.is_truncating or log.log_end_offset != offset:
             return True
         if read.damaged_to > offset:
+            if self._damaged_at != offset:
+                self._damaged, self._damaged_at = {}, offset
             self._damaged[node] = read.damaged_to
             return False
+        self._damaged.pop(node, None)
         floor = decode_floor(read.floor)
         size = len(answer.body) - read.producers_size
         data, producers = answer.body[:size], answer.body[size:]
