@@ -15,6 +15,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.sweep.cases import ENTRIES, Case, Damage, Where
+from tidelog.storage.rows import RowCodec
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
 STRANGER: Final = -1
@@ -32,6 +33,21 @@ class Copy(NamedTuple):
     position: int
     size: int
     is_in_journal: bool = False
+    has_row: bool = True
+    """A power cut may leave a batch and not the row that names it."""
+
+
+def with_rows(copies: Iterable[Copy], content: Content, codec: RowCodec) -> Iterator[Copy]:
+    """Yields them with what the catalogs beside their files say of them."""
+    for copy in copies:
+        rows = codec.bodies(content.get(f"{copy.path.removesuffix('.log')}.catalog", b""))
+        positions = [row.file_position for row in rows if row is not None]
+        yield copy._replace(has_row=copy.position in positions)
+
+
+def spare(copies: Iterable[Copy]) -> list[Copy]:
+    """Returns them, with entries of journals that have no row as strangers, which no pattern hits."""
+    return [copy._replace(entry=STRANGER) if copy.is_in_journal and not copy.has_row else copy for copy in copies]
 
 
 def find_copies(node: int, content: Content, directory: str, values: Sequence[bytes], journal: str) -> Iterator[Copy]:

@@ -16,11 +16,12 @@ from tidelog.sim.kit import rot
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.kit.seeds import stream
 from tidelog.sim.sweep.brokers import IDLE_S, Brokers, brokers_of
-from tidelog.sim.sweep.cases import ENTRIES, Case, Plan, Variant
-from tidelog.sim.sweep.copies import Content, Copy, check_majority, damage_copies, find_copies
+from tidelog.sim.sweep.cases import ENTRIES, Case, Plan, Protocol, Variant
+from tidelog.sim.sweep.copies import Content, Copy, check_majority, damage_copies, find_copies, spare, with_rows
 from tidelog.sim.sweep.reading import Judge, append
 from tidelog.sim.sweep.verdicts import Result
 from tidelog.storage.log_manager import JOURNAL, log_directory
+from tidelog.storage.rows import RowCodec
 
 TOPIC: Final = "swept"
 FILL: Final = 24
@@ -97,7 +98,12 @@ async def _write(brokers: Brokers, number: int, value: bytes) -> int:
 
 def _find(disks: Mapping[int, Content], partition_id: PartitionId, values: Sequence[bytes]) -> list[Copy]:
     directory = f"{log_directory(partition_id)}/"
-    return [copy for node, content in disks.items() for copy in find_copies(node, content, directory, values, JOURNAL)]
+    codec = RowCodec(partition_id)
+    return [
+        copy
+        for node, content in disks.items()
+        for copy in with_rows(find_copies(node, content, directory, values, JOURNAL), content, codec)
+    ]
 
 
 async def play(written: Written, cases: Sequence[Case], seed: str) -> list[Result]:
@@ -120,10 +126,14 @@ async def play(written: Written, cases: Sequence[Case], seed: str) -> list[Resul
 def _strike(
     written: Written, number: int, case: Case, media: Mapping[int, Medium], wiped: int, rng: random.Random
 ) -> Judge:
-    """Does to a partition what its case says."""
+    """Does to a partition what its case says. If a vote is lost as well, an entry of a journal without a row is spared:
+    nothing would be left of it, so that nobody could tell whether a quorum had accepted what another one lost."""
     partition_id = PartitionId(written.topic_id, number)
     copies = written.copies[number]
-    left = damage_copies(case, copies, media, written.plan.variant.replicas, rng)
+    is_spared = written.plan.protocol is Protocol.PAXOS and (case.wiped or wiped)
+    struck = spare(copies) if is_spared else copies
+    left = damage_copies(case, struck, media, written.plan.variant.replicas, rng)
+    left += [copy for copy, one in zip(copies, struck, strict=True) if copy != one]
     if case.wiped:
         rot.lose_directory(media[case.wiped], log_directory(partition_id))
     copies, left = ([copy for copy in some if copy.node not in (case.wiped, wiped)] for some in (copies, left))
