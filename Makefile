@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep group-faults sweep-brokers power-cuts bench bench-repair docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts bench bench-repair docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -109,6 +109,10 @@ group-faults: setup ## Break a consumer group and its brokers: SECONDS= for how 
 sweep-brokers: setup ## Damage copies by patterns on real brokers: PATTERNS=1000, PROTOCOL=isr, SEED=, MORE='--series last'
 	nice -n 10 $(BIN)/python -m tests.e2e.sweep --patterns $(or $(PATTERNS),250) --protocol $(or $(PROTOCOL),isr) \
 	  --seed $(or $(SEED),1) $(MORE)
+
+sim-damage: setup ## Damage every byte range of small logs and journals, one at a time, in simulation; takes minutes
+	TIDELOG_SAMPLED=1 $(BIN)/pytest -q -m slow -n 2 tests/sim/storage/test_corruption_sweep.py \
+	  tests/sim/storage/test_slot_sweep.py tests/sim/storage/test_repair.py
 
 power-cuts: setup ## Cut the power of real brokers' disks: CUTS=2000, SEED=, MORE='--lies' for the control; takes FUSE
 	nice -n 5 $(BIN)/python -m tests.e2e.power --cuts $(or $(CUTS),100) --seed $(or $(SEED),1) $(MORE)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.sim.storage.sampling import SAMPLED_IF_SLOW
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.storage.log_driver import DIRECTORY
@@ -16,8 +17,6 @@ from tidelog.sim.storage.sweep import Sweep
 SEGMENT_BYTES = {"one segment": 1 << 30, "several segments": 1_500}
 SAMPLED = 101
 """Every so many cases in the default run: coprime to the number of faults, so that all of them come by."""
-SAMPLED_IF_SLOW = 5
-"""The same of the slow tests; with 1, which takes minutes, they try every case."""
 
 
 @pytest.fixture(scope="module", params=SEGMENT_BYTES, ids=lambda name: name.replace(" ", "-"))

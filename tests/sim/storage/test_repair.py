@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from tests.sim.storage.sampling import SAMPLED_IF_SLOW
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import DamagedBatch
 from tidelog.sim.kit import rot
@@ -22,8 +23,6 @@ from tidelog.storage.segment import Damage
 SEGMENT_BYTES = {"one segment": 1 << 30, "several segments": 1_500}
 SAMPLED = 211
 """Every so many cases in the default run: coprime to the number of faults, so that all of them come by."""
-SAMPLED_IF_SLOW = 5
-"""The same of the slow tests; with 1, which takes minutes, they try every case."""
 SCRUB_BYTES = 700
 
 Damaging = Callable[[Medium], object]

@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 
+from tests.sim.storage.sampling import SAMPLED_IF_SLOW
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.storage.slot_driver import DIRECTORY
@@ -24,8 +25,6 @@ SHAPES = {
 }
 SAMPLED = 37
 """Every so many cases in the default run: coprime to the number of faults, so that all of them come by."""
-SAMPLED_IF_SLOW = 5
-"""The same of the slow tests; with 1, which takes minutes, they try every case."""
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=lambda name: name.replace(" ", "-"))

@@ -22,6 +22,7 @@ from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.shadows import Held, held
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
+from tidelog.sim.kit.inode import FileNode
 from tidelog.sim.kit.machine import Machine
 from tidelog.sim.kit.medium import Medium
 from tidelog.storage.log_manager import log_directory
@@ -157,10 +158,20 @@ class DataRot:
 
 
 def durable_files(medium: Medium, directory: str) -> dict[str, bytes]:
-    """By path, what a power cut leaves of the files of a log. Those of a directory below are another log's: the journal
-    in a Paxos replica's numbers its entries as the log does its records, and is durable much earlier."""
+    """By path, what a power cut leaves of the files of a log; zeros for what the disk refuses to read.
+
+    Files of a directory below are another log's: the journal in a Paxos replica's numbers its entries as the log does
+    its records, and is durable much earlier."""
     files = {path: file for path, file in medium.walk().items() if path.rpartition("/")[0] == directory}
-    return {path: bytes(file.durable) for path, file in files.items()}
+    return {path: _readable(file) for path, file in files.items()}
+
+
+def _readable(file: FileNode) -> bytes:
+    content = bytearray(file.durable)
+    for low, high in file.unreadable:
+        end = min(high, len(content))
+        content[low:end] = bytes(max(0, end - low))
+    return bytes(content)
 
 
 def known_durable(partition_id: PartitionId, files: Mapping[str, bytes]) -> set[int]:

@@ -69,7 +69,15 @@ KINDS: dict[Family, dict[str, float]] = {
 }
 """Kinds of strikes, with their weights."""
 
-ON: tuple[Family, ...] = (Family.TAIL, Family.MISSING, Family.SWAPPED, Family.OLD, Family.METADATA, Family.EIO)
+ON: tuple[Family, ...] = (
+    Family.TAIL,
+    Family.MISSING,
+    Family.SWAPPED,
+    Family.OLD,
+    Family.METADATA,
+    Family.APART,
+    Family.EIO,
+)
 """The families that nobody has to ask for."""
 
 STRUCK_SHARE = 0.7

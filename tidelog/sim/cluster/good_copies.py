@@ -6,7 +6,8 @@ One good copy is enough to demand a record, whatever holds it: a log, or the jou
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from tidelog.model.ids import PartitionId
@@ -17,6 +18,8 @@ from tidelog.sim.cluster.shadows import Held
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.medium import Medium
 from tidelog.storage.log_manager import JOURNAL, log_directory
+
+FILES_PER_SEGMENT = 2
 
 
 class Copy(NamedTuple):
@@ -31,6 +34,24 @@ class Copy(NamedTuple):
         return self.extent.node
 
 
+def _connected(files: Mapping[str, bytes]) -> list[str]:
+    """Returns the segments up to the first that a power cut has left without one of its two files: the log ends there,
+    and what lies behind was on the disk by luck."""
+    whole = takewhile(lambda names: len(names) == FILES_PER_SEGMENT, _by_segment(files))
+    return [max(names) for names in whole]
+
+
+def _by_segment(files: Mapping[str, bytes]) -> Iterator[list[str]]:
+    names = sorted(path for path in files if path.endswith((".log", ".catalog")))
+    return (list(group) for _, group in groupby(names, key=lambda path: path.rpartition(".")[0]))
+
+
+def _truncated_with(copies: Sequence[Copy], known: Sequence[Copy]) -> list[Copy]:
+    """Returns what a log that is alone loses when one of these is damaged: all that lies behind."""
+    hit = min((copy.batches[0].base for copy in copies if not copy.is_in_journal), default=None)
+    return [copy for copy in known if hit is not None and not copy.is_in_journal and copy.batches[0].base > hit]
+
+
 class GoodCopies:
     """The disks of one run."""
 
@@ -43,12 +64,14 @@ class GoodCopies:
 
     def _in_log(self, node: int, partition_id: PartitionId) -> list[Copy]:
         files = durable_files(self.medium(node), log_directory(partition_id))
-        return [
-            Copy(extent, (batch,), is_in_journal=False)
-            for path, content in files.items()
-            if path.endswith(".log")
-            for batch, extent in batches_in(node, path, content)
-        ]
+        copies: list[Copy] = []
+        for path in _connected(files):
+            batches = batches_in(node, path, files[path])
+            copies += [Copy(extent, (batch,), is_in_journal=False) for batch, extent in batches]
+            is_damaged = sum(extent.size for _, extent in batches) < len(files[path])
+            if is_damaged and len(self._ledger.replicas(partition_id)) == 1:
+                break  # a log that is alone is truncated there
+        return copies
 
     def _in_journal(self, node: int, partition_id: PartitionId) -> list[Copy]:
         files = durable_files(self.medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
@@ -71,16 +94,18 @@ class GoodCopies:
         return [copy for copy in copies if committed.issuperset(copy.batches)]
 
     def may_go(self, partition_id: PartitionId, copies: list[Copy]) -> bool:
-        """True if each batch of these is whole elsewhere, too, on the disk of a replica."""
-        others = {
-            batch
-            for node in self._ledger.replicas(partition_id)
+        """True if each batch of these, and of those that go with them, is whole elsewhere, too, on the disk of a
+        replica."""
+        nodes = self._ledger.replicas(partition_id)
+        known = [
+            copy
+            for node in nodes
             for is_journal in (False, True)
             for copy in self.read(partition_id, node, is_journal=is_journal)
-            if copy not in copies
-            for batch in copy.batches
-        }
-        return all(others.issuperset(copy.batches) for copy in copies)
+        ]
+        going = {*copies, *_truncated_with(copies, known)} if len(nodes) == 1 else {*copies}
+        others = {batch for copy in known if copy not in going for batch in copy.batches}
+        return all(others.issuperset(copy.batches) for copy in going)
 
     def pick(
         self, drawn: Mapping[PartitionId, list[Copy]], rng: random.Random

@@ -89,6 +89,10 @@ class Namespace:
     def sync_directory(self, directory: DirectoryNode) -> None:
         self._make_durable(lambda assignment: assignment[0] is directory)
 
+    def sync(self) -> None:
+        """Makes every change durable, as the kernel does sooner or later."""
+        self._make_durable(lambda _: True)
+
     def _make_durable(self, concerned: Callable[[Assignment], bool]) -> None:
         """Makes durable each change with a concerned name; earlier changes of the same names are history then."""
         remaining: list[Change] = []

@@ -56,10 +56,12 @@ def lose(medium: Medium, path: str) -> None:
 
 
 def write_back(medium: Medium) -> None:
-    """The kernel writes to the disk what a killed process left in its memory, as it does sooner or later."""
+    """The kernel writes to the disk what a killed process left in its memory, names of files included, as it does
+    sooner or later."""
     for node in medium.dirty.values():
         node.sync()
     medium.dirty.clear()
+    medium.space.sync()
 
 
 def has_directory(medium: Medium, path: str) -> bool:
