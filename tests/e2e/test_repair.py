@@ -20,7 +20,8 @@ import pytest
 from tests.e2e.asking import JSON_RECORDS, Answer, Asked, ask, until
 from tests.e2e.clusters import ISR, running
 from tidelog.admin import AdminClient
-from tidelog.storage.rows import ROW_BYTES
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.rows import Kind, RowCodec
 from tidelog.testing import LocalCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
@@ -186,7 +187,10 @@ def test_a_leader_settles_the_damaged_end_of_its_log_before_it_leads(cluster: Lo
 
 def is_marked(path: Path) -> bool:
     """The catalog says that all batches are durable: none of them can be taken for torn."""
-    return path.with_suffix(".catalog").stat().st_size >= (RECORDS + 2) * ROW_BYTES
+    codec = RowCodec(PartitionId(TopicId(path.parent.parent.name), int(path.parent.name)))
+    rows = [row for row in codec.bodies(path.with_suffix(".catalog").read_bytes()) if row is not None]
+    batches = [row.sequence for row in rows if row.kind == Kind.BATCH]
+    return len(batches) >= RECORDS and max(row.durable for row in rows) > batches[-1]
 
 
 @pytest.mark.slow

@@ -76,6 +76,7 @@ ON: tuple[Family, ...] = (
     Family.OLD,
     Family.METADATA,
     Family.APART,
+    Family.SWEEP,
     Family.EIO,
 )
 """The families that nobody has to ask for."""
