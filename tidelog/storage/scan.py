@@ -47,11 +47,13 @@ READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BadEnd:
-    """The treatment of a batch that does not verify, at D or beyond, by the position that its row names."""
+    """The treatment of a batch that does not verify, at D or beyond, by the position and number that its row names."""
 
     kept_below: int
     """A batch of a position below is kept, as long as its row is sound: somebody can say what belongs there, and
     whether it was acknowledged. Any other ends the log."""
+    kept_from_number: int = 0
+    """A batch of a smaller number ends the log as well."""
 
     KEEP: ClassVar[BadEnd]
     """Other replicas can say it, of all. What has no sound row ends the log."""
@@ -60,7 +62,7 @@ class BadEnd:
 
     def keeps(self, row: Row) -> bool:
         """Returns True if this row is believed to have had its batch."""
-        return row.position < self.kept_below
+        return row.position < self.kept_below and row.number >= self.kept_from_number
 
 
 BadEnd.KEEP = BadEnd(1 << 64)

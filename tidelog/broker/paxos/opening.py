@@ -18,6 +18,9 @@ slot, known by its name, and the others say what becomes of it. If all have lost
 (`lost_values`). A partition with one replica has no others to say it. There the log says it, as far as it goes: what
 it has applied was in the journal, and the log has the payload. A bad end beyond it is torn.
 
+A log keeps a bad batch as damaged if its row says that the journal had it durably: whether it rotted or a crash tore
+it, the journals can give it again, and behind it may lie the last good copy of what they have lost.
+
 An operator may have had the partition go on from what was left of it: then the replica enters that era first
 (`regrouping`).
 
@@ -35,7 +38,7 @@ import structlog
 from msgspec import structs
 
 from tidelog.broker.consensus.stored import stored_log
-from tidelog.broker.paxos.comparison import find_forgotten, rows_beyond, unnamed_beyond
+from tidelog.broker.paxos.comparison import ACCOUNTED, find_forgotten, rows_beyond, unnamed_beyond
 from tidelog.broker.paxos.files import ReplicaFiles
 from tidelog.broker.paxos.journal import ReplicaFacts, facts_of
 from tidelog.broker.paxos.regrouping import Era, end_of_rows, enter
@@ -45,6 +48,9 @@ from tidelog.replication.paxos.voters import VoterSet, encode_voters
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings
 from tidelog.storage.scan import BadEnd
+
+LOG_END = BadEnd(1 << 64, ACCOUNTED)
+"""The log's. All that is truncated is in the journals of a majority until their logs have it durably."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -68,8 +74,7 @@ def open_replica(
     Blocking. Raises as `LogManager.open_journal` and `open_log`.
     """
     was_begun = manager.has_log(partition_id) or manager.held(since).is_begun
-    # What is applied is in the journals of a majority until their logs have it durably: it is applied again.
-    open_log = partial(manager.open_log, partition_id, settings, now_ms, bad_end=BadEnd.TRUNCATE)
+    open_log = partial(manager.open_log, partition_id, settings, now_ms, bad_end=LOG_END)
     opened = open_log() if is_alone and manager.has_log(partition_id) else None
     bad_end = BadEnd.KEEP
     if is_alone:

@@ -6,7 +6,7 @@ One good copy is enough to demand a record, whatever holds it: a log, or the jou
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import groupby, takewhile
 from typing import NamedTuple
 
@@ -46,12 +46,6 @@ def _by_segment(files: Mapping[str, bytes]) -> Iterator[list[str]]:
     return (list(group) for _, group in groupby(names, key=lambda path: path.rpartition(".")[0]))
 
 
-def _truncated_with(copies: Sequence[Copy], known: Sequence[Copy]) -> list[Copy]:
-    """Returns what a log that is alone loses when one of these is damaged: all that lies behind."""
-    hit = min((copy.batches[0].base for copy in copies if not copy.is_in_journal), default=None)
-    return [copy for copy in known if hit is not None and not copy.is_in_journal and copy.batches[0].base > hit]
-
-
 class GoodCopies:
     """The disks of one run."""
 
@@ -64,14 +58,11 @@ class GoodCopies:
 
     def _in_log(self, node: int, partition_id: PartitionId) -> list[Copy]:
         files = durable_files(self.medium(node), log_directory(partition_id))
-        copies: list[Copy] = []
-        for path in _connected(files):
-            batches = batches_in(node, path, files[path])
-            copies += [Copy(extent, (batch,), is_in_journal=False) for batch, extent in batches]
-            is_damaged = sum(extent.size for _, extent in batches) < len(files[path])
-            if is_damaged and len(self._ledger.replicas(partition_id)) == 1:
-                break  # a log that is alone is truncated there
-        return copies
+        return [
+            Copy(extent, (batch,), is_in_journal=False)
+            for path in _connected(files)
+            for batch, extent in batches_in(node, path, files[path])
+        ]
 
     def _in_journal(self, node: int, partition_id: PartitionId) -> list[Copy]:
         files = durable_files(self.medium(node), f"{log_directory(partition_id)}/{JOURNAL}")
@@ -94,18 +85,16 @@ class GoodCopies:
         return [copy for copy in copies if committed.issuperset(copy.batches)]
 
     def may_go(self, partition_id: PartitionId, copies: list[Copy]) -> bool:
-        """True if each batch of these, and of those that go with them, is whole elsewhere, too, on the disk of a
-        replica."""
-        nodes = self._ledger.replicas(partition_id)
-        known = [
-            copy
-            for node in nodes
+        """True if each batch of these is whole elsewhere, too, on the disk of a replica."""
+        others = {
+            batch
+            for node in self._ledger.replicas(partition_id)
             for is_journal in (False, True)
             for copy in self.read(partition_id, node, is_journal=is_journal)
-        ]
-        going = {*copies, *_truncated_with(copies, known)} if len(nodes) == 1 else {*copies}
-        others = {batch for copy in known if copy not in going for batch in copy.batches}
-        return all(others.issuperset(copy.batches) for copy in going)
+            if copy not in copies
+            for batch in copy.batches
+        }
+        return all(others.issuperset(copy.batches) for copy in copies)
 
     def pick(
         self, drawn: Mapping[PartitionId, list[Copy]], rng: random.Random

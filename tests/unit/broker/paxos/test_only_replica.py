@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.broker.isr.stage import until
 from tests.unit.broker.paxos.stage import Site, Stage, play
+from tests.unit.broker.paxos.test_lost_values import read_all
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.model.ports import Files
 from tidelog.storage.partition_log import PartitionLog
@@ -77,15 +78,31 @@ def test_the_end_of_the_journal_is_made_again_from_the_log(back: int, count: int
 
 @pytest.mark.parametrize("share", [0.3, 1.0])
 @pytest.mark.parametrize("back", [1, 2])
-def test_what_the_log_has_not_either_is_torn_off_the_journal(back: int, share: float) -> None:
-    """As a power cut leaves it; or no good copy is left."""
+def test_what_the_log_has_not_either_is_lost_by_name(back: int, share: float) -> None:
+    """Its rows in both say that it was there."""
 
     async def story(stage: Stage) -> None:
         site, journal, log, written = await write(stage)
         for extent in (*journal[-back:], log[-1]):
             flip(site.disk, extent, share)
         await goes_on(stage, site)
-        assert site.is_sound()
-        assert site.content().startswith(written[: -log[-1][2]])
+        shown, damaged = read_all(site)
+        assert damaged == [RECORDS - 1]
+        assert shown.startswith(written[: -log[-1][2]]) and b"more" in shown
+
+    play(story, replicas=1)
+
+
+@pytest.mark.parametrize("batch", range(RECORDS - 1))
+def test_a_log_keeps_what_lies_behind_a_batch_that_its_journal_has(batch: int) -> None:
+    """The journal has lost the last entry, and the log an earlier batch: each has what the other lacks."""
+
+    async def story(stage: Stage) -> None:
+        site, journal, log, written = await write(stage)
+        flip(site.disk, journal[-1], 0.7)
+        flip(site.disk, log[batch], 0.7)
+        await goes_on(stage, site)
+        await until(site.is_sound)
+        assert site.content().startswith(written)
 
     play(story, replicas=1)
