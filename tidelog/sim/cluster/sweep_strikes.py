@@ -85,9 +85,11 @@ class SweepStrikes:
                 node: {entry: extent for extent, entry in self._entries(node)} for node in self._world.swarm.nodes
             }
             known = sorted({entry for found in entries.values() for entry in found})[-ENTRIES:]
+            # An old or robbed directory begins anew without its entries, and the mend of a damaged one may not be done.
+            whole = [node for node in entries if self._world.is_whole(node)]
             for entry, mask in zip(known, _masks(strike), strict=False):
                 hit = [node for node in _nodes(_in_order(strike, [*entries]), mask) if entry in entries[node]]
-                if sum(entry in found for found in entries.values()) > len(hit):
+                if any(entry in entries[node] for node in whole if node not in hit):
                     for node in hit:
                         damage(self._world, entries[node][entry], rng)
                         self._world.destroy(node)

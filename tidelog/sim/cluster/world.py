@@ -151,6 +151,11 @@ class World:
         self.destroyed.update(voter.incarnation for voter in self.voters if voter.node_id == node)
         self.destroyed.update(self.truth.storages.get(node, ()))
 
+    def is_whole(self, node: int) -> bool:
+        """Returns True if nothing was booked for the disk that this node registered last, or votes with."""
+        voting = [voter.incarnation for voter in self.voters if voter.node_id == node]
+        return self.destroyed.isdisjoint(self.truth.storages.get(node, [])[-1:] or voting)
+
 
 def _config(swarm: Swarm, node: int) -> BrokerConfig:
     founders = [f"{founder}@{address_of(founder)}:{PEER_PORT}" for founder in swarm.founders]
