@@ -21,7 +21,8 @@ that nobody else has, or that is written again from something else, is truncated
 
 It is known to be more than a tear if the catalog's header is gone as well, which was durable before the log's first
 batch was, or if the disk says that it cannot read what is to go. Then the log has lost its end, acknowledged or not,
-and nobody may count on it before it is filled again: its owner is told (`on_end_lost`) before anything is truncated.
+and nobody may count on it before it is filled again: its owner is told (`on_end_lost`) before anything is truncated, or
+written, for a sector that is written can be read.
 
 What is missing between two segments, row and batch, is judged by D in any log: the file ends there, so there would be
 no room to put a copy back. Again only two faults at once look like that in a log that no crash has cut short: if the
@@ -93,6 +94,8 @@ class Scan:
         self._bad_end = bad_end
         self._on_end_lost = on_end_lost
         self._had_header = had_header
+        self._made: list[tuple[int, bytes]] = []
+        """Rows to be written, with their slots."""
         self._size = segment.log.size()
         self._seal_slot = -1
         self._settled_end = 0
@@ -109,7 +112,7 @@ class Scan:
         segment.slots = max(segment.slots, 1)
         self._settled_end = settled_end
         self._tail = start._replace(sequence=segment.first_sequence + segment.body_slot)
-        header = self._lost_header(start)
+        is_headless = self._take_header(start)
         slot = self._take_rows(self._skip_settled_rows())
         if self._tail.offset < self._settled_end:
             slot = self._note_lost(slot, self._settled_end)
@@ -117,10 +120,10 @@ class Scan:
         if segment.is_sealed:
             slot += 1
         self._tail = self._tail._replace(sequence=segment.first_sequence + slot, durable=0)
-        if self._on_end_lost is not None and self._has_lost_end(slot, is_headless=header is not None):
+        if self._on_end_lost is not None and self._has_lost_end(slot, is_headless=is_headless):
             self._on_end_lost()
-        if header is not None:  # not before: it is what tells that more is lost
-            self._write(0, header)
+        for at, raw in self._made:  # not before: a sector that is written can be read
+            self._write(at, raw)
         self._trim(slot)
         segment.slots, segment.end_offset, segment.log_bytes = slot, self._tail.offset, self._tail.file_position
         segment.max_timestamp = self._tail.running_max_timestamp
@@ -150,31 +153,35 @@ class Scan:
         rows are numbered anew, and the old mark means nothing among them."""
         return tail._replace(durable=min(self._durable, tail.sequence))
 
-    def _lost_header(self, start: Tail) -> bytes | None:
-        """Takes in the header; returns another one if it is lost."""
+    def _take_header(self, start: Tail) -> bool:
+        """Takes in the header; makes another one, and returns True, if it is lost."""
         segment = self._segment
         header = self._codec.parse_header(segment.raw_rows(0, 1))
         if header is not None and header.base_offset == segment.base_offset:
             log_start = max(start.log_start_offset, header.log_start_offset)
             self._tail = self._tail._replace(epoch=max(start.epoch, header.epoch), log_start_offset=log_start)
-            return None
+            return False
         catalog_bytes = segment.catalog.size()
         if self._size or catalog_bytes:
             self._report.say(f"the catalog header of segment {segment.base_offset} is lost and is written again")
         # An empty log's first segment has nothing before it to check-point; any other must ask older segments.
         is_first = start.sequence == 0 and segment.body_slot == 1 and not catalog_bytes
         origin = self._vouch(start._replace(sequence=segment.first_sequence))
-        return self._codec.header(origin, segment.body_slot - 1, has_checkpoint=is_first)
+        self._made.append((0, self._codec.header(origin, segment.body_slot - 1, has_checkpoint=is_first)))
+        return True
 
     def _has_lost_end(self, slot: int, *, is_headless: bool) -> bool:
-        """True if what is missing at the end was not torn. What a crash tears reads as zeros or as old bytes."""
+        """True if what is missing at the end was not torn. What a crash tears reads as zeros or as old bytes.
+
+        Rows alone are no end: if no bytes are left behind the batches, those that cannot be read were marks.
+        """
         segment, tail = self._segment, self._tail
         is_short = self._end_max != OFFSET_MAX and tail.offset < self._end_max
         is_empty = tail.offset == segment.base_offset
-        is_truncated = self._size > tail.file_position or segment.slots > slot + (self._seal_slot == slot)
+        has_bytes = self._size > tail.file_position
         if is_headless and self._had_header:
-            return is_truncated or is_short or is_empty
-        return is_truncated and (
+            return has_bytes or segment.slots > slot + (self._seal_slot == slot) or is_short or is_empty
+        return has_bytes and (
             is_unreadable(segment.catalog, slot * ROW_BYTES, segment.slots * ROW_BYTES)
             or is_unreadable(segment.log, tail.file_position, self._size)
         )
@@ -263,7 +270,7 @@ class Scan:
             slot, count = slot + 1, count - 1
         for _ in range(count):
             tail = self._vouch(self._tail._replace(sequence=self._segment.first_sequence + slot))
-            self._write(slot, self._codec.note(Kind.MARK, tail, start_offset=tail.log_start_offset))
+            self._made.append((slot, self._codec.note(Kind.MARK, tail, start_offset=tail.log_start_offset)))
             slot += 1
 
     def _rewrite(self, slot: int) -> bool:
@@ -298,7 +305,7 @@ class Scan:
             running_max_timestamp=max(tail.running_max_timestamp, row.max_timestamp),
             start_offset=tail.log_start_offset,
         )
-        self._write(slot, self._codec.pack(placed))
+        self._made.append((slot, self._codec.pack(placed)))
         self._advance(placed)
         self._report.rows_rewritten += 1
 
@@ -307,7 +314,7 @@ class Scan:
         tail = self._vouch(self._tail._replace(sequence=sequence, file_position=position))
         self._report.damage.append(Damage(tail.offset, end, "neither batches nor rows are left"))
         raw = self._codec.note(Kind.LOST, tail, start_offset=tail.log_start_offset, offsets=end - tail.offset)
-        self._write(slot, raw)
+        self._made.append((slot, raw))
         self._tail = tail._replace(offset=end)
         return slot + 1
 

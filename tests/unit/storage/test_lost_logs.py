@@ -1,4 +1,4 @@
-"""A log that was made here and is gone: what stands in its place says so, whenever a crash comes."""
+"""A log that was made here and is gone, or its end is: what stands in its place says so, whenever a crash comes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from msgspec import UNSET
 
 from tests.unit.storage.test_log_manager import one_batch
 from tidelog.model.ids import PartitionId, TopicId
+from tidelog.sim.kit import rot
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import Crashed
+from tidelog.sim.kit.inode import SECTOR_BYTES
 from tidelog.storage.directory_identity import DirectoryIdentity
 from tidelog.storage.log_manager import LogManager, log_directory
 from tidelog.storage.metainfo import NAMES
 from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.rows import ROW_BYTES
 
 LOG = PartitionId(TopicId("ab" * 16), 0)
 OTHER = PartitionId(LOG.topic_id, 1)
 SETTINGS = LogSettings(segment_bytes=1 << 20, segment_ms=1 << 40)
 SINCE, HELD = 5, 6
+FIRST_SEGMENT = f"{log_directory(LOG)}/{0:020}"
+ROWS_IN_A_SECTOR = SECTOR_BYTES // ROW_BYTES
 
 
 def manager_on(disk: SimDisk) -> LogManager:
@@ -37,8 +42,8 @@ def restarted(disk: SimDisk) -> SimDisk:
     return disk.crash()
 
 
-def with_log(batches: int = 2, held: int = HELD) -> SimDisk:
-    """A disk on which the log was made, and noted."""
+def with_log(batches: int = 2, held: int = HELD, *, is_idle: bool = False) -> SimDisk:
+    """A disk on which the log was made, and noted; in an idle log a mark follows the last batch."""
     disk = SimDisk(0)
     manager = manager_on(disk)
     manager.identity.store(DirectoryIdentity(cluster_id="c", node_id=1, storage="s"))
@@ -48,6 +53,9 @@ def with_log(batches: int = 2, held: int = HELD) -> SimDisk:
         log.append(one_batch(offset), 0)
     if batches:
         log.flush()
+    if is_idle:
+        log.mark()
+        rot.write_back(disk.medium)
     manager.note_held(held)
     return restarted(disk)
 
@@ -136,3 +144,42 @@ def test_no_crash_makes_a_lost_log_one_in_good_standing(lose: Callable[[SimDisk]
         assert (log.stands_in_since, log.log_end_offset) == (SINCE, 0), number
         number += 1
     assert number > 5
+
+
+def with_refused_rows(batches: int, *, is_idle: bool = False) -> SimDisk:
+    """A disk that refuses to read the catalog's second sector. In the first are the header and three rows."""
+    disk = with_log(batches, is_idle=is_idle)
+    rot.make_unreadable(disk.medium, f"{FIRST_SEGMENT}.catalog", SECTOR_BYTES, SECTOR_BYTES)
+    return disk
+
+
+def without_end() -> SimDisk:
+    """The last of five batches is damaged, and its row cannot be read, beside that of a batch which is sound."""
+    disk = with_refused_rows(ROWS_IN_A_SECTOR + 1)
+    path = f"{FIRST_SEGMENT}.log"
+    rot.flip_bit(disk.medium, path, len(disk.medium.walk()[path].durable) - 1)
+    return disk
+
+
+def test_no_crash_makes_a_log_that_lost_its_end_one_in_good_standing() -> None:
+    """The sound batch's row is written again, and with it goes what tells that the other was not torn."""
+    number, was_crashed = 1, True
+    while was_crashed:
+        disk, was_crashed = without_end(), False
+        disk.crash_at(number)
+        try:
+            open_at(disk)
+        except Crashed:
+            was_crashed = True
+        log = open_at(disk.kill() if number % 2 else restarted(disk))
+        assert log.stands_in_since == SINCE, number
+        assert ROWS_IN_A_SECTOR <= log.log_end_offset <= ROWS_IN_A_SECTOR + 1, number
+        number += 1
+    assert number > 5
+
+
+@pytest.mark.parametrize("batches", [ROWS_IN_A_SECTOR - 1, ROWS_IN_A_SECTOR])
+def test_a_log_that_lost_rows_alone_is_there(batches: int) -> None:
+    """The rows that cannot be read are a mark, and that of a sound batch before it."""
+    log = open_at(with_refused_rows(batches, is_idle=True))
+    assert (log.stands_in_since, log.log_end_offset) == (UNSET, batches)
