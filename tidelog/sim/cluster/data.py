@@ -178,7 +178,9 @@ class Data:
         book = self._ledger.book_of(where)
         if topic is None or book is None:
             return False
-        return book.is_gone or self._ledger.waits_for_a_word(PartitionId(topic.topic_id, where.partition))
+        partition_id = PartitionId(topic.topic_id, where.partition)
+        is_waiting = self._ledger.waits_for_a_word(partition_id) or self._ledger.waits_for_a_lost_vote(partition_id)
+        return book.is_gone or is_waiting
 
     def _partitions(self) -> Iterator[tuple[TopicPartition, PartitionId, PartitionInfo]]:
         for where in sorted(self.history.watched):
@@ -232,6 +234,8 @@ class Data:
     async def _check(self) -> None:
         self._truth.saw("replicas compared")
         self._truth.saw("partition left out of the comparison", any(map(self._is_gone, self.history.watched)))
+        is_undecided = any(map(self._ledger.waits_for_a_lost_vote, self._ledger.books))
+        self._truth.saw("partition waits for a lost vote", is_undecided)
         views: list[View] = []
         for where, partition_id, info in self._partitions():
             self._compare(where, partition_id, info)

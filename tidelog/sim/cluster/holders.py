@@ -166,6 +166,11 @@ class Holders:
         book = self.books[partition_id]
         return any(batch not in whole and not book.is_given_up(batch) for batch in book.torn)
 
+    def waits_for_a_lost_vote(self, partition_id: PartitionId) -> bool:
+        """As `PaxosLog.waits_for_a_lost_vote`."""
+        log = self.majorities.logs.get(partition_id)
+        return log is not None and log.waits_for_a_lost_vote()
+
     def _stands(self, book: Book, node: int) -> bool:
         """True if the controller is not wrong about this member."""
         if node in self._wiped or node in book.hurt:

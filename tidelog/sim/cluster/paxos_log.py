@@ -19,6 +19,7 @@ held against whatever they do:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -85,6 +86,34 @@ class PaxosLog:
         """Those in force, and all who may yet be."""
         _, in_force = self.truth.voters[-1]
         yield from self.proposed[self.proposed.index(in_force) :]
+
+    def waits_for_a_lost_vote(self) -> bool:
+        """True if no election can end, and rightly: a power cut tore the only copy that is left of what was accepted at
+        some position, too few have accepted it there to prove that it is chosen, and too few have nothing there to
+        prove that it is not. The voter who could tell has lost its vote. No client was promised that value: it never
+        was whole on the disks of a majority."""
+        _, voters = self.truth.voters[-1]
+        left = {one for one in voters.ids if one not in self.lost}
+        needed = len(voters.ids) // 2 + 1
+        if not needed <= len(left) < len(voters.ids):
+            return False
+        accepted = self._accepted_beyond(len(self.truth.log))
+        return any(self._is_undecidable(position, accepted[position], left, needed) for position in accepted)
+
+    def _accepted_beyond(self, end: int) -> dict[int, dict[int, int]]:
+        """Returns for each position from `end` on under which number each id accepted something there last."""
+        found: dict[int, dict[int, int]] = {}
+        for (position, number), (_, holders) in self.truth.accepted.items():
+            for one in holders if position >= end else ():
+                newest = found.setdefault(position, {})
+                newest[one] = max(newest.get(one, number), number)
+        return found
+
+    def _is_undecidable(self, position: int, accepted: dict[int, int], left: set[int], needed: int) -> bool:
+        whole = {one for holders in self._kept.get(position, {}).values() for one in holders}
+        numbers = Counter(number for one, number in accepted.items() if one in left)
+        is_torn = bool(numbers) and not whole & left and len(whole) < needed
+        return is_torn and max(numbers.values()) < needed and len(left) - numbers.total() < needed
 
     # -- what replicas do --------------------------------------------------------------------------------------------
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from tests.unit.controller.cluster import PaxosCluster, topic_id
 from tidelog.model.ids import PartitionId, TopicId
-from tidelog.replication.paxos.state import Metadata
+from tidelog.replication.paxos.state import Kind, Metadata, Slot, Value
+from tidelog.replication.quorum import Majority
 from tidelog.sim.cluster.book import Book
 from tidelog.sim.cluster.majorities import Majorities
 from tidelog.sim.cluster.paxos_log import Actor, PaxosLog
 
 PARTITION = PartitionId(TopicId(topic_id("t")), 0)
+NUMBER = 1 << 16 | 1
+WHOLE = Slot(0, NUMBER, Value(Kind.APPEND, NUMBER, 0, 1, b"digest"))
+TORN = replace(WHOLE, faulty=True)
 
 
 class Ends:
@@ -23,6 +29,21 @@ class Ends:
     @property
     def log(self) -> PaxosLog:
         return self.majorities.logs[PARTITION]
+
+    def asks(self) -> None:
+        self.log.asks(self.actor(1), NUMBER, Majority((1, 2, 3)), -1)
+
+    def tears(self, *nodes: int) -> None:
+        """A power cut leaves the name of what these had, and they start again."""
+        for node in nodes:
+            self.log.found(self.actor(node), TORN)
+
+    def robs(self, node: int) -> None:
+        self.majorities.forgets(PARTITION, self.cluster.partition, node)
+
+    @staticmethod
+    def actor(node: int) -> Actor:
+        return Actor(node, 1, node, "journal")
 
     def is_the_last_of_too_many(self, node: int) -> bool:
         return self.majorities.loses_memory(PARTITION, self.cluster.partition, node)
@@ -54,3 +75,65 @@ def test_all_names_of_a_disk_die_with_it() -> None:
     ends.log.begins_to_be_lazy(4)
     ends.is_the_last_of_too_many(2)
     assert list(ends.log.lost) == [2]
+
+
+def test_a_torn_entry_of_one_and_the_lost_vote_of_another_are_one_loss_too_many() -> None:
+    ends = Ends()
+    ends.asks()
+    ends.tears(1)
+    assert not ends.log.waits_for_a_lost_vote()
+    ends.robs(2)
+    assert ends.log.waits_for_a_lost_vote()
+
+
+def test_what_the_lost_disk_alone_had_whole_is_waited_for() -> None:
+    ends = Ends()
+    ends.asks()
+    ends.log.stored(2, WHOLE)
+    ends.tears(1)
+    ends.robs(2)
+    assert ends.log.waits_for_a_lost_vote()
+
+
+def test_who_lost_its_vote_alone_is_waited_for_by_nobody() -> None:
+    ends = Ends()
+    ends.asks()
+    ends.tears(2)
+    ends.robs(2)
+    assert not ends.log.waits_for_a_lost_vote()
+
+
+def test_a_whole_copy_is_enough_to_go_on() -> None:
+    ends = Ends()
+    ends.asks()
+    ends.log.stored(3, WHOLE)
+    ends.tears(1)
+    ends.robs(2)
+    assert not ends.log.waits_for_a_lost_vote()
+
+
+def test_what_a_majority_has_torn_is_chosen_by_its_name() -> None:
+    ends = Ends()
+    ends.asks()
+    ends.tears(1, 3)
+    ends.robs(2)
+    assert not ends.log.waits_for_a_lost_vote()
+
+
+def test_nothing_excuses_the_loss_of_what_a_majority_had_whole() -> None:
+    ends = Ends()
+    ends.asks()
+    for node in (1, 2):
+        ends.log.stored(node, WHOLE)
+    ends.tears(1)
+    ends.robs(2)
+    assert not ends.log.waits_for_a_lost_vote()
+
+
+def test_a_majority_that_lost_its_votes_is_no_torn_entry() -> None:
+    ends = Ends()
+    ends.asks()
+    ends.tears(1)
+    for node in (2, 3):
+        ends.robs(node)
+    assert not ends.log.waits_for_a_lost_vote()
