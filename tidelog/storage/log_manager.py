@@ -167,6 +167,16 @@ class LogManager:
         self._journals[partition_id] = store
         return store, stored
 
+    def look_at_journal(self, partition_id: PartitionId) -> StoredSlots | None:
+        """Returns what a partition's journal gives back if its bad end is kept; None if there is no journal. Nothing on
+        the disk is changed. Blocking. Raises as `SlotStore.open`."""
+        directory = f"{log_directory(partition_id)}/{JOURNAL}"
+        if not self._files.exists(directory):
+            return None
+        store, stored = SlotStore.look(self._files, directory, partition_id, bad_end=BadEnd.KEEP)
+        store.close()
+        return stored
+
     def _close_journal(self, partition_id: PartitionId, *, offline_reason: str | None = None) -> None:
         store = self._journals.pop(partition_id, None)
         if store is not None:

@@ -105,10 +105,12 @@ class SlotStore:
         return cls(journal, index, now_ms, vouches=vouches), stored
 
     @classmethod
-    def look(cls, files: Files, directory: str, identity: PartitionId) -> tuple[SlotStore, StoredSlots]:
+    def look(
+        cls, files: Files, directory: str, identity: PartitionId, *, bad_end: BadEnd = BadEnd.TRUNCATE
+    ) -> tuple[SlotStore, StoredSlots]:
         """Opens a store for reading: nothing on the disk is changed. Blocking. Raises as `load_slots`."""
         opened = OpenFiles(ReadOnlyFiles(files), HANDLES_MAX)
-        store, stored = cls.open(opened, directory, identity, new_incarnation="", now_ms=0)
+        store, stored = cls.open(opened, directory, identity, new_incarnation="", now_ms=0, bad_end=bad_end)
         store.journal.take_offline("it was opened for reading")
         return store, stored
 

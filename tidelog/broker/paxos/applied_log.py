@@ -161,19 +161,8 @@ class AppliedLog:
         return self._comparison.is_done or (not self._waiting and self._comparison.agrees(position, value))
 
     def payload_of(self, value: Value) -> bytes | None:
-        """The batches of a value that is in the log, whole; None if they are not, or cannot be read."""
-        found, offset, end_offset = b"", value.base_offset, value.base_offset + value.count
-        if value.kind is not Kind.APPEND or offset < self.log.log_start_offset or end_offset > self.log.log_end_offset:
-            return None
-        try:
-            while offset < end_offset:
-                extent = self.log.read(offset, PIECE_BYTES, end_offset)
-                if not extent.data:
-                    return None
-                found, offset = found + bytes(extent.data), extent.next_offset
-        except TidelogError:
-            return None
-        return found if digest_of(found) == value.digest else None
+        """As `payload_in`."""
+        return payload_in(self.log, value)
 
     def producers_before(self, offset: int) -> bytes:
         """Returns PRODUCER rows of what was known when the log ended at `offset`, not far behind its start: for a
@@ -335,3 +324,19 @@ class AppliedLog:
             self._retry.cancel()
         self._waiting.clear()
         self.watchers.wake_all()
+
+
+def payload_in(log: PartitionLog, value: Value) -> bytes | None:
+    """Returns the batches of a value that is in the log, whole; None if they are not, or cannot be read."""
+    found, offset, end_offset = b"", value.base_offset, value.base_offset + value.count
+    if value.kind is not Kind.APPEND or offset < log.log_start_offset or end_offset > log.log_end_offset:
+        return None
+    try:
+        while offset < end_offset:
+            extent = log.read(offset, PIECE_BYTES, end_offset)
+            if not extent.data:
+                return None
+            found, offset = found + bytes(extent.data), extent.next_offset
+    except TidelogError:
+        return None
+    return found if digest_of(found) == value.digest else None

@@ -16,7 +16,8 @@ was lost. Only the log's rows behind the journal's floor are read for that: no m
 A journal keeps what it has a sound row of, at its end as anywhere: an entry that has lost its payload is a faulty
 slot, known by its name, and the others say what becomes of it. If all have lost it, the log goes on without it
 (`lost_values`). A partition with one replica has no others to say it. There the log says it, as far as it goes: what
-it has applied was in the journal, and the log has the payload. A bad end beyond it is torn.
+it has applied was in the journal, and the log has the payload. A bad end beyond it is torn. Its rows say how far it
+goes; where a power cut has taken them and left their batches, the journal's names say which values these are.
 
 A log keeps a bad batch as damaged if its row says that the journal had it durably: whether it rotted or a crash tore
 it, the journals can give it again, and behind it may lie the last good copy of what they have lost.
@@ -38,6 +39,7 @@ import structlog
 from msgspec import structs
 
 from tidelog.broker.consensus.stored import stored_log
+from tidelog.broker.paxos.applied_log import payload_in
 from tidelog.broker.paxos.comparison import ACCOUNTED, find_forgotten, rows_beyond, unnamed_beyond
 from tidelog.broker.paxos.files import ReplicaFiles
 from tidelog.broker.paxos.journal import ReplicaFacts, facts_of
@@ -46,7 +48,7 @@ from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Metadata, Status
 from tidelog.replication.paxos.voters import VoterSet, encode_voters
 from tidelog.storage.log_manager import LogManager
-from tidelog.storage.partition_log import LogSettings
+from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.scan import BadEnd
 
 LOG_END = BadEnd(1 << 64, ACCOUNTED)
@@ -78,7 +80,7 @@ def open_replica(
     opened = open_log() if is_alone and manager.has_log(partition_id) else None
     bad_end = BadEnd.KEEP
     if is_alone:
-        bad_end = BadEnd.TRUNCATE if opened is None else BadEnd(end_of_rows(opened[0])[0])
+        bad_end = BadEnd.TRUNCATE if opened is None else BadEnd(_applied_below(manager, partition_id, opened[0]))
     store, stored = manager.open_journal(partition_id, now_ms, bad_end=bad_end)
     facts = None if stored.is_amnesiac else facts_of(stored)
     if stored.is_amnesiac or (facts is None and was_begun):
@@ -112,6 +114,17 @@ def open_replica(
         store.store_facts(msgspec.msgpack.encode(facts))()
     files = _compared(ReplicaFiles(log, store, stored, facts, report, bad_end=bad_end), partition_id)
     return files if era is None else enter(manager, files, era, engine_id, now_ms)
+
+
+def _applied_below(manager: LogManager, partition_id: PartitionId, log: PartitionLog) -> int:
+    """Returns the position behind the last value of which an only replica's log shows that it has applied it."""
+    end, _, is_named = end_of_rows(log)
+    stored = None if is_named else manager.look_at_journal(partition_id)
+    if stored is None or stored.is_amnesiac:
+        return end
+    slots = stored_log(stored, Metadata("")).slots
+    held = [slot.position + 1 for slot in slots if slot.faulty and payload_in(log, slot.value) is not None]
+    return max([end, *held])
 
 
 def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:

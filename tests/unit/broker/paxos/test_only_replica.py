@@ -10,7 +10,7 @@ from tests.unit.broker.paxos.test_lost_values import read_all
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.model.ports import Files
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.rows import Kind, Row
+from tidelog.storage.rows import ROW_BYTES, Kind, Row
 
 RECORDS = 10
 
@@ -36,6 +36,19 @@ def flip(files: Files, extent: Extent, share: float) -> None:
     file.pwritev([bytes([byte ^ 0x10])], at)
     file.sync()
     file.close()
+
+
+def shorten(files: Files, path: str, size: int) -> None:
+    """Takes so much off the end of a file."""
+    file = files.open(path)
+    file.truncate(file.size() - size)
+    file.sync()
+    file.close()
+
+
+def lose_rows(files: Files, last: Extent, count: int) -> None:
+    """Takes the last rows of a log, as a power cut can, and leaves their batches."""
+    shorten(files, last[0].replace(".log", ".catalog"), count * ROW_BYTES)
 
 
 async def write(stage: Stage) -> tuple[Site, list[Extent], list[Extent], bytes]:
@@ -104,5 +117,41 @@ def test_a_log_keeps_what_lies_behind_a_batch_that_its_journal_has(batch: int) -
         await goes_on(stage, site)
         await until(site.is_sound)
         assert site.content().startswith(written)
+
+    play(story, replicas=1)
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("rows", [1, 3, RECORDS])
+def test_batches_that_lost_their_rows_vouch_for_the_end_of_the_journal(rows: int, count: int, share: float) -> None:
+    """A power cut takes rows of the log and leaves their batches; then the end of the journal rots."""
+
+    async def story(stage: Stage) -> None:
+        site, journal, log, written = await write(stage)
+        lose_rows(site.disk, log[-1], rows)
+        for extent in journal[-count:]:
+            flip(site.disk, extent, share)
+        await goes_on(stage, site)
+        await until(lambda: b"more" in site.content())
+        assert site.content().startswith(written)
+        assert site.replica.engine.node.replica.faulty() == []
+
+    play(story, replicas=1)
+
+
+@pytest.mark.parametrize("rows", [2, RECORDS])
+def test_behind_batches_that_lost_their_rows_a_bad_end_of_the_journal_is_torn(rows: int) -> None:
+    """The last value never came to the log."""
+
+    async def story(stage: Stage) -> None:
+        site, journal, log, written = await write(stage)
+        lose_rows(site.disk, log[-1], rows)
+        shorten(site.disk, log[-1][0], log[-1][2])
+        flip(site.disk, journal[-1], 0.7)
+        await goes_on(stage, site)
+        await until(lambda: b"more" in site.content())
+        assert site.content().startswith(written[: -log[-1][2]])
+        assert [offset for offset, *_ in site.rows()] == list(range(RECORDS))
 
     play(story, replicas=1)
