@@ -33,6 +33,7 @@ ALONE_S: Final = 3.0
 """How long the broker that has lost something runs before the others start."""
 READY_S_MAX: Final = 60.0
 ATTEMPTS_MAX: Final = 20
+APPLIED_S_MAX: Final = 0.4
 STAMPS: Final = 6
 """Copies are older than this many stamps; three are enough where no heartbeat is late."""
 SETTINGS: Final = {
@@ -213,6 +214,9 @@ def kill_right_after(cluster: LocalCluster, victim: int, log: Path) -> list[str]
     values = write(cluster, "before")
     for number in range(ATTEMPTS_MAX):
         values += write(cluster, f"value {number}")
+        look_until_s = time.monotonic() + APPLIED_S_MAX  # a follower applies what is committed a little later
+        while values[-1].encode() not in last_batch(log) and time.monotonic() < look_until_s:
+            time.sleep(0.01)
         cluster.pause(victim)
         if values[-1].encode() in last_batch(log):
             cluster.kill(victim, *NODES)
