@@ -38,6 +38,8 @@ HIT = {
     Family.EIO: ("sectors became unreadable",),
 }
 """The counts of a story that has hit a disk, by family."""
+LONG = (Family.OLD, Family.LATE, Family.SWEEP, Family.SWAPPED)
+"""The families with long stories."""
 
 
 def test_names_of_families() -> None:
@@ -59,7 +61,10 @@ def test_a_family_adds_strikes_and_changes_nothing_else() -> None:
     assert kinds <= added
 
 
-@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(family, marks=pytest.mark.slow) if family in LONG else family for family in Family],
+)
 def test_a_story_hits_what_it_is_about(family: Family) -> None:
     stories = [draw_story(family, seed) for seed in range(STORIES)]
     assert [decode_scenario(encode_scenario(story)) for story in stories] == stories
