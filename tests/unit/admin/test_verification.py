@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tidelog.admin import verification
 from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck, verify_broker
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.transport.verification import (
@@ -114,7 +117,8 @@ async def test_nobody_to_ask_is_no_success() -> None:
     assert not found.is_whole
 
 
-async def test_good_copies_are_counted_range_by_range() -> None:
+async def test_good_copies_are_counted_range_by_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "REPAIR_S_MAX", 0.0)  # nobody repairs it
     replicas = Replicas("abcdefghij", "abcdefghij", "abcdefgXij")
     replicas.damage = {1: {2, 3, 4}, 2: {4, 5}, 3: {4}}
     found = await check(replicas)
