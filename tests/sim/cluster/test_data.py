@@ -5,6 +5,8 @@ Histories keep the traffic small; what must be true of it is for the ledger and 
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.sim.broker.mutants import serve_above_the_high_watermark
@@ -101,7 +103,8 @@ def test_an_obvious_bug_is_found_at_once(mutant: Mutant) -> None:
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     drawn = range(FIRST_SEED, FIRST_SEED + SEEDS_MAX)
     seeds = (seed for seed in drawn if draw_scenario(seed, groups=False).swarm.traffic.topics)
+    play = partial(run_seed, mix=Mix.ISR, groups=False, families=())  # a seed stays the same with another family
     with mutant():
-        found = next((seed for seed in seeds if run_seed(seed, Mix.ISR, groups=False).violations), None)
+        found = next((seed for seed in seeds if play(seed).violations), None)
     assert found is not None, mutant.__doc__
-    assert run_seed(found, Mix.ISR, groups=False).violations == (), "and it is the mutant that was found"
+    assert play(found).violations == (), "and it is the mutant that was found"
