@@ -45,7 +45,7 @@ def skipped_without_disks() -> Iterator[None]:
     try:
         yield
     except DisksUnavailable as error:
-        pytest.skip(str(error))
+        pytest.skip(str(error))  # it names what is missing: /dev/fuse, libfuse, or the right to mount
 
 
 @contextmanager

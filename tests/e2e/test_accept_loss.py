@@ -243,7 +243,7 @@ def test_what_is_not_lost_is_not_given_up(cluster: LocalCluster) -> None:
 def test_a_controller_that_is_killed_between_decision_and_answer_has_decided_once(
     tmp_path: Path, protocol: str
 ) -> None:
-    """Its answers to the broker that was asked are lost, from before the command to its end."""
+    """The relay loses the controller's answers to the broker that was asked, from before the command to its end."""
     settings = {**SETTINGS, "commit.protocol": protocol}
     with RelayedCluster(3, settings=settings, data_dir=tmp_path) as cluster:
         topic = filled(cluster)

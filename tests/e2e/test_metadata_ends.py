@@ -129,7 +129,7 @@ def test_snapshots_are_of_different_positions(scrubbed: LocalCluster) -> None:
     for topic in created[12:]:
         assert Asked(cluster, 1).create(topic, 1, 2).status == 201
     until(lambda: newest_body(cluster, 1).name == newest_body(cluster, 2).name > older.name)
-    time.sleep(5)
+    time.sleep(5)  # what one of them is about to take as a snapshot, both have then
     cluster.kill(1, 2)
     newest = {node_id: newest_body(cluster, node_id) for node_id in (1, 2)}
     was = newest[1].read_bytes()

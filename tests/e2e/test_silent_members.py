@@ -64,7 +64,7 @@ def start(cluster: LocalCluster, *node_ids: int) -> None:
 
 @pytest.mark.parametrize("brokers", [5])
 def test_the_leaders_batch_is_bad_two_lack_it_and_two_are_silent(cluster: LocalCluster, protocol: str) -> None:
-    """Those of five that lack it are a majority, together with the one that has it damaged."""
+    """Two brokers that lack the batch and one that has it damaged are a majority of five."""
     asyncio.run(create(cluster, TOPIC, {"min.insync.replicas": "3"}, cluster.node_ids))
     replicas = Replicas(cluster, TOPIC)
     values = written_without(cluster, protocol, replicas, 4, 5)
@@ -86,7 +86,7 @@ def test_the_leaders_batch_is_bad_two_lack_it_and_two_are_silent(cluster: LocalC
 
 
 def test_somebody_out_of_sync_denies_a_batch(cluster: LocalCluster, protocol: str) -> None:
-    """One of three has it damaged, one was away when it was written, and the one that has it is silent."""
+    """Broker 3 was away when the batch was written, broker 1 has it damaged, and broker 2, which has it, is silent."""
     asyncio.run(create(cluster, TOPIC, {"min.insync.replicas": "2"}))
     replicas = Replicas(cluster, TOPIC)
     values = written_without(cluster, protocol, replicas, 3)

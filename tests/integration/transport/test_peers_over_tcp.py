@@ -213,7 +213,7 @@ def test_who_gives_up_a_connection_while_it_is_made_hears_of_its_end(play: Calla
 
 
 def test_a_node_closes_at_the_moment_in_which_it_is_connected(play: Callable[[Scenario], None]) -> None:
-    """Its connectors are cancelled when the connections are made, and before the connectors hear of it."""
+    """Closing cancels the connectors when connections are made, and before the connectors hear of that."""
 
     class ClosesOnceConnected:
         async def connect(self, host: str, port: int, receiver: Receiver, *, timeout_s: float) -> FrameConnection:

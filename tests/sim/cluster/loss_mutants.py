@@ -11,7 +11,7 @@ from tidelog.storage.log_reader import LogReader, PassingRead
 
 
 def undo_an_accepted_loss_by_a_late_copy() -> AbstractContextManager[None]:
-    """What was given up is passed only where it cannot be read: who has a good copy shows it."""
+    """A broker with a good copy of a range that was given up shows it; only others pass the range."""
     passing = LogReader.read_passing
 
     def read_first(reader: LogReader, offset: int, bytes_max: int, end_offset: int) -> PassingRead:

@@ -17,7 +17,7 @@ from tidelog.broker.isr.fetching import Fetcher
 from tidelog.broker.isr.follower import Follower, acknowledged_end
 from tidelog.broker.isr.isr_inputs import isr_changed, isr_settings, log_state
 from tidelog.broker.isr.partition import IsrContext, Partition
-from tidelog.broker.isr.settling import LogPlace, Settling, begin_settling, verify_end
+from tidelog.broker.isr.settling import LogIdentity, Settling, begin_settling, verify_end
 from tidelog.broker.partitions.committed import fill_lost_end
 from tidelog.broker.partitions.replica_logs import is_lost, log_settings
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
@@ -108,7 +108,7 @@ class IsrRoles:
             elif isinstance(running, Follower):
                 running.reconfigure(log_settings(config), is_fsynced=config.ack_durability == "fsynced")
             else:
-                running.look(_places(info, image))
+                running.look(_identities(info, image))
             return False
         if running is not None:
             await self.stop(partition_id)
@@ -141,10 +141,10 @@ class IsrRoles:
                 logger.error("a log cannot be read now", partition=str(partition_id), error=str(error))
                 self._logs.troubled[partition_id] = None
                 return
-        places = {node: place for node, place in _places(info, image).items() if node in members}
+        identities = {node: identity for node, identity in _identities(info, image).items() if node in members}
         now_s = self._clock.monotonic_s()
         settling = begin_settling(
-            topic.name, partition_id, info.leader_epoch, log, high_watermark, members, places, now_s
+            topic.name, partition_id, info.leader_epoch, log, high_watermark, members, identities, now_s
         )
         if settling.core.is_settled:
             self._note_committed(settling)
@@ -264,9 +264,9 @@ def _live_epochs(image: ClusterImage) -> Mapping[int, int]:
     return {int(broker.node_id): broker.epoch for broker in image.live_brokers}
 
 
-def _places(info: PartitionInfo, image: ClusterImage) -> dict[int, LogPlace]:
+def _identities(info: PartitionInfo, image: ClusterImage) -> dict[int, LogIdentity]:
     brokers = {int(node): image.brokers[node] for node in info.replicas if node in image.brokers}
-    return {node: LogPlace(broker.storage, info.since_of(node)) for node, broker in brokers.items()}
+    return {node: LogIdentity(broker.storage, info.since_of(node)) for node, broker in brokers.items()}
 
 
 def _settlement_of(partition_id: PartitionId) -> str:

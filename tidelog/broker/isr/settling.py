@@ -62,7 +62,7 @@ async def verify_end(log: PartitionLog, high_watermark: int, log_writer: LogWrit
         is_first = False
 
 
-class LogPlace(NamedTuple):
+class LogIdentity(NamedTuple):
     """Which log a broker has of a partition: on which disk, and since which position of the metadata."""
 
     storage: str
@@ -80,14 +80,14 @@ class Settling:
     high_watermark: int
     core: Settlement
     begun_s: float
-    places: Mapping[int, LogPlace]
+    identities: Mapping[int, LogIdentity]
     """Where the other members had their logs."""
     watchers: Watchers = field(default_factory=Watchers)
     is_readable: bool = True
 
-    def look(self, places: Mapping[int, LogPlace]) -> None:
+    def look(self, identities: Mapping[int, LogIdentity]) -> None:
         """Takes note of newer metadata: a member whose log is elsewhere now has lost the one that counted."""
-        lost = frozenset(node for node, place in self.places.items() if places.get(node) != place)
+        lost = frozenset(node for node, identity in self.identities.items() if identities.get(node) != identity)
         self.core.step(MembersLost(lost))
 
     def on_flushed(self) -> None:
@@ -104,7 +104,7 @@ def begin_settling(
     log: PartitionLog,
     high_watermark: int,
     members: Mapping[int, int],
-    places: Mapping[int, LogPlace],
+    identities: Mapping[int, LogIdentity],
     now_s: float,
 ) -> Settling:
     """Returns what may be settled at once: then nobody has to be asked."""
@@ -115,7 +115,7 @@ def begin_settling(
             # What has lost its row, too, may be several batches, of which others may have only the first.
             damaged[start] = damage.end if damage.epoch is not None else start + 1
     core = Settlement(leader_epoch, members, high_watermark, damaged)
-    return Settling(topic, partition_id, leader_epoch, log, high_watermark, core, now_s, places)
+    return Settling(topic, partition_id, leader_epoch, log, high_watermark, core, now_s, identities)
 
 
 class Settler:

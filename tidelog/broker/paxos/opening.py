@@ -51,7 +51,7 @@ from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.scan import BadEnd
 
-LOG_END = BadEnd(1 << 64, ACCOUNTED)
+LOG_END = replace(BadEnd.KEEP, kept_from_number=ACCOUNTED)
 """The log's. All that is truncated is in the journals of a majority until their logs have it durably."""
 
 logger = structlog.get_logger("tidelog.paxos")

@@ -208,7 +208,7 @@ def test_a_follower_that_starts_over_recognises_what_was_deleted_at_the_leader_a
 
 
 def test_a_deletion_is_answered_when_all_members_have_deleted() -> None:
-    """Where nothing else is written, too: the follower is told at once, and says so at once."""
+    """The follower hears of a deletion and confirms it at once, also where nothing else is written."""
 
     async def story(stage: Stage) -> None:
         partition = stage.lead()

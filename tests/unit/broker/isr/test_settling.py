@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.unit.broker.repair.stage import EPOCH, PLACES, RepairStage, play
-from tidelog.broker.isr.settling import LogPlace, Settling
+from tests.unit.broker.repair.stage import EPOCH, IDENTITIES, RepairStage, play
+from tidelog.broker.isr.settling import LogIdentity, Settling
 from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.storage.partition_log import PartitionLog
@@ -162,10 +162,10 @@ def test_a_member_that_lost_its_log_or_its_disk_is_not_waited_for() -> None:
         await asyncio.sleep(2)
         begun = stage.replicas[1]
         assert isinstance(begun, Settling)
-        begun.look(PLACES)
+        begun.look(IDENTITIES)
         await asyncio.sleep(2)
         assert not settling.done(), "broker 3 may have it whole"
-        begun.look({**PLACES, 3: LogPlace("disk-3", 7)})
+        begun.look({**IDENTITIES, 3: LogIdentity("disk-3", 7)})
         settled = await settling
         assert settled is not None and settled.core.committed_end == 3
         assert ends(stage) == [3, 3, 3]

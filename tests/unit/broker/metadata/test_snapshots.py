@@ -282,7 +282,7 @@ def test_chunks_that_there_are_not_are_not_given(first: int) -> None:
 
 @pytest.mark.parametrize("astray", [1, 2])
 def test_a_broker_whose_image_is_another_one_gives_nothing_to_a_merge(astray: int) -> None:
-    """Its chunks are sound, at the same position; the root says that they are not of this snapshot."""
+    """The astray broker's chunks are sound, at the same position; the root tells that they are of another snapshot."""
 
     async def story(brokers: Brokers) -> None:
         image, other = image_of("a"), image_of("b")
@@ -299,8 +299,8 @@ def test_a_broker_whose_image_is_another_one_gives_nothing_to_a_merge(astray: in
 
 @pytest.mark.parametrize("liar", [1, 2, 3])
 def test_the_body_of_another_image_lies_under_the_header(liar: int) -> None:
-    """As after a misdirected write: each chunk is sound, and all that its broker has is wrong. The others have but one
-    good copy of two of the chunks."""
+    """A misdirected write leaves chunks that are sound, all of another snapshot; of two chunks the other brokers have
+    one good copy."""
 
     async def story(brokers: Brokers) -> None:
         image, other = image_of("a"), image_of("b")

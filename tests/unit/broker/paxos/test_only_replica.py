@@ -19,7 +19,7 @@ Extent = tuple[str, int, int]
 
 
 def extents_of(log: PartitionLog) -> list[Extent]:
-    """Where the batches of a log lie."""
+    """Returns where the batches of a log lie."""
     return [
         (segment.log_path, row.file_position, row.length)
         for segment in log.segments
@@ -92,7 +92,7 @@ def test_the_end_of_the_journal_is_made_again_from_the_log(back: int, count: int
 @pytest.mark.parametrize("share", [0.3, 1.0])
 @pytest.mark.parametrize("back", [1, 2])
 def test_what_the_log_has_not_either_is_lost_by_name(back: int, share: float) -> None:
-    """Its rows in both say that it was there."""
+    """The rows of log and journal say that the batch was there, so it is damaged, not torn."""
 
     async def story(stage: Stage) -> None:
         site, journal, log, written = await write(stage)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tests.unit.broker.isr.stage import PARTITION, Site
-from tidelog.broker.isr.settling import LogPlace, Settler, Settling, begin_settling, verify_end
+from tidelog.broker.isr.settling import LogIdentity, Settler, Settling, begin_settling, verify_end
 from tidelog.broker.repair.copies import Copies, Holder
 from tidelog.broker.repair.repair_messages import RecoverQuery, RecoverReply
 from tidelog.broker.repair.repairer import Repairer
@@ -27,7 +27,7 @@ from tidelog.transport.peer import Answer, Lane
 NODES = (1, 2, 3)
 EPOCH = 7
 LIVES = {node: 10 * node for node in NODES}
-PLACES = {node: LogPlace(f"disk-{node}", 1) for node in NODES if node != 1}
+IDENTITIES = {node: LogIdentity(f"disk-{node}", 1) for node in NODES if node != 1}
 
 
 @dataclass(eq=False)
@@ -114,7 +114,7 @@ class RepairStage:
         lives = {node: LIVES[node] for node in members}
         log = self.site.log
         await verify_end(log, high_watermark, self.site.writer)
-        settling = begin_settling("t", PARTITION, EPOCH, log, high_watermark, lives, PLACES, 0.0)
+        settling = begin_settling("t", PARTITION, EPOCH, log, high_watermark, lives, IDENTITIES, 0.0)
         if settling.core.is_settled:
             return None
         self.replicas[1] = settling

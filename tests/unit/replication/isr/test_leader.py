@@ -140,7 +140,7 @@ def begins_at(leader: IsrLeader, node: int, start: int, *, now_ms: int = 1) -> l
 
 
 def test_the_low_watermark_waits_for_all_members() -> None:
-    """One of them may lead next, and would show again what it has not deleted."""
+    """A member that leads next would show again what it has not deleted."""
     leader = new_leader()
     begins_at(leader, 2, 0)
     begins_at(leader, 3, 0)
@@ -165,7 +165,7 @@ def test_the_low_watermark_does_not_wait_for_who_has_left() -> None:
 
 
 def test_below_min_isr_nothing_is_deleted_for_good() -> None:
-    """Who has left with all that is committed may be elected."""
+    """A replica that left the set with all that is committed may be elected."""
     leader = new_leader((1,), min_isr=2, high_watermark=10)
     leader.step(RecordsDeleted(4))
     assert leader.low_watermark == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from tests.unit.controller.cluster import PaxosCluster, topic_id
@@ -77,63 +78,27 @@ def test_all_names_of_a_disk_die_with_it() -> None:
     assert list(ends.log.lost) == [2]
 
 
-def test_a_torn_entry_of_one_and_the_lost_vote_of_another_are_one_loss_too_many() -> None:
+@pytest.mark.parametrize(
+    ("whole", "torn", "robbed", "is_excused"),
+    [
+        pytest.param((), (1,), (2,), True, id="torn beside a lost vote"),
+        pytest.param((2,), (1,), (2,), True, id="whole on the lost disk alone"),
+        pytest.param((), (2,), (2,), False, id="torn on the lost disk alone"),
+        pytest.param((3,), (1,), (2,), False, id="a whole copy is left"),
+        pytest.param((), (1, 3), (2,), False, id="torn on a majority, and chosen by its name"),
+        pytest.param((1, 2), (1,), (2,), False, id="whole on a majority before"),
+        pytest.param((), (1,), (2, 3), False, id="a majority has lost its votes"),
+    ],
+)
+def test_a_partition_waits_for_a_lost_vote_if_nobody_else_can_tell(
+    whole: tuple[int, ...], torn: tuple[int, ...], robbed: tuple[int, ...], is_excused: bool
+) -> None:
     ends = Ends()
     ends.asks()
-    ends.tears(1)
-    assert not ends.log.waits_for_a_lost_vote()
-    ends.robs(2)
-    assert ends.log.waits_for_a_lost_vote()
-
-
-def test_what_the_lost_disk_alone_had_whole_is_waited_for() -> None:
-    ends = Ends()
-    ends.asks()
-    ends.log.stored(2, WHOLE)
-    ends.tears(1)
-    ends.robs(2)
-    assert ends.log.waits_for_a_lost_vote()
-
-
-def test_who_lost_its_vote_alone_is_waited_for_by_nobody() -> None:
-    ends = Ends()
-    ends.asks()
-    ends.tears(2)
-    ends.robs(2)
-    assert not ends.log.waits_for_a_lost_vote()
-
-
-def test_a_whole_copy_is_enough_to_go_on() -> None:
-    ends = Ends()
-    ends.asks()
-    ends.log.stored(3, WHOLE)
-    ends.tears(1)
-    ends.robs(2)
-    assert not ends.log.waits_for_a_lost_vote()
-
-
-def test_what_a_majority_has_torn_is_chosen_by_its_name() -> None:
-    ends = Ends()
-    ends.asks()
-    ends.tears(1, 3)
-    ends.robs(2)
-    assert not ends.log.waits_for_a_lost_vote()
-
-
-def test_nothing_excuses_the_loss_of_what_a_majority_had_whole() -> None:
-    ends = Ends()
-    ends.asks()
-    for node in (1, 2):
+    for node in whole:
         ends.log.stored(node, WHOLE)
-    ends.tears(1)
-    ends.robs(2)
+    ends.tears(*torn)
     assert not ends.log.waits_for_a_lost_vote()
-
-
-def test_a_majority_that_lost_its_votes_is_no_torn_entry() -> None:
-    ends = Ends()
-    ends.asks()
-    ends.tears(1)
-    for node in (2, 3):
+    for node in robbed:
         ends.robs(node)
-    assert not ends.log.waits_for_a_lost_vote()
+    assert ends.log.waits_for_a_lost_vote() is is_excused
