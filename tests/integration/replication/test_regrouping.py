@@ -16,10 +16,12 @@ from tidelog.broker.broker import NewTopic
 from tidelog.broker.repair.remains_report import RemainsReport
 from tidelog.controller.partition_commands import NewReplicas, RegroupPartition
 from tidelog.model.cluster import COMMIT_PROTOCOL, ISR, NO_LEADER, PAXOS, PartitionInfo
-from tidelog.model.errors import LossRefused
+from tidelog.model.errors import DamagedBatch, LossRefused
 from tidelog.model.ids import PartitionId
+from tidelog.sim.kit import rot
 from tidelog.sim.kit.loop import run
-from tidelog.storage.log_manager import log_directory
+from tidelog.sim.sweep.copies import STRANGER, find_copies
+from tidelog.storage.log_manager import JOURNAL, log_directory
 
 
 def lose_journal(cluster: ThreeBrokers, node: int, partition_id: PartitionId) -> None:
@@ -159,6 +161,61 @@ def test_what_was_given_up_with_a_voter_stays_given_up() -> None:
             await cluster.start(1)
             await all_show(cluster, values)
             await any_two_go_on(cluster, values)
+
+    run(story)
+
+
+def spoil(cluster: ThreeBrokers, node: int, partition_id: PartitionId, value: bytes) -> None:
+    """The journal's entry of this value rots. Its name stands in the catalog beside it."""
+    directory = f"{log_directory(partition_id)}/{JOURNAL}"
+    found = find_copies(node, files_in(cluster, node, directory), directory, [value], JOURNAL)
+    (entry,) = [copy for copy in found if copy.entry != STRANGER]
+    rot.overwrite(cluster.disks[node].medium, entry.path, entry.position, bytes(entry.size))
+
+
+def files_in(cluster: ThreeBrokers, node: int, directory: str) -> dict[str, bytes]:
+    """The files in this directory, by their paths."""
+    walked = cluster.disks[node].medium.walk()
+    return {path: bytes(known.data) for path, known in walked.items() if path.rpartition("/")[0] == directory}
+
+
+def put_back(cluster: ThreeBrokers, node: int, files: dict[str, bytes]) -> None:
+    """These files are as they were."""
+    for path, content in files.items():
+        rot.truncate(cluster.disks[node].medium, path, len(content))
+        rot.overwrite(cluster.disks[node].medium, path, 0, content)
+
+
+def test_an_election_that_waits_for_what_a_lost_voter_may_have_had_can_be_ended() -> None:
+    """Of a value that 1 and 3 have chosen 1 has only the name, 2 has never heard of it, and 3 is gone. Two of three
+    votes are there, and elect nobody."""
+
+    async def story() -> None:
+        async with three_brokers(**FAST) as cluster:
+            partition_id = await create(cluster, PAXOS)
+            values = await write(cluster, 6)
+            await all_show(cluster, values)
+            await cluster.stop(2)
+            directory = log_directory(partition_id)
+            log = files_in(cluster, 1, directory)
+            await cluster.produce(1, b"chosen")
+            journal = files_in(cluster, 1, f"{directory}/{JOURNAL}")
+            await cluster.stop(3, 1)
+            put_back(cluster, 1, log | journal)  # as a process leaves them that dies at the acknowledgement
+            spoil(cluster, 1, partition_id, b"chosen")
+            await cluster.start(1, 2)
+            await cluster.settle()
+            refused, _ = await judged(cluster)
+            assert len(refused.refusals) == 1 and "--even-though 3" in refused.refusals[0], refused.refusals
+            report = await give_up(cluster, 3)
+            assert report.kept == (1, 2)
+            assert await cluster.offset(2, b"after") == 7, "what may be chosen keeps its offset"
+            await cluster.start(3)
+            await until(lambda: sorted(cluster.info().isr) == [1, 2, 3])
+            for node in NODES:
+                with pytest.raises(DamagedBatch, match="offsets 6 to 6"):
+                    await cluster.values(node)
+            assert await cluster.offset(3, b"more") == 8
 
     run(story)
 

@@ -338,7 +338,8 @@ class PaxosReplica:
 
     def standing(self, partition_epoch: int) -> Standing:
         """Returns what is left here, if the partition has to go on from that. Raises `Overloaded`."""
-        replica, log = self.engine.node.replica, self.log
+        node, log = self.engine.node, self.log
+        replica = node.replica
         votes_under = (*self.engine.former_ids, self._engine_id) if self._engine_id and self.is_voting else ()
         ends = [slot.value.base_offset + slot.value.count for slot in replica.slots.values() if slot.value.count]
         position, birth, is_named = end_of_rows(log)
@@ -356,6 +357,8 @@ class PaxosReplica:
             position,
             birth,
             is_named,
+            node.unheard,
+            min(node.unsettled, default=-1),
         )
 
     def mark_journal(self) -> None:

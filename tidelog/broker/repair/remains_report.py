@@ -5,6 +5,9 @@ unclean election, with all replicas asked before; or, where a leader waits for s
 of its log, that leader, which waits no more for who is not there. With Paxos it is all that answer, together: what
 their journals show, and where the longest log holds more than any journal accounts for, that log (the *source*).
 
+A majority of the votes elects nobody while an election waits: for a position of the journal where a lost voter may have
+been the one that had what was chosen. Once all voters that are there have said what they have of it, it may go on too.
+
 It is refused as long as the partition may get a leader by itself, and while a broker cannot be asked that the operator
 has not named (`even_though`): it may have what all others lack.
 """
@@ -86,6 +89,14 @@ def _about_votes(info: PartitionInfo, replies: Mapping[int, Standing]) -> list[s
     voting = [one.node_id for one in info.members if _has_vote(one.engine_id, replies.get(one.node_id))]
     if len(voting) < info.majority:
         return []
+    waiting = next((one for one in replies.values() if one.unsettled >= 0), None)
+    if waiting is not None:
+        return [
+            f"an election waits for position {waiting.unsettled} of the journal, and broker {one.node_id} says soon "
+            f"what it has there: ask again"
+            for one in info.members
+            if one.engine_id in waiting.awaited and one.node_id in voting
+        ]
     named = ", ".join(map(str, voting))
     return [
         f"{len(voting)} of {len(info.members)} voters can vote (brokers {named}), which is enough to elect a leader"

@@ -82,6 +82,11 @@ class Fill:
         """The positions that wait: what a quorum reports there is faulty, and may be chosen."""
         return tuple(self._open)
 
+    @property
+    def unheard(self) -> tuple[int, ...]:
+        """The members of the quorum that have not promised yet; any of them may settle what waits."""
+        return tuple(node for node in self._reign.quorum.members if node not in self._answers)
+
     def requests(self) -> list[Action]:
         """Asks those who have not answered; while a position waits, everybody, for a slot may have been repaired."""
         if self.is_complete:

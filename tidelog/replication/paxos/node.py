@@ -115,6 +115,11 @@ class PaxosNode:
         has come. If that lasts, an operator must bring a copy back."""
         return () if self._proposer is None else self._proposer.unsettled
 
+    @property
+    def unheard(self) -> tuple[int, ...]:
+        """The voters that have not promised yet to the election that is going on here."""
+        return () if self._proposer is None else self._proposer.unheard
+
     def lacking(self, position: int) -> frozenset[int]:
         """Returns the peers that have learned the value at this position, which is faulty here, and have said that they
         have not got its payload either."""

@@ -41,6 +41,11 @@ class Proposer(ABC):
         """Positions that wait for a copy."""
         return self._fill.unsettled
 
+    @property
+    def unheard(self) -> tuple[int, ...]:
+        """Voters that have not promised yet."""
+        return self._fill.unheard
+
     def proceed(self) -> list[Action]:
         """What was to be durable first is durable: asks everybody for a promise."""
         return [*self._fill.requests(), *self._set_timer()]

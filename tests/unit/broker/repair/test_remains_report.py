@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from tidelog.broker.repair.remains_report import judge_remains
 from tidelog.broker.repair.repair_messages import Standing
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, PartitionMember
@@ -27,6 +29,21 @@ def test_a_majority_that_can_vote_is_not_given_up() -> None:
     assert "2 of 3 voters can vote (brokers 1, 2)" in report.refusals[0]
     leading = replace_leading(replies[1])
     assert "broker 1 leads" in judge_remains(INFO, {1: leading}, (2, 3), votes=True).refusals[0]
+
+
+def test_a_majority_whose_election_waits_is_given_up_once_all_that_are_there_have_promised() -> None:
+    """Broker 1 lost the name of what it accepted, and broker 3 its vote: what was chosen nobody knows."""
+    waiting = replace_waiting(standing(9, 1, agreed=9), awaited=(2, 3))
+    replies = {1: waiting, 2: standing(9, 2, agreed=9)}
+    report = judge_remains(INFO, replies, (3,), votes=True)
+    assert len(report.refusals) == 1 and "position 7" in report.refusals[0] and "broker 2 says" in report.refusals[0]
+    replies[1] = replace_waiting(waiting, awaited=(3,))
+    assert judge_remains(INFO, replies, (3,), votes=True).refusals == ()
+    assert "--even-though 3" in judge_remains(INFO, replies, (), votes=True).refusals[0]
+
+
+def replace_waiting(known: Standing, awaited: tuple[int, ...]) -> Standing:
+    return msgspec.structs.replace(known, awaited=awaited, unsettled=7)
 
 
 def replace_leading(known: Standing) -> Standing:
