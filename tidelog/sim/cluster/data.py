@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from tidelog.broker.broker import Broker
 from tidelog.broker.isr.partition import Partition
 from tidelog.broker.paxos.replica import PaxosReplica
@@ -218,8 +220,9 @@ class Data:
                 yield f"{where}: node {node} has no role"
                 return
             may_have_gaps = self._ledger.is_rotten(partition_id) or self._ledger.books[partition_id].torn
-            if may_have_gaps and ends_at(role.log) < role.log.log_end_offset:
-                yield f"{where}: node {node} cannot read on at {ends_at(role.log)}"
+            readable_to = ends_at(role.log, self._ledger.torn_offsets(partition_id)) if may_have_gaps else ANYWHERE
+            if readable_to < role.log.log_end_offset:
+                yield f"{where}: node {node} cannot read on at {readable_to}"
             if (wrong := _wrong_with(role, is_leader=node == info.leader)) is not None:
                 yield f"{where}: node {node} {wrong}"
             ends[node] = role.high_watermark, role.log.log_end_offset
@@ -239,10 +242,16 @@ class Data:
         views: list[View] = []
         for where, partition_id, info in self._partitions():
             self._compare(where, partition_id, info)
-            views.append(await self._view(where))
+            views.append(self._without(self._ledger.torn_offsets(partition_id), await self._view(where)))
         if self._truth.counters["fault: repeat frames"]:
             self.history.recorder.tell("repeats")
         self.history.check(views)
+
+    def _without(self, torn: set[int], view: View) -> View:
+        """Returns a view in which these offsets, where damaged, belong to no record: so their records are demanded all
+        the same if anybody was promised or shown them."""
+        self._truth.saw("torn batch chosen by its name", not torn.isdisjoint(view.damaged))
+        return replace(view, damaged=[offset for offset in view.damaged if offset not in torn])
 
     async def _view(self, where: TopicPartition) -> View:
         anywhere = self._anywhere(f"view {where}")
@@ -255,14 +264,15 @@ class Data:
         raise AssertionError(f"{where} cannot be read on a healthy cluster")
 
     def _compare(self, where: TopicPartition, partition_id: PartitionId, info: PartitionInfo) -> None:
-        """All replicas show the same bytes, and these are what was committed, but for what was given up."""
+        """All replicas show the same bytes, and these are what was committed, but for what was given up. A batch that
+        nobody ever had whole is in no book, and no log shows it."""
         found: dict[int, list[Held]] = {}
-        end = 0
+        end, torn = 0, self._ledger.torn_offsets(partition_id)
         for node in map(int, info.replicas):
             broker = self._world.machine(node).broker
             assert isinstance(broker, Broker)
             log = broker._manager.logs[partition_id]
-            found[node], end = read_batches(log), max(end, log.log_end_offset)
+            found[node], end = read_batches(log, torn=torn), max(end, log.log_end_offset)
         start = max((batches[0].base for batches in found.values() if batches), default=end)
         kept = {node: [batch for batch in batches if batch.base >= start] for node, batches in found.items()}
         book = self._ledger.books[partition_id]

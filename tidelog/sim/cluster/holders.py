@@ -171,6 +171,11 @@ class Holders:
         log = self.majorities.logs.get(partition_id)
         return log is not None and log.waits_for_a_lost_vote()
 
+    def torn_offsets(self, partition_id: PartitionId) -> set[int]:
+        """Returns `PaxosLog.torn_offsets`; none where replicas copy their leader."""
+        log = self.majorities.logs.get(partition_id)
+        return set() if log is None else log.torn_offsets()
+
     def _stands(self, book: Book, node: int) -> bool:
         """True if the controller is not wrong about this member."""
         if node in self._wiped or node in book.hurt:

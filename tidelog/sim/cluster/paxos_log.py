@@ -100,6 +100,16 @@ class PaxosLog:
         accepted = self._accepted_beyond(len(self.truth.log))
         return any(self._is_undecidable(position, accepted[position], left, needed) for position in accepted)
 
+    def torn_offsets(self) -> set[int]:
+        """Returns the offsets of batches that are chosen by their names, and that nobody ever had whole on a disk: a
+        power cut tore each copy. So no client was promised or shown them. All logs keep their offsets, as damaged."""
+        return {
+            offset
+            for position, (value, verdict) in enumerate(self.truth.log)
+            if value.kind is Kind.APPEND and verdict is Verdict.APPLIED and value not in self._kept.get(position, {})
+            for offset in range(value.base_offset, value.base_offset + value.count)
+        }
+
     def _accepted_beyond(self, end: int) -> dict[int, dict[int, int]]:
         """Returns for each position from `end` on under which number each id accepted something there last."""
         found: dict[int, dict[int, int]] = {}

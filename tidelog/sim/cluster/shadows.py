@@ -6,7 +6,7 @@ log open, it stays as it was when its process ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
@@ -142,15 +142,16 @@ class Shadow:
         self._start, self._durable, self._damaged = 0, 0, set()
 
 
-def read_batches(log: PartitionLog, *, skips_damage: bool = False) -> list[Held]:
-    """All that a log shows, up to the first damage, or but for what is damaged: what was given up is passed."""
+def read_batches(log: PartitionLog, *, skips_damage: bool = False, torn: Container[int] = ()) -> list[Held]:
+    """All that a log shows, up to the first damage, or but for what is damaged: what was given up is passed, and so are
+    `torn` offsets that are damaged."""
     found: list[Held] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
             extent = log.read_passing(offset, READ_BYTES, log.log_end_offset).extent
         except TidelogError:
-            if not skips_damage:
+            if not skips_damage and offset not in torn:
                 break
             offset += 1
             continue
@@ -159,7 +160,10 @@ def read_batches(log: PartitionLog, *, skips_damage: bool = False) -> list[Held]
     return found
 
 
-def ends_at(log: PartitionLog) -> int:
-    """The end of what can be read without a gap."""
-    batches = read_batches(log)
-    return log.damage.lost.past(batches[-1].end if batches else log.log_start_offset)
+def ends_at(log: PartitionLog, torn: Container[int] = ()) -> int:
+    """The end of what can be read without a gap, but for `torn` offsets."""
+    batches = read_batches(log, torn=torn)
+    end = log.damage.lost.past(batches[-1].end if batches else log.log_start_offset)
+    while end in torn:
+        end = log.damage.lost.past(end + 1)
+    return end

@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from tests.unit.controller.cluster import PaxosCluster, topic_id
 from tidelog.model.ids import PartitionId, TopicId
-from tidelog.replication.paxos.state import Kind, Metadata, Slot, Value
+from tidelog.replication.paxos.apply import Verdict
+from tidelog.replication.paxos.events import Applied
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Value
 from tidelog.replication.quorum import Majority
 from tidelog.sim.cluster.book import Book
 from tidelog.sim.cluster.majorities import Majorities
@@ -102,3 +104,35 @@ def test_a_partition_waits_for_a_lost_vote_if_nobody_else_can_tell(
     for node in robbed:
         ends.robs(node)
     assert ends.log.waits_for_a_lost_vote() is is_excused
+
+
+@pytest.mark.parametrize(
+    ("whole", "torn", "torn_offsets"),
+    [
+        pytest.param((), (1, 3), {0}, id="torn on a majority"),
+        pytest.param((2,), (1, 3), set(), id="whole on another disk"),
+        pytest.param((1, 2), (1, 3), set(), id="whole before, where it was damaged since"),
+    ],
+)
+def test_what_nobody_ever_had_whole_is_chosen_by_its_name(
+    whole: tuple[int, ...], torn: tuple[int, ...], torn_offsets: set[int]
+) -> None:
+    ends = Ends()
+    ends.asks()
+    for node in whole:
+        ends.log.stored(node, WHOLE)
+    ends.tears(*torn)
+    assert ends.log.torn_offsets() == set(), "it is not applied yet"
+    ends.log.applies(ends.actor(1), Applied(0, WHOLE.value, Verdict.APPLIED, is_faulty=True))
+    assert ends.log.torn_offsets() == torn_offsets
+
+
+def test_a_batch_that_a_journal_has_let_go_was_whole() -> None:
+    ends = Ends()
+    ends.asks()
+    for node in (1, 2):
+        ends.log.stored(node, WHOLE)
+    ends.log.applies(ends.actor(1), Applied(0, WHOLE.value, Verdict.APPLIED))
+    for node in (1, 2):
+        ends.log.stored(node, Prefix(1, NUMBER, 1, 0))
+    assert ends.log.torn_offsets() == set()
