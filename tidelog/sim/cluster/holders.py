@@ -104,7 +104,9 @@ class Holders:
         members = [int(one) for one in (*info.isr, *info.elr)] or [int(one) for one in info.last_known_elr]
         rotten = self._rotten.get(partition_id, {})
         sound = [other for other in members if other != node and other not in rotten and self._stands(book, other)]
-        return bool(node not in members or sound or book.is_paxos) and (not rotten or node in rotten)
+        if rotten:  # any other replica may hold the last good copy, and so may this one, unless a member was spared
+            return node in rotten and bool(sound)
+        return bool(node not in members or sound or book.is_paxos)
 
     def may_forget(self, partition_id: PartitionId, node: int) -> bool:
         """As `Majorities.may_forget`."""
