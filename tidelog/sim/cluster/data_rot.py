@@ -4,6 +4,7 @@ A *fault atlas* says what may rot, for whoever takes the last good copy cannot d
 committed, and is not in the last stretch of its log, where a log cannot tell rot from a torn tail; on one broker of the
 run, the same one each time; and only if another member of ISR or ELR has it on its disk, which is not taken away from
 then on. Or, on purpose, a batch on every broker that has it: then it is nobody's until one of the copies is as it was.
+Which one, depends on what is left of them; none of these disks is taken away (`Holders.may_rob`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,28 @@ class CopyExtent(NamedTuple):
     path: str
     position: int
     size: int
+
+
+class Flip(NamedTuple):
+    """A bit of a copy that was turned over, and how the copy is had back."""
+
+    extent: CopyExtent
+    medium: Medium
+    position: int
+    before: bytes
+    left: bytes
+    """The copy as the flip left it."""
+
+    def is_left(self, medium: Medium) -> bool:
+        """Returns True if a broker's disk still has the copy with nothing but that bit turned over. The disk may have
+        been replaced, its directories lost or exchanged, the log truncated or repaired."""
+        _, path, begin, size = self.extent
+        file = medium.walk().get(path)
+        return medium is self.medium and file is not None and _readable(file)[begin : begin + size] == self.left
+
+    def undo(self) -> None:
+        """Puts back what was there."""
+        rot.overwrite(self.medium, self.extent.path, self.position, self.before)
 
 
 class DataRot:
@@ -88,25 +111,29 @@ class DataRot:
             await asyncio.sleep(strike.lasts_s)
 
     async def _of_all_copies(self, strike: Strike, rng: random.Random) -> None:
-        """All replicas lose the same batch, and one has it back: a member, if the disk of one was not replaced
-        meanwhile, for the disks of others may be taken away at any time."""
+        """All replicas lose the same batch, and one that still has its copy has it back as it was: a member if there
+        is one, for others may be robbed of more."""
         nodes = list(self._world.swarm.nodes)
         async with AsyncExitStack() as downs:
             for node in nodes:
                 await downs.enter_async_context(self._world.keepers[node].down(Machine.cut_power))
             extents = self._copies_of_one(rng)
-            flipped = [(extent, *self._flip(partition_id, extent, rng)) for partition_id, extent in extents]
-            media = {extent.node: self._medium(extent.node) for extent, _, _ in flipped}
+            flips = [self._flip(partition_id, extent, rng) for partition_id, extent in extents]
             members = [node for partition_id, _ in extents[:1] for node in self._ledger.members(partition_id)]
         await asyncio.sleep(strike.lasts_s)
-        kept = [one for one in flipped if self._medium(one[0].node) is media[one[0].node]]
-        if kept:
-            extent, position, before = min(kept, key=lambda one: one[0].node not in members)
-            async with self._world.keepers[extent.node].down(Machine.cut_power):
-                medium = self._medium(extent.node)
-                if extent.path in medium.walk():
-                    rot.overwrite(medium, extent.path, position, before)
-                    self._world.truth.saw("good copy comes back")
+        for flip in sorted(flips, key=lambda flip: flip.extent.node not in members):
+            if flip.is_left(self._medium(flip.extent.node)) and await self._puts_back(flip):
+                self._world.truth.saw("good copy comes back")
+                return
+
+    async def _puts_back(self, flip: Flip) -> bool:
+        """Returns False if the copy has gone while its broker was stopped."""
+        node = flip.extent.node
+        async with self._world.keepers[node].down(Machine.cut_power):
+            is_left = flip.is_left(self._medium(node))
+            if is_left:
+                flip.undo()
+            return is_left
 
     def _medium(self, node: int) -> Medium:
         """What stays of a disk over the lives of its machine, until it is replaced."""
@@ -145,16 +172,22 @@ class DataRot:
         everywhere = [dict(self._batches(node, partition_id)) for node in self._world.swarm.nodes]
         return [(partition_id, extents[batch]) for extents in everywhere if batch in extents]
 
-    def _flip(self, partition_id: PartitionId, extent: CopyExtent, rng: random.Random) -> tuple[int, bytes]:
-        """Where, and what was there."""
-        medium = self._medium(extent.node)
-        position = extent.position + rng.randrange(extent.size)
-        before = bytes(medium.walk()[extent.path].durable[position : position + 1])
-        rot.flip_bit(medium, extent.path, position, rng.randrange(8))
+    def _flip(self, partition_id: PartitionId, extent: CopyExtent, rng: random.Random) -> Flip:
+        flip = turn_over(self._medium(extent.node), extent, rng)
         self._ledger.rots(extent.node, partition_id)
-        self._world.truth.note("rot", extent.node, extent.path, position)
+        self._world.truth.note("rot", extent.node, extent.path, flip.position)
         self._world.truth.saw("batch rotted")
-        return position, before
+        return flip
+
+
+def turn_over(medium: Medium, extent: CopyExtent, rng: random.Random) -> Flip:
+    """Turns over one bit of a copy."""
+    _, path, begin, size = extent
+    position = begin + rng.randrange(size)
+    durable = medium.walk()[path].durable
+    before = bytes(durable[position : position + 1])
+    rot.flip_bit(medium, path, position, rng.randrange(8))
+    return Flip(extent, medium, position, before, bytes(durable[begin : begin + size]))
 
 
 def durable_files(medium: Medium, directory: str) -> dict[str, bytes]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
+import pytest
+
 from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.partitions.proposals import ProduceReceipt
-from tidelog.sim.cluster.data_rot import durable_files, known_durable
+from tidelog.sim.cluster.data_rot import CopyExtent, Flip, durable_files, known_durable, turn_over
 from tidelog.sim.cluster.journal_rot import Piece, payloads_in, pieces_in
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.medium import Medium
 from tidelog.storage.log_manager import JOURNAL, LogManager, log_directory
 from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head, encode_entry
 from tidelog.storage.slot_store import StoredSlots
@@ -89,3 +95,42 @@ def test_a_journal_forgets_nothing_in_silence_whatever_may_rot() -> None:
         assert list(payloads_in(PARTITION, with_floor)) == [], "its bytes are there, and it is let go of"
 
     play(story)
+
+
+OURS, OTHERS = "topics/ours/0", "topics/others/0"
+SEGMENT = f"{OURS}/00000000000000000000.log"
+
+
+def damaged() -> Flip:
+    """Turns over a bit in the second of three batches of a log, which stands beside another's."""
+    medium = SimDisk(1).medium
+    rot.plant(medium, SEGMENT, b"a" * 100 + b"b" * 100 + b"c" * 100)
+    rot.plant(medium, SEGMENT.replace(OURS, OTHERS), b"d" * 300)
+    return turn_over(medium, CopyExtent(1, SEGMENT, 100, 100), random.Random(1))
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param(lambda medium: rot.lose_directory(medium, OURS), id="directory missing"),
+        pytest.param(lambda medium: rot.swap_directories(medium, OURS, OTHERS), id="directories swapped"),
+        pytest.param(lambda medium: rot.truncate(medium, SEGMENT, 150), id="truncated"),
+        pytest.param(lambda medium: rot.overwrite(medium, SEGMENT, 199, b"x"), id="damaged once more"),
+        pytest.param(lambda medium: rot.make_unreadable(medium, SEGMENT, 199, 1), id="unreadable"),
+    ],
+)
+def test_a_copy_that_is_not_what_the_flip_left_does_not_come_back(harm: Callable[[Medium], None]) -> None:
+    flip = damaged()
+    assert flip.is_left(flip.medium)
+    assert not flip.is_left(SimDisk(1).medium), "a disk that was replaced"
+    harm(flip.medium)
+    assert not flip.is_left(flip.medium)
+
+
+def test_a_copy_comes_back_whatever_befell_its_neighbours() -> None:
+    flip = damaged()
+    rot.truncate(flip.medium, SEGMENT, 250)
+    rot.overwrite(flip.medium, SEGMENT, 0, b"x")
+    assert flip.is_left(flip.medium)
+    flip.undo()
+    assert bytes(flip.medium.walk()[SEGMENT].durable) == b"x" + b"a" * 99 + b"b" * 100 + b"c" * 50
