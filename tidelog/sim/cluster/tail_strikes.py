@@ -124,12 +124,16 @@ class TailStrikes:
         async with blackout(self._world, strike, rng, strike.nodes):
             entries = {node: list(self.entries(node)) for node in self._world.swarm.nodes}
             victims = [node for node in strike.nodes if entries[node]]
-            sound = {entry for node, found in entries.items() if node not in victims for _, entry in found}
+            sound = {entry for node in self._sources(victims) for _, entry in entries[node]}
             hit = [node for node in victims if entries[node][-1][1] in sound and self._may_hit(strike, node)]
             for node in hit:
                 damage(self._world, entries[node][-1][0], rng)
                 self._world.destroy(node)
             self._world.truth.saw("last entry damaged" if hit else "fault withheld")
+
+    def _sources(self, victims: list[int]) -> list[int]:
+        """Returns whose entries will be there: an old or robbed directory begins anew without them."""
+        return [node for node in self._world.swarm.nodes if node not in victims and self._world.is_whole(node)]
 
     def _may_hit(self, strike: Strike, node: int) -> bool:
         """True if the fault atlas agrees, or if several are hit, which happens once in a run: what is left was seen."""
