@@ -6,7 +6,8 @@ member of ISR or ELR, or a majority that remembers. What is there then may be re
 standing.
 
 A whole data directory is replaced by a copy of itself that the cluster can know to be old: it was made before the
-broker's last start, or more than half a minute before its end.
+broker's last start, or more than half a minute before its end; and whoever answers first, one of them knows
+(`witnesses.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tidelog.sim.cluster.data_rot import DataRot
 from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.process_strikes import ProcessStrikes
 from tidelog.sim.cluster.scenario import Effects, Strike
+from tidelog.sim.cluster.witnesses import Witnesses
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.machine import Machine
@@ -47,6 +49,7 @@ class DirectoryStrikes:
         self._ledger = ledger
         self._data_rot = data_rot
         self._stop = processes.stop_in_order
+        self._witnesses = Witnesses(world)
 
     def effects(self) -> Effects:
         """Returns them by kind."""
@@ -99,12 +102,11 @@ class DirectoryStrikes:
         backup = await self._copy(strike, node)
         await asyncio.sleep(strike.lasts_s)
         async with blackout(self._world, strike, rng, (node,)):
-            if not backup or not self._world.may_destroy(node):
+            if not backup or not self._world.may_destroy(node) or not self._witnesses.recognise(node, backup):
                 self._world.truth.saw("fault withheld")
                 return
             self._world.destroy(node)
-            for partition_id in self._ledger.books:
-                self._ledger.hurts(node, partition_id)
+            self._ledger.begins_anew(node)
             self._world.machine(node).restore(backup)
             self._world.truth.note("old data directory", node)
             self._world.truth.saw("old directory put back")

@@ -84,6 +84,14 @@ class Holders:
         """The broker registers its disk as another one: until then the controller knows a disk that is gone."""
         self._wiped[node] = None
 
+    def begins_anew(self, node: int) -> None:
+        """The broker may treat its disk as another one, whatever it still holds: its journals have no vote then."""
+        self.becomes_another(node)
+        for partition_id, book in self.books.items():
+            self.hurts(node, partition_id)
+            if book.is_paxos:
+                self.forgets(partition_id, node)
+
     def _shadows_of(self, node: int) -> list[Shadow]:
         return [shadow for (owner, _), shadow in self.shadows.items() if owner == node]
 

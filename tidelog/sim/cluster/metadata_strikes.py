@@ -58,19 +58,11 @@ class MetadataStrikes:
                 self._world.truth.note(strike.kind, node)
             self._world.truth.saw("metadata lost")
             if len(strike.nodes) == 1:
-                self._excuse(strike.nodes[0])
+                self._world.destroy(strike.nodes[0])
+                self._ledger.begins_anew(strike.nodes[0])
         if len(strike.nodes) > 1:
             await self._watch()
             await self._undo(strike, rng, backups)
-
-    def _excuse(self, node: int) -> None:
-        """The broker may treat its disk as another one."""
-        self._world.destroy(node)
-        self._ledger.becomes_another(node)
-        for partition_id, book in self._ledger.books.items():
-            self._ledger.hurts(node, partition_id)
-            if book.is_paxos:
-                self._ledger.forgets(partition_id, node)
 
     async def _watch(self) -> None:
         """Checks that nobody is ready without the topics that there are."""

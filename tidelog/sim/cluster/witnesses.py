@@ -1,0 +1,76 @@
+"""Who can tell that a data directory is an old copy: the other voters, by what their own disks say of its broker.
+
+A directory counts its starts and stamps, and the metadata log has the newest. A voter on an old copy asks the others,
+and takes part when with it they are a majority; it begins anew if one of them knows of more. Where voters that know of
+no more are a majority with it, nobody could tell: for them the copy is the disk as it was, and the others are gone. One
+disk is old then, and others lag behind: that is more than one fault of three, and whoever damages disks does not do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tidelog.broker.metadata.remains import Remains, look, restore
+from tidelog.model.cluster import BrokerInfo, ClusterImage, Voter
+from tidelog.model.ids import NodeId
+from tidelog.sim.cluster.world import World
+from tidelog.sim.kit import rot
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.storage.directory_identity import DirectoryIdentity
+from tidelog.storage.log_manager import metadata_directories
+
+
+class Witnesses:
+    """The disks of one run, while all brokers are down."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def recognise(self, node: int, backup: Mapping[str, bytes]) -> bool:
+        """Returns True if the broker of this node, on this copy of its directory, begins anew whoever starts first."""
+        copy = _read(backup)
+        own, newest = copy.identity, self._world.truth.image
+        if own is None or not own.starts or not _knows_more(newest, node, own):
+            return False
+        others = [
+            _read(self._world.machine(other).back_up())
+            for other in self._world.swarm.nodes
+            if other != node and self._world.is_whole(other)
+        ]
+        aware = [(one.node_id, one.storage) for one in others if _knows_more(_image(one), node, own)]
+        disk = node, own.storage
+        return all(is_surely_told(voters, disk, aware) for voters in (newest.voters, *map(_voters, (copy, *others))))
+
+
+def is_surely_told(voters: Sequence[Voter], disk: tuple[int, str], aware: Collection[tuple[int, str]]) -> bool:
+    """Returns True if this disk has no vote here, or is no majority together with those that are not aware."""
+    disks = [(voter.node_id, voter.incarnation) for voter in voters]
+    unaware = [one for one in disks if one != disk and one not in aware]
+    return disk not in disks or 2 * (1 + len(unaware)) <= len(disks)
+
+
+def _knows_more(image: ClusterImage, node: int, own: DirectoryIdentity) -> bool:
+    broker: BrokerInfo | None = image.brokers.get(NodeId(node))
+    is_it = broker is not None and broker.storage == own.storage
+    return is_it and broker is not None and (broker.starts > own.starts or broker.stamp > own.stamp)
+
+
+def _image(remains: Remains) -> ClusterImage:
+    restored = restore([remains])
+    return ClusterImage("") if restored is None else restored.image
+
+
+def _voters(remains: Remains) -> tuple[Voter, ...]:
+    restored = restore([remains])
+    return () if restored is None or restored.voters is None else restored.voters.voters
+
+
+def _read(files: Mapping[str, bytes]) -> Remains:
+    """Returns what the process will find there: of several metadata logs, the last."""
+    disk = SimDisk()
+    for path, content in files.items():
+        rot.plant(disk.medium, path, content)
+    *earlier, _ = metadata_directories(disk)
+    for directory in earlier:
+        rot.lose_directory(disk.medium, directory)
+    return look("", disk)
