@@ -1,4 +1,4 @@
-"""What is excused at the end of a run: an only voter that rightly refuses to start, and nothing like it."""
+"""What is excused at the end of a run: an only voter that rightly does not go on, and nothing like it."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def alone(kind: str) -> Scenario:
     ("kind", "position", "is_excused"),
     [("sync error", NEVER_APPLIED, True), ("sync error", APPLIED, False), ("kill", NEVER_APPLIED, False)],
 )
-def test_an_only_voter_may_refuse_to_start_for_what_was_never_promised(
-    kind: str, position: int, is_excused: bool
-) -> None:
+def test_an_only_voter_may_wait_for_what_was_never_promised(kind: str, position: int, is_excused: bool) -> None:
     with unreadable_from_the_second_life_on(position):
         outcome = run_scenario(alone(kind))
     assert outcome.counters[BEYOND_HELP] == is_excused

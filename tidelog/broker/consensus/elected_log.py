@@ -48,7 +48,7 @@ from tidelog.replication.paxos.events import (
     Truncate,
     VotersFound,
 )
-from tidelog.replication.paxos.messages import PromiseRequest, WriteRequest
+from tidelog.replication.paxos.messages import LearnRequest, PromiseRequest, WriteRequest
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.numbers import NODE_MAX
 from tidelog.replication.paxos.state import Kind, Prefix, Status
@@ -196,7 +196,14 @@ class ElectedLog:
             encode_voters(membership.voters) if self.belongs else b"",
             membership.position,
             tuple(map(str, named)),
+            lacks=self.unreadable,
         )
+
+    def offer(self, voter_id: int, position: int) -> None:
+        """Gives a voter what is learned here at a position, as if it had asked. It cannot ask whom it does not know,
+        and who there is may stand in the very entry that it lacks."""
+        asked = LearnRequest(position, position + 1)
+        self.engine.receive(PaxosFrame(voter_id, self.engine.node.node, asked), memoryview(b""))
 
     def install(self, position: int, voters: VoterSet, voters_position: int) -> None:
         """A snapshot of everything below `position` has been delivered, and these are the voters by it."""

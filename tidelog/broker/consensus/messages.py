@@ -62,6 +62,9 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     """How often that cluster's metadata log was begun anew."""
     directories: tuple[tuple[int, str, int, int], ...] = ()
     """Node, disk, starts and stamp of the data directory of each broker, as far as it knows (`BrokerInfo`)."""
+    lacks: int | None = None
+    """The position of the entry that its log cannot go on without, if it is damaged there and nobody has given it yet
+    (`ElectedLog.unreadable`)."""
 
 
 class DescribeSnapshots(msgspec.Struct, frozen=True, tag=True):

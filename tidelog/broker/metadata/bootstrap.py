@@ -72,6 +72,7 @@ class MetadataBootstrap:
         self._clock = clock
         self._entropy = entropy
         self._tell = tell
+        self._is_alone = not (config.cluster_voters or config.cluster_join)
         self._past: Past | None = None
         """Known as soon as the disk is read, if it is new."""
         self._is_amnesiac = False
@@ -170,11 +171,15 @@ class MetadataBootstrap:
         return structs.replace(described, generation=self._past.generation)
 
     async def find_loss(self, log: ElectedLog) -> str:
-        """Asks the voters; says what to do if a majority of them has lost its disks, and is empty otherwise."""
+        """Asks the voters, and offers those that lack an entry what is here. Says what to do if a majority of them has
+        lost its disks, and is empty otherwise."""
         voters = log.membership.voters
         addresses = [(voter.host, voter.port) for voter in voters.voters if voter.node_id != self._node_id]
         answers = await asyncio.gather(*(self._ask(address) for address in addresses), return_exceptions=True)
         found = [answer for answer in answers if isinstance(answer, QuorumDescribed)]
+        for answer in found:
+            if answer.lacks is not None and answer.voter_id:
+                log.offer(answer.voter_id, answer.lacks)
         lost = lost_voters(voters, {self._node_id: self.member.incarnation}, found)
         if not lacks_majority(voters, lost):
             return ""
@@ -242,7 +247,10 @@ class MetadataBootstrap:
         return 0 if known is None else known.generation
 
     def check_alone(self, log: ElectedLog) -> None:
-        """Raises `MetadataDamaged` if the only voter has lost something: nobody can give it back."""
+        """Raises `MetadataDamaged` if the only voter has lost something and is alone by configuration: nobody can give
+        it back. With others it waits, for learners have the entries, too."""
+        if not self._is_alone:
+            return
         faulty = [slot.position for slot in self.member.stored.slots if slot.is_faulty]
         voters = log.membership.voters
         if faulty and len(voters.voters) == 1 and voters.find(self._node_id, self.member.incarnation) is not None:

@@ -18,7 +18,6 @@ import random
 from collections.abc import Awaitable, Callable
 
 from tidelog.broker.broker import NewTopic
-from tidelog.broker.metadata.bootstrap import MetadataDamaged
 from tidelog.model.errors import TidelogError
 from tidelog.sim.cluster.disk_strikes import METADATA
 from tidelog.sim.cluster.watch import Watch
@@ -31,7 +30,7 @@ LIVE_S_MAX = 45.0
 """How long a cluster without faults may need: sessions, elections and replaced voters, one after the other."""
 LOOK_S = 0.05
 TRY_S = 3.0
-BEYOND_HELP = "excused refusal of an only voter"
+BEYOND_HELP = "excused wait of an only voter"
 """What it counts as. Too rare to be asked of 500 seeds."""
 
 
@@ -102,16 +101,15 @@ class Healing:
         return False
 
     def _is_beyond_help(self) -> bool:
-        """The only voter refuses to start, and rightly: an entry that was under way when fsyncs failed is half there,
-        and nobody can tell if it was chosen. It was not: nobody has ever applied it."""
+        """The only voter does not go on, and rightly: an entry that was under way when fsyncs failed is half there, and
+        nobody can tell if it was chosen. It was not: nobody has ever applied it."""
         if len(self._world.voters) != 1:
             return False
         node = self._world.voters[0].node_id
-        machine, refusals = self._world.machine(node), self._world.keepers[node].start_errors
+        machine = self._world.machine(node)
         positions = self._watch.unreadable.get(node, [])
         return (
             not machine.is_up
-            and any(refusal.startswith(MetadataDamaged.__name__) for refusal in refusals[-1:])
             and bool(positions)
             and not any(position in self._world.truth.log for position in positions)
             and any(
