@@ -44,7 +44,7 @@ from tidelog.model.ports import Buffer, Clock
 from tidelog.model.producers import ProducerState
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
-from tidelog.replication.paxos.state import Kind, Value
+from tidelog.replication.paxos.state import Kind, Prefix, Value
 from tidelog.storage.partition_log import PartitionLog
 
 FLUSH_S = 1.0
@@ -123,7 +123,7 @@ class AppliedLog:
     @property
     def is_compared(self) -> bool:
         """False while the log holds what may yet differ from what is chosen."""
-        return not self._comparison.is_open
+        return self._comparison.is_done
 
     def _shown(self, offset: int) -> int:
         hidden_from = self._comparison.hidden_from
@@ -272,9 +272,9 @@ class AppliedLog:
             self._differs(offset)
         return offset is not None
 
-    def jumped(self, position: int) -> None:
-        """The engine goes on at `position`, without what lies before."""
-        self._has_to_go(self._comparison.jumped(position))
+    def jumped(self, floor: Prefix) -> None:
+        """The engine goes on at this floor, without what lies before."""
+        self._has_to_go(self._comparison.jumped(floor))
 
     async def truncate(self, offset: int) -> None:
         """Drops what is at odds with what is chosen; then goes on. Raises as `PartitionLog.truncate_to`."""

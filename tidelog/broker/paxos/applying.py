@@ -22,7 +22,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Applied
-from tidelog.replication.paxos.state import Kind, Value
+from tidelog.replication.paxos.state import Kind, Prefix, Value
 from tidelog.replication.paxos.voters import Membership
 
 logger = structlog.get_logger("tidelog.paxos")
@@ -88,10 +88,10 @@ class Applying:
         if applied.value.kind in (Kind.TRUNCATE, Kind.DELETE):
             self.copy()
 
-    def on_jumped(self, position: int) -> None:
-        """The engine goes on there, without what lies before."""
-        self.delivery.jumped(position)
-        self._applied.jumped(position)
+    def on_jumped(self, floor: Prefix) -> None:
+        """The engine goes on at this floor, without what lies before."""
+        self.delivery.jumped(floor.position)
+        self._applied.jumped(floor)
         self._applied.delete_below(self._engine.node.replica.floor.start_offset)
         self._applied.hurry()
         self.copy()

@@ -16,14 +16,15 @@ floor is compared, as the log is applied again, with what stands at its position
 - at its own offset, if it names no position and is of another leader epoch. A power cut can take a row and leave its
   batch; the row that is made again from the batch has the epoch that stands there, which no checksum covers.
 
-From there on the log is truncated, and goes on with what is chosen. Of a replica that has forgotten, what is not
-compared yet is shown to nobody.
+From there on the log is truncated, and goes on with what is chosen. What names no position is shown to nobody before
+it is compared; nor is anything that is not compared yet, of a replica that has forgotten.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from tidelog.broker.paxos.ballots import epoch_of
@@ -88,33 +89,35 @@ def find_forgotten(rows: Iterable[AppliedRow], slots: Sequence[Slot]) -> Applied
 
 
 class Comparison:
-    """Compares one log, from its opening on. `hidden_from` is the offset from which on nothing is shown before it is
-    compared; None if all is."""
+    """Compares one log, from its opening on. `rows_hidden_from` is the offset from which on no row that names its
+    position is shown before it is compared; None if all are."""
 
     def __init__(
         self,
         rows: Iterable[AppliedRow] = (),
-        hidden_from: int | None = None,
+        rows_hidden_from: int | None = None,
         unnamed: Iterable[tuple[int, int]] = (),
     ) -> None:
         self._rows = deque(rows)
         self._unnamed = deque(unnamed)
-        self.hidden_from = hidden_from
+        self._rows_hidden_from = rows_hidden_from
 
     @property
-    def is_open(self) -> bool:
-        """True while there are rows that were not compared."""
-        return bool(self._rows)
+    def hidden_from(self) -> int | None:
+        """The offset from which on nothing is shown before it is compared; None if all is."""
+        hidden = [] if self._rows_hidden_from is None else [self._rows_hidden_from]
+        return min([*hidden, *(offset for offset, _ in islice(self._unnamed, 1))], default=None)
 
     @property
     def is_done(self) -> bool:
-        """True if no row is left that may be at odds with what is applied."""
+        """True if no row is left that was not compared."""
         return not self._rows and not self._unnamed
 
     def pass_over(self, offset: int) -> None:
         """Takes rows below this offset for compared: the log has let go of them."""
         while self._rows and self._rows[0].base_offset < offset:
             self._rows.popleft()
+        self._drop_unnamed(offset)
 
     def agrees(self, position: int, value: Value) -> bool:
         """True if the log, whose end lies behind this value, holds it, as far as its next row tells."""
@@ -133,8 +136,10 @@ class Comparison:
         position, value = applied.position, applied.value
         counts = applied.verdict is Verdict.APPLIED
         is_batch = counts and value.kind is Kind.APPEND
-        if is_batch and (offset := self._misdated(value)) is not None:
-            return offset
+        if is_batch:
+            if (offset := self._misdated(value)) is not None:
+                return offset
+            self._drop_unnamed(value.base_offset + value.count)
         while self._rows:
             row = self._rows[0]
             if row.position > position:
@@ -150,22 +155,35 @@ class Comparison:
         return None
 
     def _misdated(self, value: Value) -> int | None:
-        end_offset = value.base_offset + value.count
-        while self._unnamed and self._unnamed[0][0] < end_offset:
-            offset, epoch = self._unnamed[0]
+        """Returns the first of this value's offsets where the log has another leader epoch."""
+        for offset, epoch in self._unnamed:
+            if offset >= value.base_offset + value.count:
+                break
             if offset >= value.base_offset and epoch != epoch_of(value.birth):
                 return offset
-            self._unnamed.popleft()
         return None
 
-    def jumped(self, position: int) -> int | None:
-        """The log goes on at `position`, and nobody tells any more what stood below; returns the offset from which on
-        the log cannot be relied on. A replica that has forgotten nothing relies on all of its log."""
-        while self._rows and self._rows[0].position < position:
-            if self.hidden_from is not None:
-                return self._rows[0].base_offset
+    def _drop_unnamed(self, offset: int) -> None:
+        while self._unnamed and self._unnamed[0][0] < offset:
+            self._unnamed.popleft()
+
+    def jumped(self, floor: Prefix) -> int | None:
+        """The log goes on at this floor, and nobody tells any more what stood below; returns the offset from which on
+        the log cannot be relied on. A replica that has forgotten nothing relies on all of its log, but for what is of a
+        later leader epoch than anything below the floor."""
+        distrusted = []
+        while self._rows and self._rows[0].position < floor.position:
+            if self._rows_hidden_from is not None:
+                distrusted.append(self._rows[0].base_offset)
+                break
             self._rows.popleft()
-        return None
+        while self._unnamed and self._unnamed[0][0] < floor.next_offset:
+            offset, epoch = self._unnamed[0]
+            if epoch > epoch_of(floor.epoch):
+                distrusted.append(offset)
+                break
+            self._unnamed.popleft()
+        return min(distrusted, default=None)
 
     def truncated(self) -> None:
         """The log was truncated where it was at odds: nothing is left to compare."""
@@ -174,5 +192,5 @@ class Comparison:
         self._show()
 
     def _show(self) -> None:
-        if self.hidden_from is not None:
-            self.hidden_from = max(self.hidden_from, self._rows[0].base_offset) if self._rows else None
+        if self._rows_hidden_from is not None:
+            self._rows_hidden_from = max(self._rows_hidden_from, self._rows[0].base_offset) if self._rows else None

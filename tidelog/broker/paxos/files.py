@@ -32,8 +32,8 @@ class ReplicaFiles:
 
     def comparison(self) -> Comparison:
         """Returns what of the log is to be compared."""
-        hidden_from = None if self.forgotten is None else self.forgotten.base_offset
-        return Comparison(self.beyond, hidden_from, self.unnamed)
+        rows_hidden_from = None if self.forgotten is None else self.forgotten.base_offset
+        return Comparison(self.beyond, rows_hidden_from, self.unnamed)
 
     @property
     def is_offline(self) -> bool:

@@ -82,7 +82,7 @@ def enter(manager: LogManager, files: ReplicaFiles, era: Era, engine_id: int, no
         return _begin_anew(manager, files, era, partition_id, now_ms)
     if era.regrouping.source == era.node_id:
         _set_floor(files.store, files.log, era)
-        files = replace(files, beyond=(), forgotten=None)
+        files = replace(files, beyond=(), unnamed=(), forgotten=None)
     metadata = structs.replace(
         files.facts.metadata,
         status=Status.EMPTY,

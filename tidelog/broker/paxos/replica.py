@@ -387,7 +387,7 @@ class PaxosReplica:
                 self._on_election(effect)
             case Jumped(floor):
                 self.voting.membership.on_jumped(floor.position)
-                self.applying.on_jumped(floor.position)
+                self.applying.on_jumped(floor)
             case StatusChanged():
                 self.voting.ballots.campaign()
             case Halted():

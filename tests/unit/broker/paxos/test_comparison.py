@@ -14,9 +14,11 @@ from tests.unit.broker.paxos.test_journal_copies import begin, positions
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.ballots import number_of
 from tidelog.broker.paxos.comparison import AppliedRow, Comparison, birth_of, find_forgotten, row_identity
+from tidelog.broker.paxos.messages import PartitionFrame
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
-from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value
+from tidelog.replication.paxos.messages import LearnResponse
+from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Prefix, Slot, Value
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.rows import ROW_BYTES, Row
 from tidelog.storage.segment import Segment
@@ -76,17 +78,17 @@ def test_who_has_forgotten(slots: tuple[Slot, ...], is_accounted: bool, has_forg
     ],
 )
 def test_where_a_log_is_at_odds_with_what_is_applied(seen: Applied, odd: int | None) -> None:
-    comparison = Comparison(rows((10, 4, 5), (11, 4, 5), (12, 6, 5)), hidden_from=10)
+    comparison = Comparison(rows((10, 4, 5), (11, 4, 5), (12, 6, 5)), rows_hidden_from=10)
     assert comparison.at_odds(seen) == odd
     assert comparison.at_odds(seen) == odd, "it may be asked again"
 
 
 def test_what_is_compared_is_shown() -> None:
-    comparison = Comparison(rows((10, 4, 5), (11, 4, 5), (12, 6, 5)), hidden_from=10)
+    comparison = Comparison(rows((10, 4, 5), (11, 4, 5), (12, 6, 5)), rows_hidden_from=10)
     assert comparison.at_odds(applied(4, V)) is None
-    assert comparison.hidden_from == 12 and comparison.is_open
+    assert comparison.hidden_from == 12 and not comparison.is_done
     assert comparison.at_odds(applied(6, Value(Kind.APPEND, 5, 12, 1, b"x" * 16))) is None
-    assert comparison.hidden_from is None and not comparison.is_open
+    assert comparison.hidden_from is None and comparison.is_done
 
 
 @pytest.mark.parametrize(("hidden_from", "odd"), [(10, 10), (None, None)])
@@ -94,9 +96,9 @@ def test_what_a_jump_leaves_uncompared_is_relied_on_if_nothing_was_forgotten(
     hidden_from: int | None, odd: int | None
 ) -> None:
     comparison = Comparison(rows((10, 4, 5), (12, 6, 5)), hidden_from)
-    assert comparison.jumped(6) == odd
-    assert comparison.jumped(4) is None
-    assert comparison.is_open
+    assert comparison.jumped(Prefix(6, 5, 12)) == odd
+    assert comparison.jumped(Prefix(4, 5, 10)) is None
+    assert not comparison.is_done
 
 
 def test_a_row_that_names_no_position_is_at_odds_with_another_leader_epoch() -> None:
@@ -108,8 +110,26 @@ def test_a_row_that_names_no_position_is_at_odds_with_another_leader_epoch() -> 
     assert not comparison.agrees(6, second), "so its batches are asked for"
     assert comparison.at_odds(applied(6, second)) == 12
     assert comparison.at_odds(applied(6, second)) == 12, "it may be asked again"
+    assert comparison.hidden_from == 12, "nobody sees it"
     comparison.truncated()
-    assert comparison.is_done
+    assert comparison.is_done and comparison.hidden_from is None
+
+
+def test_a_row_that_names_no_position_is_hidden_until_it_is_compared() -> None:
+    birth = number_of(2, 1, 1)
+    comparison = Comparison(rows((11, 5, birth)), unnamed=[(10, 2), (12, 2)])
+    assert comparison.hidden_from == 10
+    assert comparison.at_odds(applied(4, Value(Kind.APPEND, birth, 10, 1, b"v" * 16))) is None
+    assert comparison.hidden_from == 12
+    comparison.pass_over(13)
+    assert comparison.is_done and comparison.hidden_from is None
+
+
+@pytest.mark.parametrize(("epoch", "odd"), [(2, None), (3, 12)])
+def test_a_jump_leaves_nothing_of_a_leader_epoch_that_is_later_than_its_floor(epoch: int, odd: int | None) -> None:
+    comparison = Comparison(unnamed=[(10, 1), (12, epoch), (20, 9)])
+    assert comparison.jumped(Prefix(6, number_of(2, 1, 1), 20)) == odd
+    assert comparison.hidden_from == (20 if odd is None else 12)
 
 
 # -- replicas --------------------------------------------------------------------------------------------------------
@@ -133,6 +153,18 @@ def lose_journal_end(site: Site, position: int) -> None:
     stored = store._entries.index.find(position, slot.value.digest)
     assert stored is not None and stored.offset < store.durable_end
     lose_end(store.journal, stored.offset)
+
+
+def misdate_end(log: PartitionLog, offset: int) -> None:
+    """Takes the row of the last batch, and turns over a bit of the leader epoch in the batch."""
+    segment, row = next(log.parts(offset)), next(log.entries(offset))
+    assert isinstance(segment, Segment) and isinstance(row, Row) and row.next_offset == log.log_end_offset
+    segment.catalog.pwritev([bytes(ROW_BYTES)], (row.sequence - segment.first_sequence) * ROW_BYTES)
+    position = row.file_position + 13
+    (byte,) = segment.log.pread(1, position)
+    segment.log.pwritev([bytes([byte ^ 1])], position)
+    segment.catalog.sync()
+    segment.log.sync()
 
 
 async def restart(*sites: Site) -> None:
@@ -209,6 +241,31 @@ def test_what_was_never_agreed_on_goes_before_anybody_sees_it() -> None:
         await stage.quiet()
         assert third.content() == first.content() == second.content()
         assert shown[0] in first.content()
+
+    play(story)
+
+
+def test_a_leader_does_not_serve_what_names_no_position_before_it_is_compared() -> None:
+    """A power cut took the last row, the batch has another leader epoch since, and the leader's journal has lost what
+    belongs there: until another replica gives it, nobody sees anything else."""
+
+    async def story(stage: Stage) -> None:
+        before = await begin(stage)
+        first = stage.sites[1]
+        assert first.harm_journal(positions(first)[9])
+        misdate_end(first.replica.log, 9)
+        await restart(*stage.sites.values())
+        stage.on_frame = lambda sender, to, said: (
+            not (isinstance(said, PartitionFrame) and isinstance(said.frame.message, LearnResponse))
+        )
+        stage.elect(1)
+        await until(lambda: first.replica.is_elected)
+        await asyncio.sleep(1)
+        assert first.replica.log.log_end_offset == 10 and first.replica.high_watermark == 9
+        assert first.replica.leader is not None and not first.replica.leader.is_serving
+        stage.on_frame = lambda sender, to, said: True
+        await write(stage, 1, 1)
+        assert first.content().startswith(before)
 
     play(story)
 
