@@ -19,6 +19,7 @@ KEPT_OF_MAJORITIES = {
     "end-told-before-the-election": "a leader that was not elected yet told a reader that the log ends before",
     "lead-given-to-a-removed-member": "a move was called off too late, and nobody who was still a member got the lead",
     "leader-without-an-id": "a replica without an id, whose disk had voted, was named leader, and its broker died",
+    "leader-epoch-that-rotted": "a power cut took a row, and a bit of the batch turned over that no checksum covers",
     "leader-that-still-copied": "a leader that still copied the log removed the only member that had all of it",
     "marked-and-killed-before-it-forgot": "a voter whose disk said that it may have forgotten was not counted as lost",
     "members-that-kept-nothing-durable": "the only replica left had what it had copied in memory alone",

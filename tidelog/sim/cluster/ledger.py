@@ -206,8 +206,28 @@ class Ledger(Holders, Rule):
         """A log is open again: an append that its process did not survive may be there."""
         book = self.books[shadow.partition_id]
         for batch in shadow.batches.values() if book.is_paxos else ():
-            if batch.base >= book.start:
+            if batch.base >= book.start and not self._is_misdated(book, shadow, batch):
                 self._agree(book, f"{book.name} on node {shadow.node}, offset {batch.base}", batch)
+
+    def _is_misdated(self, book: Book, shadow: Shadow, batch: Held) -> bool:
+        """True if a damaged disk has a committed batch under another leader epoch: no checksum covers it, and a power
+        cut has taken the row that tells. It is compared before anybody sees it (`serves`)."""
+        index = book.index(batch.base)
+        is_misdated = (
+            shadow.is_rotten
+            and index < len(book.batches)
+            and book.batches[index][:2] == batch[:2]
+            and book.batches[index].epoch != batch.epoch
+        )
+        self._truth.saw("leader epoch of a batch rotted", is_misdated)
+        return is_misdated
+
+    def serves(self, node: int, partition_id: PartitionId) -> None:
+        """A leader of a majority takes requests: all that its log shows is committed."""
+        book, shadow = self.books[partition_id], self.shadow(node, partition_id)
+        for batch in shadow.batches.values():
+            if batch.base >= max(book.start, shadow.start):
+                self._agree(book, f"{book.name} served by node {node}, offset {batch.base}", batch)
 
     def _agree(self, book: Book, where: str, batch: Held) -> None:
         """Whatever is appended is committed."""

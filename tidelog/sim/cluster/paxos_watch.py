@@ -117,6 +117,7 @@ class PaxosWatch:
                 coordinator = seen.replica.engine.node.coordinator
                 number = 0 if coordinator is None else coordinator.number
                 self._judge(seen.log.may_serve, number, partition.log.log_end_offset, book.end)
+                self._ledger.serves(seen.replica.node_id, partition.partition_id)
                 self._truth.saw("majority serves")
 
         return begin
