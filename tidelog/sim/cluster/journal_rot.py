@@ -151,7 +151,8 @@ def payloads_in(
                     batches = [held(batch) for batch in iter_batches(payload)]
                 except TidelogError:
                     continue  # it has rotted already
-                yield Payload(path, position + data.rindex(payload), len(payload), batches)
+                if batches:  # none, if the length of the first has rotted
+                    yield Payload(path, position + data.rindex(payload), len(payload), batches)
 
 
 def pieces_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator[list[Piece]]:
