@@ -212,6 +212,7 @@ def test_a_good_copy_that_comes_back_too_late_stays_out(cluster: LocalCluster) -
     assert command(cluster, "verify", "--cluster", "--topic", topic).status == 0
 
 
+@pytest.mark.slow
 def test_what_is_not_lost_is_not_given_up(cluster: LocalCluster) -> None:
     topic = filled(cluster)
     for words, said in (

@@ -151,6 +151,7 @@ def test_in_sync_replicas_that_are_gone_are_given_up(cluster: LocalCluster) -> N
     cluster.restart(lost)
 
 
+@pytest.mark.slow
 @only(ISR)
 def test_an_unclean_election_leaves_the_same_record(cluster: LocalCluster) -> None:
     topic = made(cluster, [1, 2], min_insync_replicas="1")

@@ -40,6 +40,7 @@ def cluster(protocol: str) -> Iterator[LocalCluster]:
 # -- the load ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_flights_while_brokers_are_killed_and_paused(cluster: LocalCluster) -> None:
     planned = [Fault("killed", (1,), 0.2), Fault("paused", (2,), 1.2 * SESSION_S)]
     assert await run(cluster, "flights-short", read_flights(20_000), planned)

@@ -105,6 +105,7 @@ def test_one_broker(dev: Dev, tmp_path: Path, number: signal.Signals) -> None:
     assert not is_alive(f"http://127.0.0.1:{port}")
 
 
+@pytest.mark.slow
 def test_a_broker_that_dies_is_reported_and_its_command_starts_it_again(dev: Dev, tmp_path: Path) -> None:
     process = dev("--brokers", "1", "--base-port", str(base_port()))
     url = ready(process, 1)[0]

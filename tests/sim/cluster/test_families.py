@@ -38,7 +38,7 @@ HIT = {
     Family.EIO: ("sectors became unreadable",),
 }
 """The counts of a story that has hit a disk, by family."""
-LONG = (Family.OLD, Family.LATE, Family.SWEEP, Family.SWAPPED)
+LONG = (Family.OLD, Family.LATE, Family.SWEEP, Family.SWAPPED, Family.EIO, Family.EMPTIED)
 """The families with long stories."""
 
 

@@ -90,6 +90,7 @@ def test_requests_come_late_twice_and_without_answers() -> None:
     assert seen(outcome, "group: late commit refused by its sequence")
 
 
+@pytest.mark.slow
 def test_offsets_are_copied_forward() -> None:
     traffic = GroupTraffic(copied_from_records=40, copied_at_once=2)
     outcome = run_scenario(group(Strike(1.5, "power cut of all", (1,), 0.3, 0.5), traffic=traffic))

@@ -46,6 +46,7 @@ def test_enough_happens_in_them(summary: Summary) -> None:
     assert sum(summary.counters[f"cluster: {name}"] > 0 for name in SOMETIMES) > len(SOMETIMES) * 0.4
 
 
+@pytest.mark.timeout(300)
 def test_a_seed_is_the_same_run_in_every_process() -> None:
     program = (
         "from tidelog.sim.cluster.run import run_seed\n"

@@ -157,7 +157,9 @@ def check_and_go_on(driver: LogDriver, *, by_deletion: bool = False) -> None:
 
 
 @pytest.mark.parametrize("bad_end", [BadEnd.TRUNCATE, BadEnd.KEEP])
-@pytest.mark.parametrize("history", HISTORIES)
+@pytest.mark.parametrize(
+    "history", [pytest.param(one, marks=pytest.mark.slow) if one is a_committed_deletion else one for one in HISTORIES]
+)
 def test_no_crash_breaks_a_promise(history: History, bad_end: BadEnd) -> None:
     seen = set()
     for choices in enumerate_crashes():

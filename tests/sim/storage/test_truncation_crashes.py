@@ -265,7 +265,7 @@ def go_on(follower: Follower) -> None:
 
 @pytest.mark.parametrize("segment_bytes", SEGMENT_BYTES, ids=["one segment", "several segments"])
 @pytest.mark.parametrize("history", HISTORIES)
-@series.seeds(2, 6)
+@series.seeds(1, 6)
 def test_a_crash_at_any_operation_leaves_a_piece_of_one_branch(
     history: History, segment_bytes: int, seeds: range
 ) -> None:
