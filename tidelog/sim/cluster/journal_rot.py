@@ -18,6 +18,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from tidelog.broker.consensus.payloads import digest_of
 from tidelog.broker.consensus.stored import decode_identity
 from tidelog.model.batch_header import RecordBatch, iter_batches
 from tidelog.model.errors import TidelogError
@@ -147,12 +148,8 @@ def payloads_in(
             data = bytes(entry.data)
             is_meant = entry.header.base_offset in known or not is_known_durable
             for payload in payload_of(data, floor) if is_meant else ():
-                try:
-                    batches = [held(batch) for batch in iter_batches(payload)]
-                except TidelogError:
-                    continue  # it has rotted already
-                if batches:  # none, if the length of the first has rotted
-                    yield Payload(path, position + data.rindex(payload), len(payload), batches)
+                batches = [held(batch) for batch in iter_batches(payload)]
+                yield Payload(path, position + data.rindex(payload), len(payload), batches)
 
 
 def pieces_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator[list[Piece]]:
@@ -196,10 +193,12 @@ def floor_of(files: Mapping[str, bytes]) -> int:
 
 
 def payload_of(data: bytes, floor: int) -> Iterator[bytes]:
-    """The payload of an entry, if it has one with batches, at the floor or behind."""
+    """Yields the payload of an entry, if it has one with batches, all of it sound, at the floor or behind."""
     head, payload = decode_entry(data) or (None, None)
     if head is None or not payload or head.kind is not EntryKind.SLOT or head.position < floor:
         return
+    if digest_of(payload) != head.digest:
+        return  # a broker has no use for its sound batches either: the digest is the whole value's
     try:
         if decode_identity(head.content, head.digest).value.kind is Kind.APPEND:
             yield payload
