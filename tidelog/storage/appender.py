@@ -97,6 +97,7 @@ class Appender:
         skipped, start_offset = start - state.tail.offset, state.tail.log_start_offset
         row = self._codec.note(Kind.LOST, placed, start_offset=start_offset, offsets=end - start, skipped=skipped)
         self._write([], [row], placed._replace(sequence=placed.sequence + 1, offset=end))
+        state.active.lost_at_end = end - start
         state.damage.note(Damage(start, end, NO_COPY))
         with suppress(DiskFull, Overloaded):  # then the next append does
             self.roll(now_ms)
@@ -154,8 +155,8 @@ class Appender:
         active = state.segments[-1]
         is_old = now_ms - state.rolled_ms >= settings.segment_ms
         is_full = active.log_bytes >= settings.segment_bytes or active.body_rows >= settings.segment_rows_max
-        is_due = is_full or is_old if active.log_bytes else active.is_lost
-        return state.is_behind_a_truncation or is_due
+        is_due = active.log_bytes > 0 and (is_full or is_old)
+        return state.is_behind_a_truncation or is_due or active.lost_at_end > 0
 
     def roll(self, now_ms: int) -> None:
         """Seals the active segment, if there is anything in it, and starts the next. Raises as `append`."""
@@ -165,7 +166,7 @@ class Appender:
             return
         old, sealed = state.active, state.tail._replace(sequence=state.tail.sequence + 1)
         new = Segment(self._opened, state.directory, sealed.offset, self._codec)
-        spare = old.end_offset - old.base_offset if old.is_lost else 0  # a batch has one record at least
+        spare = old.lost_at_end  # a batch has one record at least
         first = max(sealed.sequence + spare, state.sequences_used)
         tail = sealed._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
         checkpoint = self._checkpoint(tail)

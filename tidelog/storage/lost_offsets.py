@@ -1,11 +1,13 @@
 """Offsets that are agreed on, and whose batches nobody could read when their turn came: a LOST row keeps them.
 
-The log goes on behind them, and they are damaged from the beginning. They have a segment of their own, without bytes.
-So if a copy turns up after all, there is room for it in the file; and for a row of each batch, since the next segment
-leaves out as many sequences as there are offsets.
+The log goes on behind them, and they are damaged from the beginning. The LOST row ends its segment, for the log rolls
+behind it. The log has rolled before it as well, unless an opening found neither batch nor row at the end of the log;
+there the row follows the batches before, and what is left of its own bytes. So if a copy turns up after all, there is
+room for it in the file; and for a row of each batch, since the next segment leaves out as many sequences as there are
+offsets.
 
-A copy of the batch that is committed where the LOST row begins is appended to that segment, and synced. Then its row
-takes the LOST row's place, with a LOST row for the offsets that are left behind it, and the segment's notes and seal
+A copy of the batch that is committed where the LOST row begins is written behind the row before, and synced. Then its
+row takes the LOST row's place, with a LOST row for the offsets that are left behind it; the segment's notes and seal
 follow. A crash on the way leaves the LOST row, or damaged rows beside a sound batch, as a repair of rows knows them.
 """
 
@@ -23,6 +25,8 @@ from tidelog.storage.segment import Segment
 class _LostRow(NamedTuple):
     slot: int
     row: Row
+    position: int
+    """The end of the row before in the log's file."""
     behind: list[Row]
     """Notes, and the seal."""
 
@@ -31,30 +35,38 @@ def bring_back(state: LogState, segment: Segment, header: BatchHeader, data: Buf
     """Puts a committed batch into a segment of lost offsets; False if it is not the first of those that are left there.
     Raises `OSError`, `Overloaded`."""
     found = _find(segment)
-    if found is None or segment is state.active or _room(state, segment) < 1:
+    if found is None or segment is state.active:
         return False
     lost = found.row
     if header.base_offset != lost.base_offset or header.next_offset > lost.next_offset:
         return False
-    segment.log.pwritev([data], lost.file_position)
+    if header.next_offset < lost.next_offset and _room(state, segment) < 1:
+        return False
+    segment.log.pwritev([data], found.position)
     segment.log.sync()
     rows = _rows(state, found, header, data)
     segment.catalog.pwritev([b"".join(map(state.files.codec.pack, rows))], found.slot * ROW_BYTES)
     segment.catalog.sync()
     last = rows[-1]
     segment.restate(found.slot + len(rows), last.end_position, last.running_max_timestamp)
+    if header.next_offset == lost.next_offset:
+        segment.log.truncate(last.end_position)  # to what is left of bytes that nobody lacks any more
     return True
 
 
 def _find(segment: Segment) -> _LostRow | None:
-    """Returns the LOST row that only notes follow, if all rows up to the segment's end are sound."""
+    """Returns the LOST row that only notes follow, if the row before and all up to the segment's end are sound."""
     rows = list(segment.rows(segment.body_slot))
     for at, row in enumerate(rows):
         if row is not None and row.kind == Kind.LOST:
+            before = rows[at - 1] if at else None
+            if at and before is None:
+                return None
             notes = (other for other in rows[at + 1 :] if other is not None)
             behind = [other for other in notes if other.kind not in (Kind.BATCH, Kind.LOST)]
             is_whole = len(behind) == len(rows) - at - 1 and row.file_position == segment.log_bytes
-            return _LostRow(segment.body_slot + at, row, behind) if is_whole else None
+            position = 0 if before is None else before.end_position
+            return _LostRow(segment.body_slot + at, row, position, behind) if is_whole else None
     return None
 
 
@@ -68,7 +80,7 @@ def _rows(state: LogState, found: _LostRow, header: BatchHeader, data: Buffer) -
     """Returns the rows from the LOST row's slot on."""
     codec, lost = state.files.codec, found.row
     at = Tail(
-        lost.sequence, lost.durable, lost.epoch, lost.first_offset, lost.file_position, lost.running_max_timestamp,
+        lost.sequence, lost.durable, lost.epoch, lost.first_offset, found.position, lost.running_max_timestamp,
         lost.start_offset,
     )  # fmt: skip
     batch = codec.body(codec.batch(at, header, (data,)))

@@ -46,7 +46,7 @@ class Mender:
         the log is offline then.
         """
         self._state.require_online()
-        if self._state.active.is_lost:
+        if self._state.active.lost_at_end:
             self._appender.roll(self._state.rolled_ms)
         with self._or_offline():
             verdict, healed = repair_batch(self._state, self._reader, data, is_committed=is_committed)

@@ -126,6 +126,8 @@ class Scan:
             self._write(at, raw)
         self._trim(slot)
         segment.slots, segment.end_offset, segment.log_bytes = slot, self._tail.offset, self._tail.file_position
+        if not segment.is_sealed:
+            segment.look_for_lost_end()
         segment.max_timestamp = self._tail.running_max_timestamp
         return self._tail
 
@@ -245,7 +247,8 @@ class Scan:
         if is_after_gap:
             is_next = row.first_offset >= tail.offset and row.file_position >= tail.file_position
         else:
-            is_next = row.first_offset == tail.offset and row.file_position == tail.file_position
+            has_bytes = row.kind == Kind.LOST and row.file_position > tail.file_position  # of what is lost
+            is_next = row.first_offset == tail.offset and (row.file_position == tail.file_position or has_bytes)
         return is_next and row.epoch >= tail.epoch and row.next_offset <= self._end_max
 
     def _advance(self, row: Row) -> None:

@@ -61,6 +61,10 @@ class Extent(NamedTuple):
     """Damage that stopped the read, if any did."""
 
 
+NOTES_MAX = 64
+"""The search for a segment's last row that is no note ends after so many."""
+
+
 class Segment:
     """A pair of files. Mutable only through its `PartitionLog` and the loader.
 
@@ -81,6 +85,8 @@ class Segment:
         self.log_bytes = 0
         self.max_timestamp = NO_TIMESTAMP
         self.is_sealed = False
+        self.lost_at_end = 0
+        """So many offsets the LOST row keeps that ends the segment; 0 if none does (`lost_offsets`)."""
         self._hints: dict[int, int] = {}
 
     # -- files ----------------------------------------------------------------------------------------------------
@@ -135,6 +141,16 @@ class Segment:
         self.slots, self.end_offset, self.log_bytes = slot + len(rows), tail.offset, tail.file_position
         self.max_timestamp, self.is_sealed = tail.running_max_timestamp, False
         self._hints.clear()
+        self.look_for_lost_end()
+
+    def look_for_lost_end(self) -> None:
+        """Sets `lost_at_end` by the last row that is no note."""
+        self.lost_at_end = 0
+        for slot in range(self.slots - 1, max(self.body_slot, self.slots - NOTES_MAX) - 1, -1):
+            row = self.row(slot)
+            if row is None or row.kind in (Kind.BATCH, Kind.LOST):
+                self.lost_at_end = row.last_offset_delta + 1 if row is not None and row.kind == Kind.LOST else 0
+                return
 
     def hint(self, offset: int, slot: int) -> None:
         """Remembers where a reader that comes for `offset` will find it."""

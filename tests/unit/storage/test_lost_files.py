@@ -135,7 +135,7 @@ def test_what_is_written_after_a_loss_is_not_taken_for_durable(store: Store) -> 
     assert (len(store.read_sound()), store.log.log_end_offset) == (5, 20)
     store.append(b"torn")
     store.opened.close_all()
-    store.cut(store.log_path(), len(store.content(store.log_path())) - 1)
+    store.cut(store.log_path(20), len(store.content(store.log_path(20))) - 1)
     store.open()
     assert (len(store.read_sound()), store.log.log_end_offset) == (5, 20)
     assert store.report.damage == []

@@ -191,3 +191,33 @@ def test_several_in_a_row_have_a_segment_each(store: Store) -> None:
     assert store.log.repair(made(store, 2), is_committed=True) is Repair.DONE
     store.kill_and_open()
     assert store.is_whole
+
+
+@pytest.mark.parametrize("left", ["its bytes", "no bytes"])
+@pytest.mark.parametrize("goes_on", ["before", "behind", "after another start"])
+def test_a_lost_end_has_room_for_what_was_there(store: Store, left: str, goes_on: str) -> None:
+    """Batch 1 and its row have rotted. The row of batch 2, which is torn, says that they were durable."""
+    store.append(b"0", b"1")
+    store.flush()
+    store.append(b"2")
+    for offset in (1, 2):
+        store.harm_batch(offset)
+    store.harm_row(2)
+    if left == "no bytes":
+        store.cut(store.log_path(), len(store.appended[0]))
+    copy = store.appended[1]
+    del store.appended[2]
+    store.kill_and_open()
+    assert offsets(store) == [(0, 1), (-1, -2)]
+    if goes_on == "after another start":
+        store.kill_and_open()
+        assert offsets(store) == [(0, 1), (-1, -2)]
+    if goes_on != "behind":
+        store.append(b"2")
+    assert store.log.repair(copy, is_committed=True) is Repair.DONE
+    store.append(b"4")
+    store.flush()
+    for _ in range(2):
+        assert store.is_whole and not store.log.damaged_ranges()
+        store.kill_and_open()
+        assert not store.report.findings

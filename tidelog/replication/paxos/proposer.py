@@ -43,7 +43,7 @@ class Proposer(ABC):
 
     @property
     def unheard(self) -> tuple[int, ...]:
-        """Voters that have not promised yet."""
+        """The voters that have not promised yet."""
         return self._fill.unheard
 
     def proceed(self) -> list[Action]:
