@@ -133,7 +133,9 @@ class Producer:
         may happen to records that were never promised to survive; the producer starts afresh under another id."""
         self._producer_id = ProducerId(-1)
         self._history.counters["producer started afresh"] += 1
-        if self.acks == -1 and not self._may_have_lost():
+        if not self._history.knows_sequences(self.partition):
+            self._history.counters["excused sequence gap behind lost batches"] += 1
+        elif self.acks == -1 and not self._may_have_lost():
             self._history.violate(f"{self.name} was told of a sequence gap, though all before it was acknowledged")
 
     def _may_have_lost(self) -> bool:

@@ -45,6 +45,7 @@ class ReplicaWatch:
             for owner, name, replacement in (
                 (LogManager, "open_log", self._open_log),
                 (Appender, "append", self._append),
+                (Appender, "append_lost", self._append_lost),
                 (Truncator, "truncate_to", self._truncate("truncate_to")),
                 (Truncator, "start_over", self._truncate("start_over")),
                 (Partition, "__init__", self._lead),
@@ -86,6 +87,14 @@ class ReplicaWatch:
             return outcome
 
         return append
+
+    def _append_lost(self, original: Any) -> Any:
+        def append_lost(appender: Appender, *args: Any, **kwargs: Any) -> None:
+            original(appender, *args, **kwargs)
+            if (shadow := self._shadows.get(appender._state)) is not None:
+                self._ledger.books[shadow.partition_id].has_gone_on = True
+
+        return append_lost
 
     def _truncate(self, name: str) -> Any:
         def wrap(original: Any) -> Any:

@@ -128,6 +128,10 @@ class History:
         sent.attempts += 1
         sent.unknown += 1
 
+    def knows_sequences(self, partition: TopicPartition) -> bool:
+        """Returns True if each leader knows the sequences of all that was acknowledged."""
+        return True
+
     def refuse(self, sent: Sent, reason: str) -> None:
         """This attempt appended nothing."""
         sent.unknown -= 1
