@@ -19,8 +19,9 @@ slot, known by its name, and the others say what becomes of it. If all have lost
 it has applied was in the journal, and the log has the payload. A bad end beyond it is torn. Its rows say how far it
 goes; where a power cut has taken them and left their batches, the journal's names say which values these are.
 
-A log keeps a bad batch as damaged if its row says that the journal had it durably: whether it rotted or a crash tore
-it, the journals can give it again, and behind it may lie the last good copy of what they have lost.
+A log keeps a batch as damaged that does not verify: whether it rotted or a crash tore it, the journals can give it
+again, and behind it may lie the last good copy of what they have lost. An only replica's does if its row says that the
+journal had it durably: nobody else has what was torn before.
 
 An operator may have had the partition go on from what was left of it: then the replica enters that era first
 (`regrouping`).
@@ -51,8 +52,8 @@ from tidelog.storage.log_manager import LogManager
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.scan import BadEnd
 
-LOG_END = replace(BadEnd.KEEP, kept_from_number=ACCOUNTED)
-"""The log's. All that is truncated is in the journals of a majority until their logs have it durably."""
+LONE_END = replace(BadEnd.KEEP, kept_from_number=ACCOUNTED)
+"""The end of an only replica's log."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -76,7 +77,7 @@ def open_replica(
     Blocking. Raises as `LogManager.open_journal` and `open_log`.
     """
     was_begun = manager.has_log(partition_id) or manager.held(since).is_begun
-    open_log = partial(manager.open_log, partition_id, settings, now_ms, bad_end=LOG_END)
+    open_log = partial(manager.open_log, partition_id, settings, now_ms, bad_end=LONE_END if is_alone else BadEnd.KEEP)
     opened = open_log() if is_alone and manager.has_log(partition_id) else None
     bad_end = BadEnd.KEEP
     if is_alone:
