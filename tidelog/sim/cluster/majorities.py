@@ -52,6 +52,10 @@ class Majorities:
         """Whoever voted there is dead."""
         self.logs[partition_id].lost.update(dict.fromkeys(self._ids_on(partition_id, info, node)))
 
+    def has_forgotten(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
+        """Returns True if a vote of this node is dead that may still count."""
+        return any(one in self.logs[partition_id].lost for one in self._all_ids_on(partition_id, info, node))
+
     def loses_memory(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
         """Whoever may have answered from memory there never votes under that id again. True if that is the end of the
         partition: nobody can tell any more what was agreed on."""
@@ -61,11 +65,14 @@ class Majorities:
         return bool(ids) and self._is_beyond_help(log)
 
     def _ids_on(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> list[int]:
+        lost = self.logs[partition_id].lost
+        return sorted(one for one in self._all_ids_on(partition_id, info, node) if one not in lost)
+
+    def _all_ids_on(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> set[int]:
         known = {(one.engine_id, one.node_id) for one in (*info.members, *info.wanted)}
         for voters in self.logs[partition_id].possible_voters():
             known.update((voter.voter_id, voter.node_id) for voter in voters.voters)
-        lost = self.logs[partition_id].lost
-        return sorted(engine_id for engine_id, owner in known if owner == node and engine_id not in lost)
+        return {engine_id for engine_id, owner in known if owner == node}
 
     def _groups(self, partition_id: PartitionId, info: PartitionInfo) -> Iterator[tuple[int, ...]]:
         """Of each, a majority is needed."""
