@@ -57,12 +57,18 @@ def cluster(shared: LocalCluster) -> Iterator[LocalCluster]:
         shared.restart(*dead)
 
 
-def begun(cluster: LocalCluster, *replicas: int) -> Replicas:
-    """Returns a new topic of one partition; the first of its replicas leads."""
+def begun(cluster: LocalCluster, *replicas: int, least: int = 2) -> Replicas:
+    """Returns a new topic of one partition, with so many replicas in sync at least; the first of its replicas leads."""
     topic = f"history-{next(_numbers)}"
-    asyncio.run(create(cluster, topic, {"min.insync.replicas": "2"}, replicas or NODES))
+    asyncio.run(create(cluster, topic, {"min.insync.replicas": str(least)}, replicas or NODES))
     asyncio.run(whole(cluster, topic))
     return Replicas(cluster, topic)
+
+
+async def need(cluster: LocalCluster, topic: str, least: int) -> None:
+    """Has the topic commit with so many replicas in sync."""
+    async with AdminClient(cluster.broker(LEADER).url) as admin:
+        await admin.alter_configs(topic, {"min.insync.replicas": str(least)})
 
 
 def start(cluster: LocalCluster, *node_ids: int) -> None:
@@ -195,8 +201,9 @@ def delete(cluster: LocalCluster, topic: str, *, timeout_ms: float = 30_000) -> 
 @only(ISR)
 def test_a_leader_truncates_what_is_bad_and_who_has_it_follows(cluster: LocalCluster) -> None:
     """Two replicas have a batch that is not committed, and it rots on one of them. That one leads, the third one lacks
-    the batch, and another takes its offset: under another epoch, so that the second can tell."""
-    replicas = begun(cluster)
+    the batch, and another takes its offset: under another epoch, so that the second can tell. Nothing was committed
+    without the third, in whichever order they have come back."""
+    replicas = begun(cluster, least=3)
     values = replicas.write(LEADER, *VALUES[:4])
     until(lambda: all(replicas.holds(node_id, values[-1]) for node_id in NODES))
     cluster.pause(3)
@@ -206,6 +213,7 @@ def test_a_leader_truncates_what_is_bad_and_who_has_it_follows(cluster: LocalClu
     assert not replicas.holds(3, "ghost")
     replicas.rot(LEADER, "ghost")
     start(cluster, LEADER, 3)
+    asyncio.run(need(cluster, replicas.topic, 2))
     replicas.until_written(LEADER, "real")
     assert not replicas.holds(LEADER, "ghost") and not replicas.holds(3, "ghost")
     start(cluster, 2)
