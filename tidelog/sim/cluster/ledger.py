@@ -248,7 +248,7 @@ class Ledger(Holders, Rule):
         if book.is_paxos:
             if committed and shadow.start <= committed[0].base:
                 # It copies from the others. Whatever it held alone is demanded all the same, and missed.
-                if info is not None and self.majorities.has_forgotten(shadow.partition_id, info, shadow.node):
+                if (shadow.partition_id, shadow.node) in self.majorities.forgetful:
                     self._truth.saw("replica that has forgotten copies anew")
                 else:
                     self._violate("commits", f"{book.name}: node {shadow.node} truncates {committed[0].base}")

@@ -25,6 +25,8 @@ class Majorities:
 
     def __init__(self) -> None:
         self.logs: dict[PartitionId, PaxosLog] = {}
+        self.forgetful: set[tuple[PartitionId, int]] = set()
+        """Partitions and nodes that have ever forgotten what they accepted there."""
 
     def created(
         self, partition_id: PartitionId, book: Book, info: PartitionInfo, durable_of: Callable[[int], int]
@@ -50,29 +52,25 @@ class Majorities:
 
     def forgets(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> None:
         """Whoever voted there is dead."""
+        self.forgetful.add((partition_id, node))
         self.logs[partition_id].lost.update(dict.fromkeys(self._ids_on(partition_id, info, node)))
-
-    def has_forgotten(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
-        """Returns True if a vote of this node is dead that may still count."""
-        return any(one in self.logs[partition_id].lost for one in self._all_ids_on(partition_id, info, node))
 
     def loses_memory(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
         """Whoever may have answered from memory there never votes under that id again. True if that is the end of the
         partition: nobody can tell any more what was agreed on."""
         log = self.logs[partition_id]
         ids = [one for one in self._ids_on(partition_id, info, node) if log.is_lazy(one)]
+        if ids:
+            self.forgetful.add((partition_id, node))
         log.lost.update(dict.fromkeys(ids))
         return bool(ids) and self._is_beyond_help(log)
 
     def _ids_on(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> list[int]:
-        lost = self.logs[partition_id].lost
-        return sorted(one for one in self._all_ids_on(partition_id, info, node) if one not in lost)
-
-    def _all_ids_on(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> set[int]:
         known = {(one.engine_id, one.node_id) for one in (*info.members, *info.wanted)}
         for voters in self.logs[partition_id].possible_voters():
             known.update((voter.voter_id, voter.node_id) for voter in voters.voters)
-        return {engine_id for engine_id, owner in known if owner == node}
+        lost = self.logs[partition_id].lost
+        return sorted(engine_id for engine_id, owner in known if owner == node and engine_id not in lost)
 
     def _groups(self, partition_id: PartitionId, info: PartitionInfo) -> Iterator[tuple[int, ...]]:
         """Of each, a majority is needed."""
