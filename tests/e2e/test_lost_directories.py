@@ -216,7 +216,7 @@ def kill_right_after(cluster: LocalCluster, victim: int, log: Path) -> list[str]
         values += write(cluster, f"value {number}")
         look_until_s = time.monotonic() + APPLIED_S_MAX  # a follower applies what is committed a little later
         while values[-1].encode() not in last_batch(log) and time.monotonic() < look_until_s:
-            time.sleep(0.01)
+            time.sleep(0.01)  # it leaves the disk to the broker; a row follows after half a second
         cluster.pause(victim)
         if values[-1].encode() in last_batch(log):
             cluster.kill(victim, *NODES)

@@ -50,7 +50,7 @@ def bring_back(state: LogState, segment: Segment, header: BatchHeader, data: Buf
     last = rows[-1]
     segment.restate(found.slot + len(rows), last.end_position, last.running_max_timestamp)
     if header.next_offset == lost.next_offset:
-        segment.log.truncate(last.end_position)  # to what is left of bytes that nobody lacks any more
+        segment.log.truncate(last.end_position)  # the damaged bytes go: each of their offsets has its batch again
     return True
 
 

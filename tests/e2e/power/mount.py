@@ -168,7 +168,7 @@ class Mount:
             [program, "-u", *words, str(self._directory)], check=False, capture_output=True
         ).returncode:
             assert time.monotonic() < deadline_s, f"{self._directory} is in use"
-            time.sleep(0.01)
+            time.sleep(0.01)  # nothing tells when the last user is gone
 
 
 def _tell(answer: dict[str, Any]) -> None:

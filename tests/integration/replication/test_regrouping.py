@@ -187,7 +187,7 @@ def put_back(cluster: ThreeBrokers, node: int, files: dict[str, bytes]) -> None:
 
 
 def test_an_election_that_waits_for_what_a_lost_voter_may_have_had_can_be_ended() -> None:
-    """Of a value that 1 and 3 have chosen 1 has only the name, 2 has never heard of it, and 3 is gone. Two of three
+    """Brokers 1 and 3 have chosen a value. Now 1 has only its name, 2 never heard of it, and 3 is gone: two of three
     votes are there, and elect nobody."""
 
     async def story() -> None:

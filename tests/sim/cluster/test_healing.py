@@ -1,4 +1,4 @@
-"""What is excused at the end of a run: an only voter that rightly does not go on, and nothing like it."""
+"""The end of a run excuses an only voter that rightly does not go on, and nothing that merely looks like it."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from tidelog.sim.cluster.sweep_strikes import ENTRIES, MASKS
 
 VOTER = 1
 STRUCK_S = (1.8, 2.0, 2.5)
-"""What is struck, a power cut may have taken from the learner before."""
+"""Several times, for at some of them a power cut has taken the entries from the learner, and nothing may be struck."""
 TOPICS = [Order(1.0 + number / 10, "create", VOTER, number, 1.0) for number in range(2 * ENTRIES)]
 
 
 @pytest.mark.parametrize("orders", [[], TOPICS], ids=["who the learner is", "topics"])
 def test_a_learner_gives_an_only_voter_its_last_entries(orders: list[Order]) -> None:
-    """By one of its last entries the voter would know where the learner is; or the voter still knows that."""
+    """The voter has lost the very entry that says where the learner is; or only entries about topics."""
     first_loses_all = float(sum(MASKS**entry for entry in range(ENTRIES)))
     repaired = 0
     for struck_s in STRUCK_S:

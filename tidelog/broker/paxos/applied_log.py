@@ -161,7 +161,7 @@ class AppliedLog:
         return self._comparison.is_done or (not self._waiting and self._comparison.agrees(position, value))
 
     def payload_of(self, value: Value) -> bytes | None:
-        """As `payload_in`."""
+        """Returns the batches of a value, as `payload_in` does."""
         return payload_in(self.log, value)
 
     def producers_before(self, offset: int) -> bytes:

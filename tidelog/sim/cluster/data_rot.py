@@ -191,7 +191,7 @@ def turn_over(medium: Medium, extent: CopyExtent, rng: random.Random) -> Flip:
 
 
 def durable_files(medium: Medium, directory: str) -> dict[str, bytes]:
-    """By path, what a power cut leaves of the files of a log; zeros for what the disk refuses to read.
+    """Returns by path what a power cut leaves of the files of a log, with zeros for what the disk refuses to read.
 
     Files of a directory below are another log's: the journal in a Paxos replica's numbers its entries as the log does
     its records, and is durable much earlier."""

@@ -177,7 +177,7 @@ class Holders:
         return any(batch not in whole and not book.is_given_up(batch) for batch in book.torn)
 
     def waits_for_a_lost_vote(self, partition_id: PartitionId) -> bool:
-        """As `PaxosLog.waits_for_a_lost_vote`."""
+        """Returns `PaxosLog.waits_for_a_lost_vote` of this partition."""
         log = self.majorities.logs.get(partition_id)
         return log is not None and log.waits_for_a_lost_vote()
 

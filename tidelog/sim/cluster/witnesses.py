@@ -1,4 +1,4 @@
-"""Who can tell that a data directory is an old copy: the other voters, by what their own disks say of its broker.
+"""Witnesses of an old data directory: the voters whose own disks know a later start of its broker.
 
 A directory counts its starts and stamps, and the metadata log has the newest. A voter on an old copy asks the others,
 and takes part when with it they are a majority; it begins anew if one of them knows of more. Where voters that know of

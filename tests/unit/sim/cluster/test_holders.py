@@ -1,4 +1,4 @@
-"""Which disks may lose a partition: never one that may hold the last good copy of a batch."""
+"""A strike may rob a disk of a partition only if a good copy of each batch is left on another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log of a partition that commits by majority may hold, and what a leader may serve of it."""
+"""The ledger judges what the log of a Paxos partition holds when it is opened, and what its leader serves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MISDATED = Held(2, 3, 65537, 13)
 
 
 class Disk:
-    """One replica's, and what the ledger says of it."""
+    """Holds one replica, and asks the ledger about it."""
 
     def __init__(self, *held: Held, is_rotten: bool) -> None:
         self.truth = Truth(())

@@ -80,6 +80,16 @@ def test_all_names_of_a_disk_die_with_it() -> None:
     assert list(ends.log.lost) == [2]
 
 
+def asked(whole: tuple[int, ...], torn: tuple[int, ...]) -> Ends:
+    """Returns ends with one value proposed: these voters have it whole on their disks, and those have it torn."""
+    ends = Ends()
+    ends.asks()
+    for node in whole:
+        ends.log.stored(node, WHOLE)
+    ends.tears(*torn)
+    return ends
+
+
 @pytest.mark.parametrize(
     ("whole", "torn", "robbed", "is_excused"),
     [
@@ -95,11 +105,7 @@ def test_all_names_of_a_disk_die_with_it() -> None:
 def test_a_partition_waits_for_a_lost_vote_if_nobody_else_can_tell(
     whole: tuple[int, ...], torn: tuple[int, ...], robbed: tuple[int, ...], is_excused: bool
 ) -> None:
-    ends = Ends()
-    ends.asks()
-    for node in whole:
-        ends.log.stored(node, WHOLE)
-    ends.tears(*torn)
+    ends = asked(whole, torn)
     assert not ends.log.waits_for_a_lost_vote()
     for node in robbed:
         ends.robs(node)
@@ -117,11 +123,7 @@ def test_a_partition_waits_for_a_lost_vote_if_nobody_else_can_tell(
 def test_what_nobody_ever_had_whole_is_chosen_by_its_name(
     whole: tuple[int, ...], torn: tuple[int, ...], torn_offsets: set[int]
 ) -> None:
-    ends = Ends()
-    ends.asks()
-    for node in whole:
-        ends.log.stored(node, WHOLE)
-    ends.tears(*torn)
+    ends = asked(whole, torn)
     assert ends.log.torn_offsets() == set(), "it is not applied yet"
     ends.log.applies(ends.actor(1), Applied(0, WHOLE.value, Verdict.APPLIED, is_faulty=True))
     assert ends.log.torn_offsets() == torn_offsets
