@@ -3,6 +3,9 @@
 All that a quorum must do is to meet every other quorum. Protocol code asks `is_met`, never for a number, so that the
 joint majorities of a membership change (Ongaro's dissertation, 4.3) replace a plain majority without its
 noticing.
+
+Those who deny that anything was decided need not be a quorum. It is enough that they `block` every quorum: each has one
+of them. Of an even number of members fewer do that than are a quorum: one of two, two of four.
 """
 
 from __future__ import annotations
@@ -70,3 +73,13 @@ class Joint:
 
     def __contains__(self, node: int) -> bool:
         return any(node in quorum for quorum in self.quorums)
+
+
+def blocks(nodes: Iterable[int], quorum: Quorum) -> bool:
+    """Returns True if each quorum has one of `nodes`: the other members are none."""
+    return not quorum.is_met(set(quorum.members).difference(nodes))
+
+
+def parts_of(quorum: Quorum) -> tuple[Quorum, ...]:
+    """Returns the quorums that have to be met together."""
+    return quorum.quorums if isinstance(quorum, Joint) else (quorum,)

@@ -28,6 +28,7 @@ KEPT_OF_MAJORITIES = {
     "rot-of-what-only-a-journal-kept": "bits turned over in a batch that its log did not know to be on the disk yet",
     "torn-batches-of-the-only-voter": "a power cut tore what the only voter wrote, and its names alone were chosen",
     "torn-entry-beside-a-lost-vote": "a power cut tore the last entry of one voter, then the directory of another went",
+    "torn-entry-of-one-of-two": "a power cut tore entries of one of two voters, and that the other had none was no use",
     "vote-that-nobody-casts": "a move waited for ever: who was to go first was needed as long as a dead one voted",
 }
 """The same, of partitions that commit by majority; longer runs, each with a shorter test beside the code."""

@@ -5,7 +5,7 @@ A mutant replaces attributes of the shipped classes, as a careless change would.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial, update_wrapper
 from typing import Any
@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tests.sim.planting import Mutant, Patch, all_patched
 from tidelog.model.cluster import Voter
-from tidelog.replication.paxos import apply
+from tidelog.replication.paxos import apply, fill
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.catchup import Catchup
 from tidelog.replication.paxos.coordinator import LogCoordinator
@@ -36,7 +36,7 @@ from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import NOP, UNKNOWN, Prefix, Slot, Status, StoredLog, Value
 from tidelog.replication.paxos.voters import Membership, Phase, VoterSet
-from tidelog.replication.quorum import Majority, Quorum
+from tidelog.replication.quorum import Majority, Quorum, blocks, parts_of
 from tidelog.sim.paxos.actions import WipeNode
 from tidelog.sim.paxos.changes import Changes
 from tidelog.sim.paxos.log_disk import LogDisk
@@ -135,6 +135,18 @@ def faulty_of_a_minority_is_chosen() -> list[Patch]:
         return number != NO_NUMBER and value != UNKNOWN and not self._reign.is_news(position, value)
 
     return [(Fill, "_is_chosen", is_chosen)]
+
+
+def only_a_quorum_can_deny() -> list[Patch]:
+    """Of an even number of voters more are waited for than can prove that nothing is chosen."""
+    return [(fill, "blocks", lambda nodes, quorum: quorum.is_met(nodes))]
+
+
+def one_too_few_can_deny() -> list[Patch]:
+    def nearly_blocks(nodes: Iterable[int], quorum: Quorum) -> bool:
+        return any(blocks({*nodes, other}, quorum) for other in quorum.members)
+
+    return [(fill, "blocks", nearly_blocks)]
 
 
 def faulty_told_as_no_value() -> list[Patch]:
@@ -388,13 +400,18 @@ def window_not_drained_and_void_voters_take_effect() -> list[Patch]:
 
 
 def who_is_only_asked_must_tell() -> list[Patch]:
-    """Nothing above a number: of that, a majority of all voters who may be in force must convince, at any position."""
-    return [(Reign, "deciders", lambda self, position: self.quorum)]
+    """Nothing above a number: of that, all sets of voters who may be in force must convince, at any position."""
+    return [(Reign, "deciders", lambda self, position: parts_of(self.quorum))]
 
 
 def old_voters_tell_for_the_new() -> list[Patch]:
-    """A majority of the old must convince of that, and at positions where the new may be in force, too."""
-    return [(Reign, "deciders", lambda self, position: self.in_force)]
+    """The old must convince of that, and at positions where the new may be in force, too."""
+    return [(Reign, "deciders", lambda self, position: (self.in_force,))]
+
+
+def either_set_tells_for_the_other() -> list[Patch]:
+    """Old and new decide together where the new may be in force, or so it is believed: one of the sets may deny."""
+    return [(Reign, "deciders", lambda self, position: (self.quorum,))]
 
 
 def voters_found_are_written_with_the_rest() -> list[Patch]:
@@ -447,6 +464,8 @@ MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     learned_is_overwritten,
     fill_replaces_a_ghost_by_nop,
     faulty_of_a_minority_is_chosen,
+    only_a_quorum_can_deny,
+    one_too_few_can_deny,
     faulty_told_as_no_value,
     damaged_replica_does_not_vote,
     emptied_replica_votes,

@@ -2,7 +2,7 @@ from itertools import combinations
 
 import pytest
 
-from tidelog.replication.quorum import Joint, Majority
+from tidelog.replication.quorum import Joint, Majority, Quorum, Unanimous, blocks, parts_of
 
 
 @pytest.mark.parametrize(("members", "size"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4)])
@@ -53,3 +53,28 @@ def test_members_of_a_joint_quorum_are_those_of_its_parts() -> None:
     assert [node in joint for node in (1, 2, 3, 4)] == [True, True, True, False]
     with pytest.raises(AssertionError):
         Joint([])
+
+
+@pytest.mark.parametrize(
+    ("quorum", "fewest"),
+    [
+        *((Majority(range(members)), fewest) for members, fewest in enumerate((1, 1, 2, 2, 3, 3), 1)),
+        *((Unanimous(range(members)), 1) for members in (1, 2, 3)),
+        (Joint([Majority((1, 2, 3)), Majority((1, 2, 4))]), 2),
+        (Joint([Majority((1, 2, 3)), Majority((1, 2, 3, 4))]), 2),
+        (Joint([Majority((1, 2, 3)), Majority((4, 5))]), 1),
+    ],
+)
+def test_who_is_in_each_quorum_blocks_it(quorum: Quorum, fewest: int) -> None:
+    members = quorum.members
+    subsets = [set(c) for size in range(len(members) + 1) for c in combinations(members, size)]
+    quorums = [subset for subset in subsets if quorum.is_met(subset)]
+    blocking = [subset for subset in subsets if blocks({*subset, 99}, quorum)]
+    assert blocking == [subset for subset in subsets if all(subset & other for other in quorums)]
+    assert min(map(len, blocking)) == fewest
+
+
+def test_a_joint_quorum_has_parts_and_another_is_its_own_part() -> None:
+    old, new = Majority((1, 2)), Unanimous((3,))
+    assert parts_of(Joint([old, new])) == (old, new)
+    assert parts_of(old) == (old,)

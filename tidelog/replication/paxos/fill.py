@@ -12,12 +12,14 @@ What to do about a position, by the answers of a quorum:
    that may be chosen is the one thing that is never right.
 3. Else nothing can have been chosen there: a NOP.
 
-A *faulty* slot knows its number but not its value's bytes, and counts as what it is (CTRL, for Paxos). If a quorum has
-promised and accepted nothing above m there, then no value was or will be chosen between m and the promised number, and
-the value of m may be proposed, or a NOP where m is none. Any such m will do whose value has come intact from anyone;
-the highest is taken. If there is none, the position waits, and with it the election, for another answer or a repair.
-A slot that has lost even its value's name (UNKNOWN) is the same case: number m, and the value of (position, m), of
-which there is one, is intact where another replica shows it under m.
+A *faulty* slot knows its number but not its value's bytes, and counts as what it is (CTRL, for Paxos). Suppose that
+those who have promised the fill's number n, and have accepted nothing above m there, `block` every quorum: each has one
+of them. To choose a value between m and n takes a quorum; the one of them in it has not accepted it, and never will. So
+nothing between m and n is chosen, ever, and the value of m may be proposed, or a NOP where m is none. Of two voters one
+is enough for that, and of four two. Any such m will do whose value has come intact from anyone; the highest is taken.
+If there is none, the position waits, and with it the election, for another answer or a repair. A slot that has lost
+even its value's name (UNKNOWN) is the same case: number m, and the value of (position, m), of which there is one, is
+intact where another replica shows it under m.
 
 Where a quorum has accepted the same number, its value is chosen, whoever can still read it. So if all of them are
 faulty, and somebody knows its name, the position waits for nobody: the value is learned by its name, and its payload is
@@ -28,7 +30,7 @@ answer. What one of them accepted under the highest number may have been chosen 
 for chosen, also by its name alone. What has lost even that gives way to what was accepted under the number below: if
 that was chosen, then what has lost its name was the same value. Only if there is none a NOP takes its place.
 
-To end, a fill needs the promises of the whole quorum of its reign. For "nothing above m" it counts only those without
+A fill begins with the promises of the whole quorum of its reign. For "nothing above m" it counts only those without
 whom nothing is chosen at that position (`reign.py`): others cannot have had it chosen, faulty or not.
 
 The same round, without a vote of its own, is the fence of a replica that lost its disk (`recover.py`).
@@ -44,6 +46,7 @@ from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, 
 from tidelog.replication.paxos.numbers import NO_NUMBER
 from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.state import NOP, UNKNOWN, Slot, Value
+from tidelog.replication.quorum import blocks
 
 
 class Settled(NamedTuple):
@@ -154,7 +157,8 @@ class Fill:
     def _may_decide(self, position: int, number: int, reported: dict[int, Slot]) -> bool:
         """Returns True if nothing above this number can be chosen there. In a union, the values above have lost their
         names by all who will ever answer."""
-        return self._reign.is_union or self._reign.deciders(position).is_met(self._none_above(number, reported))
+        deniers = self._none_above(number, reported)
+        return self._reign.is_union or all(blocks(deniers, decider) for decider in self._reign.deciders(position))
 
     def _is_chosen(self, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
         """Has a quorum accepted this number, and is its value known by name, and about nobody who has to be asked?"""
@@ -163,7 +167,7 @@ class Fill:
         if self._reign.is_union:
             return True
         accepted = [node for node, slot in reported.items() if slot.number == number]
-        return self._reign.deciders(position).is_met(accepted)
+        return all(decider.is_met(accepted) for decider in self._reign.deciders(position))
 
     def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
         """Those who have promised and have accepted nothing above this number there."""

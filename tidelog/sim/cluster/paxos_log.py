@@ -29,7 +29,7 @@ from tidelog.replication.paxos.events import Applied, Elected, Jumped, Proposed
 from tidelog.replication.paxos.messages import PromiseResponse, WriteResponse
 from tidelog.replication.paxos.state import NOP, Kind, Metadata, Prefix, Record, Slot, Status, Value
 from tidelog.replication.paxos.voters import VoterSet
-from tidelog.replication.quorum import Joint, Quorum
+from tidelog.replication.quorum import Quorum, parts_of
 from tidelog.sim.cluster.book import Book
 from tidelog.sim.paxos.truth import Attempt, Truth, Violation
 
@@ -90,15 +90,14 @@ class PaxosLog:
     def waits_for_a_lost_vote(self) -> bool:
         """True if no election can end, and rightly: a power cut tore the only copy that is left of what was accepted at
         some position, too few have accepted it there to prove that it is chosen, and too few have nothing there to
-        prove that it is not. The voter who could tell has lost its vote. No client was promised that value: it never
-        was whole on the disks of a majority."""
+        prove that it is not: the others are a majority. The voter who could tell has lost its vote. No client was
+        promised that value: it never was whole on the disks of a majority."""
         _, voters = self.truth.voters[-1]
         left = {one for one in voters.ids if one not in self.lost}
-        needed = len(voters.ids) // 2 + 1
-        if not needed <= len(left) < len(voters.ids):
+        if not len(voters.ids) < 2 * len(left) < 2 * len(voters.ids):
             return False
         accepted = self._accepted_beyond(len(self.truth.log))
-        return any(self._is_undecidable(position, accepted[position], left, needed) for position in accepted)
+        return any(self._is_undecidable(position, accepted[position], left, voters) for position in accepted)
 
     def torn_offsets(self) -> set[int]:
         """Returns the offsets of batches that are chosen by their names, and that nobody ever had whole on a disk: a
@@ -119,11 +118,13 @@ class PaxosLog:
                 newest[one] = max(newest.get(one, number), number)
         return found
 
-    def _is_undecidable(self, position: int, accepted: dict[int, int], left: set[int], needed: int) -> bool:
+    def _is_undecidable(self, position: int, accepted: dict[int, int], left: set[int], voters: VoterSet) -> bool:
         whole = {one for holders in self._kept.get(position, {}).values() for one in holders}
         numbers = Counter(number for one, number in accepted.items() if one in left)
+        needed = len(voters.ids) // 2 + 1
         is_torn = bool(numbers) and not whole & left and len(whole) < needed
-        return is_torn and max(numbers.values()) < needed and len(left) - numbers.total() < needed
+        deniers = len(left) - numbers.total()
+        return is_torn and max(numbers.values()) < needed <= len(voters.ids) - deniers
 
     # -- what replicas do --------------------------------------------------------------------------------------------
 
@@ -209,8 +210,7 @@ class PaxosLog:
 
     def asks(self, actor: Actor, number: int, quorum: Quorum, voters_position: int) -> None:
         """A candidate begins."""
-        parts = quorum.quorums if isinstance(quorum, Joint) else (quorum,)
-        attempt = Attempt(tuple(tuple(part.members) for part in parts), voters_position)
+        attempt = Attempt(tuple(tuple(part.members) for part in parts_of(quorum)), voters_position)
         self.truth.attempts.setdefault(number, attempt)
         user = self._users.setdefault(number, (actor.node, actor.life))
         self._require(user == (actor.node, actor.life), "one leader a number", f"{number} of {user} is {actor}'s, too")

@@ -10,8 +10,6 @@ have lost the last intact copies of something that may be chosen, then to wait f
 
 from __future__ import annotations
 
-from itertools import combinations
-
 from tidelog.replication.paxos.events import Timer, TimerFired
 from tidelog.replication.paxos.numbers import NO_NUMBER
 from tidelog.replication.paxos.state import UNKNOWN, Kind, Slot, Status
@@ -149,18 +147,23 @@ def _is_readable(learned: list[Slot]) -> bool:
     return learned[0].value.kind is not Kind.VOTERS or any(not slot.faulty for slot in learned)
 
 
+def _is_blocked(nodes: set[int], voters: VoterSet) -> bool:
+    """Are those who are left without these nodes no majority?"""
+    return not _is_majority(set(voters.ids) - nodes, voters)
+
+
 def _may_be_settled(voters: list[SimNode], here: list[Slot], position: int, needed: list[VoterSet]) -> bool:
-    """Is there a quorum that has nothing above a value that is known, and intact somewhere, or that has accepted it?"""
-    for size in range(1, len(voters) + 1):
-        for group in combinations(voters, size):
-            if not all(_is_majority({node.node for node in group}, members) for members in needed):
-                continue
-            held = [node.disk.slots[position] for node in group if position in node.disk.slots]
-            number = max((slot.number for slot in held), default=NO_NUMBER)
-            names = {slot.value for slot in here if slot.number == number and slot.value != UNKNOWN}
-            if number == NO_NUMBER or any(slot.value in names and not slot.faulty for slot in here):
-                return True
-            is_chosen = len(held) == len(group) and all(slot.number == number for slot in held)
-            if is_chosen and any(name.kind is not Kind.VOTERS for name in names):
-                return True
+    """Has a majority accepted a value that is known by name? Or is there a value that is intact somewhere, or none, and
+    can no majority do without somebody who has nothing above it?"""
+    held = {node.node: node.disk.slots[position].number for node in voters if position in node.disk.slots}
+    for number in sorted({NO_NUMBER, *(slot.number for slot in here)}):
+        names = {slot.value for slot in here if slot.number == number and slot.value != UNKNOWN}
+        is_readable = number == NO_NUMBER or any(slot.value in names and not slot.faulty for slot in here)
+        deniers = {node.node for node in voters if held.get(node.node, NO_NUMBER) <= number}
+        if is_readable and all(_is_blocked(deniers, members) for members in needed):
+            return True
+        accepted = {node for node, one in held.items() if one == number != NO_NUMBER}
+        is_named = any(name.kind is not Kind.VOTERS for name in names)
+        if is_named and all(_is_majority(accepted, members) for members in needed):
+            return True
     return False

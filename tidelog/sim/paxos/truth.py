@@ -13,7 +13,7 @@ from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.numbers import NO_NUMBER
 from tidelog.replication.paxos.state import UNKNOWN, Kind, Metadata, Prefix, Record, Slot, Value
 from tidelog.replication.paxos.voters import Membership, VoterSet
-from tidelog.replication.quorum import Joint
+from tidelog.replication.quorum import parts_of
 from tidelog.sim.paxos.log_disk import LogDisk
 
 SPARES_MAX = 3
@@ -93,8 +93,7 @@ class Truth:
     def on_attempt(self, number: int, membership: Membership) -> None:
         """A node begins to act under a number, with a quorum that it takes for the right one."""
         quorum = membership.quorum()
-        parts = quorum.quorums if isinstance(quorum, Joint) else (quorum,)
-        self.attempts[number] = Attempt(tuple(part.members for part in parts), membership.position)
+        self.attempts[number] = Attempt(tuple(part.members for part in parts_of(quorum)), membership.position)
 
     def on_elected(self, number: int) -> None:
         """A quorum of the voters that elected it know, on disk, that they are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,6 +149,25 @@ def test_a_minority_or_several_numbers_prove_nothing() -> None:
         assert fill.unsettled == (0,)
 
 
+@pytest.mark.parametrize(("members", "deniers"), [(2, 1), (3, 2), (4, 2), (5, 3), (6, 3)])
+def test_as_many_deny_as_leave_no_quorum_to_the_others(members: int, deniers: int) -> None:
+    """The rest have promised, and have lost what they accepted; without the last denier it may be chosen."""
+    torn = accept(Slot(0, 5, Value(Kind.UNKNOWN), faulty=True))
+    fill = new_fill(members)
+    for node in range(deniers - 1):
+        assert fill.promised(node, accept()) == []
+    for node in range(deniers, members):
+        assert fill.promised(node, torn) == []
+    assert fill.promised(deniers - 1, accept()) == [Settled(0, NOP, False, True)]
+
+
+def test_what_is_denied_gives_way_to_what_was_accepted_below() -> None:
+    fill = new_fill(4)
+    fill.promised(0, accept(Slot(0, 7, value(7), faulty=True)))
+    fill.promised(1, accept(Slot(0, 5, value(5))))
+    assert fill.promised(2, accept()) == [Settled(0, value(5), False, True)]
+
+
 def test_what_nobody_knows_the_name_of_waits() -> None:
     fill = new_fill()
     for node in range(3):
@@ -189,6 +209,16 @@ def test_up_to_voters_found_open_those_in_force_tell_that_nothing_is_chosen() ->
     assert fill.promised(2, accept()) == [Settled(2, NOP, False, True)]
 
 
+def test_behind_voters_found_open_no_set_denies_for_another() -> None:
+    """Whichever is in force may have had a value chosen without the other."""
+    lost = Slot(2, 5, Value(Kind.UNKNOWN), faulty=True)
+    for deniers, torn in (((0, 1), (2, 3)), ((2, 3), (0, 1))):
+        fill = joined_fill()
+        for node in (*torn, *deniers):
+            fill.promised(node, accept(lost) if node in torn else accept())
+        assert fill.unsettled == (2,), "only one of the other set denies"
+
+
 def test_what_those_in_force_have_lost_is_waited_for() -> None:
     fill = joined_fill()
     fill.promised(0, accept(Slot(1, 5, FOUND.value, faulty=True)))
@@ -205,12 +235,13 @@ def test_any_intact_copy_of_voters_found_will_do() -> None:
     assert fill.promised(3, accept(Slot(1, 5, FOUND.value)))[1] == Settled(1, FOUND.value, False, True)
 
 
-def allowed(answers: dict[int, Slot | None], quorum: int) -> set[Value]:
-    """The rule of the specification, by brute force: a set of at least a quorum's answers whose highest number is none,
-    or one whose value has come intact from anyone, or that all of them have accepted."""
+def allowed(answers: dict[int, Slot | None], members: int) -> set[Value]:
+    """The rule of the specification, by brute force: answers of so many that the others are no majority, the highest
+    number of which is none, or one whose value has come intact from anyone; or a majority's, all of that number."""
     slots = [slot for slot in answers.values() if slot is not None]
     found: set[Value] = set()
-    for size in range(quorum, len(answers) + 1):
+    quorum = members // 2 + 1
+    for size in range(members - quorum + 1, len(answers) + 1 if len(answers) >= quorum else 0):
         for group in combinations(answers.values(), size):
             held = [slot for slot in group if slot is not None]
             best = max(held, key=lambda slot: slot.number, default=None)
@@ -218,7 +249,7 @@ def allowed(answers: dict[int, Slot | None], quorum: int) -> set[Value]:
                 found.add(NOP)
                 continue
             is_intact = any(slot.value == best.value and not slot.faulty for slot in slots)
-            if is_intact or [slot.number for slot in held] == [best.number] * size:
+            if is_intact or (size >= quorum and [slot.number for slot in held] == [best.number] * size):
                 found.add(best.value)
     return found
 
@@ -227,7 +258,7 @@ slots = st.none() | st.builds(lambda n, f: Slot(0, n, value(n), faulty=f), st.in
 
 
 @given(
-    st.sampled_from((3, 4, 5)).flatmap(
+    st.sampled_from((2, 3, 4, 5)).flatmap(
         lambda n: st.tuples(st.just(n), st.permutations(range(n)), st.lists(slots, min_size=n, max_size=n))
     )
 )
@@ -241,7 +272,7 @@ def test_every_decision_is_one_that_the_rule_allows_and_comes_as_soon_as_there_i
         slot = held[node]
         answers[node] = slot
         settled = fill.promised(node, accept(*([slot] if slot is not None else [])))
-        choices = allowed(answers, members // 2 + 1)
+        choices = allowed(answers, members)
         if settled:
             assert settled[0].value in choices
             return

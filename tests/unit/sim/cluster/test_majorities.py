@@ -22,10 +22,10 @@ TORN = replace(WHOLE, faulty=True)
 
 
 class Ends:
-    """Three members of one partition, and how they die."""
+    """The members of one partition, three or more, and how they die."""
 
-    def __init__(self) -> None:
-        self.cluster = PaxosCluster()
+    def __init__(self, members: int = 3) -> None:
+        self.cluster = PaxosCluster(members, members)
         self.majorities = Majorities()
         self.majorities.created(PARTITION, Book("t-0", True, True), self.cluster.partition, lambda node: 0)
 
@@ -34,7 +34,7 @@ class Ends:
         return self.majorities.logs[PARTITION]
 
     def asks(self) -> None:
-        self.log.asks(self.actor(1), NUMBER, Majority((1, 2, 3)), -1)
+        self.log.asks(self.actor(1), NUMBER, Majority(range(1, len(self.cluster.partition.members) + 1)), -1)
 
     def tears(self, *nodes: int) -> None:
         """A power cut leaves the name of what these had, and they start again."""
@@ -80,9 +80,9 @@ def test_all_names_of_a_disk_die_with_it() -> None:
     assert list(ends.log.lost) == [2]
 
 
-def asked(whole: tuple[int, ...], torn: tuple[int, ...]) -> Ends:
+def asked(whole: tuple[int, ...], torn: tuple[int, ...], members: int = 3) -> Ends:
     """Returns ends with one value proposed: these voters have it whole on their disks, and those have it torn."""
-    ends = Ends()
+    ends = Ends(members)
     ends.asks()
     for node in whole:
         ends.log.stored(node, WHOLE)
@@ -107,6 +107,24 @@ def test_a_partition_waits_for_a_lost_vote_if_nobody_else_can_tell(
 ) -> None:
     ends = asked(whole, torn)
     assert not ends.log.waits_for_a_lost_vote()
+    for node in robbed:
+        ends.robs(node)
+    assert ends.log.waits_for_a_lost_vote() is is_excused
+
+
+@pytest.mark.parametrize(
+    ("members", "torn", "robbed", "is_excused"),
+    [
+        pytest.param(4, (1,), (2,), False, id="of four, two have nothing: nothing is chosen without one of them"),
+        pytest.param(4, (1, 3), (2,), True, id="of four, one has nothing"),
+        pytest.param(5, (1,), (2, 3), True, id="of five, two have nothing"),
+        pytest.param(5, (1,), (2,), False, id="of five, three have nothing"),
+    ],
+)
+def test_nobody_is_waited_for_where_the_others_are_no_majority(
+    members: int, torn: tuple[int, ...], robbed: tuple[int, ...], is_excused: bool
+) -> None:
+    ends = asked((), torn, members)
     for node in robbed:
         ends.robs(node)
     assert ends.log.waits_for_a_lost_vote() is is_excused
