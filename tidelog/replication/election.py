@@ -45,6 +45,7 @@ from tidelog.replication.election_events import (
     PreVote,
     PreVoteAnswer,
     Promised,
+    Ready,
     Reconfigured,
     Resign,
     StepAside,
@@ -157,6 +158,8 @@ class Election:
                 return []
             case PeerDown(voter):
                 return self._on_peer_down(voter, now_s)
+            case Ready():
+                return self._on_ready(now_s)
             case Reconfigured(me, quorum):
                 return self._on_reconfigured(me, quorum, now_s)
             case Promised() | Won() | LostReign() | StepAside():
@@ -253,6 +256,12 @@ class Election:
             self._is_leader_down = True
             free_s = self._mute_end_s(now_s) + self._lease_s - self._backing_s
             self._due_s = min(self._due_s, free_s + self._uniform(0, self._heartbeat_s))
+        return []
+
+    def _on_ready(self, now_s: float) -> list[ElectionEffect]:
+        """Asks soon if nobody leads: there is nothing else to wait for."""
+        if self.role is Role.FOLLOWER and self.leader is None:
+            self._due_s = min(self._due_s, now_s + self._uniform(0, self._heartbeat_s))
         return []
 
     def _on_released(self, released: LeaseReleased, now_s: float) -> list[ElectionEffect]:

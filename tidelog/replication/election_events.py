@@ -101,6 +101,10 @@ class Reconfigured(msgspec.Struct, frozen=True):
     quorum: Quorum
 
 
+class Ready(msgspec.Struct, frozen=True):
+    """This node could not have led, and had no use for a campaign; now it can."""
+
+
 class StepAside(msgspec.Struct, frozen=True):
     """Let another lead: this node is about to stop."""
 
@@ -119,7 +123,9 @@ class Listeners(msgspec.Struct, frozen=True):
     nodes: tuple[int, ...]
 
 
-ElectionEvent = Tick | Heard | PeerDown | Promised | Won | LostReign | Reconfigured | StepAside | Advanced | Listeners
+ElectionEvent = (
+    Tick | Heard | PeerDown | Promised | Won | LostReign | Ready | Reconfigured | StepAside | Advanced | Listeners
+)
 
 # -- effects ---------------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,11 @@ class Delivery:
         following = self._waiting[0] if self._waiting else None
         return following if following is not None and following.position == self.position else None
 
+    @property
+    def is_held_up(self) -> bool:
+        """True while something chosen waits for its payload, or for a snapshot."""
+        return self.blocking is not None or self.needs_snapshot is not None
+
     def applied(self, applied: Applied) -> None:
         """The engine's next position."""
         self._end = max(self._end, applied.position + 1)

@@ -209,6 +209,7 @@ class ElectedLog:
         """A snapshot of everything below `position` has been delivered, and these are the voters by it."""
         self._voter_changer.on_snapshot(voters, voters_position, position)
         self.delivery.installed(position)
+        self.leadership.on_read()
 
     def mute(self) -> None:
         """Before `start`: this member is to learn, and neither to promise, accept nor be elected before `unmute`."""
@@ -318,6 +319,7 @@ class ElectedLog:
             case Repaired(position):
                 self._voter_changer.on_repaired(position)
                 self.delivery.advance()
+                self.leadership.on_read()
             case Elected(number):
                 self.leadership.on_elected(number)
             case Lost(number) | Refused(Elect(number)):

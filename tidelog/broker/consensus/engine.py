@@ -147,7 +147,7 @@ class Engine:
         finally:
             self._asked_as = 0
         if self.node.is_idle:
-            self.payloads.trim(is_any_open=self.node.replica.applied.position < self.node.replica.end)
+            self.payloads.trim(is_any_open=self.node.replica.is_any_open)
 
     def payload_of(self, position: int, value: Value) -> bytes | None:
         """Returns the same as `buffer_of`, in bytes of its own."""

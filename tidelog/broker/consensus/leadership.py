@@ -3,8 +3,11 @@
 The election (`replication.election`) says when to try, the engine whether it was won, and the voters in force whom to
 ask (`voter_change`). This leads from one to the next; what a leader does with its log is not its affair.
 
-    election -> campaign -> Elect -> Elected -> is something unread? -> Won -> leading
+    election -> campaign -> Elect -> Elected -> Won -> leading
                                      Lost    -> LostReign -> the election waits, and tries again
+
+A member that cannot read something agreed on cannot lead. It campaigns only if entries are open, which an election
+settles: each adds an entry of its own, and as long as all lack the same, none of them comes to anything.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.voter_change import VoterChanger
 from tidelog.model.errors import NotController
 from tidelog.replication.election import Election
-from tidelog.replication.election_events import LostReign, Promised, Reconfigured, StepAside, Won
+from tidelog.replication.election_events import LostReign, Promised, Ready, Reconfigured, StepAside, Won
 from tidelog.replication.paxos.events import Demote, Elect, Enlist
 from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.state import Status
@@ -49,6 +52,8 @@ class Leadership:
         self._listener = listener
         self._attempt = 0
         """The number under which this member leads, or tries to."""
+        self._is_held_up = False
+        """It did not campaign, for it cannot read all that is agreed on."""
         metadata = engine.node.replica.metadata
         election = Election(
             engine.node.node,
@@ -130,7 +135,9 @@ class Leadership:
         self._engine.step(Demote())
 
     def campaign(self) -> None:
-        if not self.voter_changer.membership.is_known:
+        is_of_use = not self._delivery.is_held_up or self._engine.node.replica.is_any_open
+        self._is_held_up = not (self.voter_changer.membership.is_known and is_of_use)
+        if self._is_held_up:
             self.campaigner.step(LostReign(self._attempt))
             return
         number = self._attempt = self.next_number()
@@ -156,13 +163,19 @@ class Leadership:
             self.voter_changer.append(founders_of(replica.metadata, self.voter_changer.membership.voters))
             return
         if self._delivery.position < replica.applied.position:
-            self._engine.step(Demote())  # something agreed on cannot be read here yet: others can do better
+            self._engine.step(Demote())  # something agreed on cannot be read here yet
             return
         self.campaigner.step(Won(number))
         if self._attempt == number:
             self.number = number
             self._listener.leading(number)
             self.voter_changer.settle()
+
+    def on_read(self) -> None:
+        """Something agreed on that could not be read has come: campaigns soon, if that was the last of it."""
+        if self._is_held_up and not self._delivery.is_held_up:
+            self._is_held_up = False
+            self.campaigner.step(Ready())
 
     def on_lost(self, number: int) -> None:
         """A reign, or an attempt, of this member's has ended, or cannot begin."""

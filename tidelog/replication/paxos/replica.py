@@ -93,6 +93,11 @@ class Replica:
         """The first position that is not gone."""
         return self.floor.position
 
+    @property
+    def is_any_open(self) -> bool:
+        """Is something accepted here beyond what is known to be chosen?"""
+        return self.applied.position < self.end
+
     def faulty(self) -> list[int]:
         """The learned positions whose payloads must come from a peer, in order."""
         return sorted(self._faulty)

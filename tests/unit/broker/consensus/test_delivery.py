@@ -37,9 +37,11 @@ def test_a_payload_that_is_lacking_holds_up_those_behind_it() -> None:
     log.apply(1)
     assert log.delivered == []
     assert log.delivery.needs_snapshot is None, "a peer may send it yet"
+    assert log.delivery.is_held_up
     log.payloads[0] = b"records"
     log.delivery.advance()
     assert log.delivered == [0, 1]
+    assert not log.delivery.is_held_up
 
 
 def test_one_that_is_lost_is_delivered_without_in_its_turn() -> None:
@@ -70,7 +72,7 @@ def test_a_payload_that_the_log_has_dropped_is_in_a_snapshot_only() -> None:
 def test_a_gap_is_bridged_by_a_snapshot() -> None:
     log = Log()
     log.delivery.jumped(5)
-    assert log.delivery.needs_snapshot == 5
+    assert log.delivery.needs_snapshot == 5 and log.delivery.is_held_up
     log.apply(5)
     assert log.delivered == []
     log.delivery.installed(5)

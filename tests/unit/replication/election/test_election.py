@@ -22,6 +22,7 @@ from tidelog.replication.election_events import (
     PreVote,
     PreVoteAnswer,
     Promised,
+    Ready,
     Reconfigured,
     Resign,
     StepAside,
@@ -171,6 +172,15 @@ def test_a_lost_attempt_waits() -> None:
     voter.step(Promised(N1), 0.0)
     assert voter.step(LostReign(N1), 0.1) == [WakeAt(0.1 + TIMEOUT_S)]
     assert voter.role is Role.FOLLOWER
+
+
+def test_who_can_lead_again_asks_at_once_if_nobody_leads() -> None:
+    voter = candidate()
+    voter.step(LostReign(N1), 0.1)
+    assert voter.step(Ready(), 0.2) == [WakeAt(0.2)]
+    assert voter.step(Ready(), 0.3) == [], "it does not put off what is due"
+    led = following(N2)
+    assert led.step(Ready(), 0.1) == []
 
 
 def test_an_attempt_without_outcome_ends() -> None:
