@@ -357,8 +357,8 @@ class PaxosReplica:
             position,
             birth,
             is_named,
-            node.unheard,
-            min(node.unsettled, default=-1),
+            unheard=node.unheard,
+            unsettled=min(node.unsettled, default=-1),
         )
 
     def mark_journal(self) -> None:

@@ -95,7 +95,7 @@ def _about_votes(info: PartitionInfo, replies: Mapping[int, Standing]) -> list[s
             f"an election waits for position {waiting.unsettled} of the journal, and broker {one.node_id} says soon "
             f"what it has there: ask again"
             for one in info.members
-            if one.engine_id in waiting.awaited and one.node_id in voting
+            if one.engine_id in waiting.unheard and one.node_id in voting
         ]
     named = ", ".join(map(str, voting))
     return [
@@ -122,7 +122,14 @@ def _said(info: PartitionInfo, node: int, standing: Standing | None, *, votes: b
         return f"{log}, leader epoch {standing.epoch}"
     has_vote = any(_has_vote(one.engine_id, standing) for one in info.members if one.node_id == node)
     journal = f"journal to {max(standing.journal_end, standing.agreed_end)}"
-    return f"{'vote' if has_vote else 'no vote'}, {log}, {journal}"
+    return f"{'vote' if has_vote else 'no vote'}, {log}, {journal}{_wait(info, standing)}"
+
+
+def _wait(info: PartitionInfo, standing: Standing) -> str:
+    if standing.unsettled < 0:
+        return ""
+    unheard = ", ".join(str(one.node_id) for one in info.members if one.engine_id in standing.unheard)
+    return f", waits for position {standing.unsettled}" + (f" and broker {unheard}" if unheard else "")
 
 
 def _most(info: PartitionInfo, replies: Mapping[int, Standing]) -> tuple[int, int, int, int]:

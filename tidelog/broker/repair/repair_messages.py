@@ -168,10 +168,12 @@ class Standing(msgspec.Struct, frozen=True, tag=True):
     is_named: bool = True
     """True if its log ends with that batch; a copied batch names no position."""
     awaited: tuple[int, ...] = ()
-    """The brokers that it asks about the damaged end of its log before it leads; none if it leads, or follows. With a
-    journal: the voters, by their ids, that have not promised to its election yet."""
+    """The brokers that it asks about the damaged end of its log before it leads; none if it leads, or follows."""
     unsettled: int = -1
-    """The first position that its election waits for, with the promises of enough voters; -1 if there is none."""
+    """The first position of the journal that its election waits for, with the promises of enough voters; -1 if there is
+    none."""
+    unheard: tuple[int, ...] = ()
+    """The voters, by their ids, that have not promised to its election yet."""
 
 
 class CheckedFiles(msgspec.Struct, frozen=True, array_like=True):

@@ -33,17 +33,18 @@ def test_a_majority_that_can_vote_is_not_given_up() -> None:
 
 def test_a_majority_whose_election_waits_is_given_up_once_all_that_are_there_have_promised() -> None:
     """Broker 1 lost the name of what it accepted, and broker 3 its vote: what was chosen nobody knows."""
-    waiting = replace_waiting(standing(9, 1, agreed=9), awaited=(2, 3))
+    waiting = replace_waiting(standing(9, 1, agreed=9), unheard=(2, 3))
     replies = {1: waiting, 2: standing(9, 2, agreed=9)}
     report = judge_remains(INFO, replies, (3,), votes=True)
     assert len(report.refusals) == 1 and "position 7" in report.refusals[0] and "broker 2 says" in report.refusals[0]
-    replies[1] = replace_waiting(waiting, awaited=(3,))
-    assert judge_remains(INFO, replies, (3,), votes=True).refusals == ()
+    replies[1] = replace_waiting(waiting, unheard=(3,))
+    report = judge_remains(INFO, replies, (3,), votes=True)
+    assert report.refusals == () and "waits for position 7 and broker 3" in report.statements[0].status
     assert "--even-though 3" in judge_remains(INFO, replies, (), votes=True).refusals[0]
 
 
-def replace_waiting(known: Standing, awaited: tuple[int, ...]) -> Standing:
-    return msgspec.structs.replace(known, awaited=awaited, unsettled=7)
+def replace_waiting(known: Standing, unheard: tuple[int, ...]) -> Standing:
+    return msgspec.structs.replace(known, unheard=unheard, unsettled=7)
 
 
 def replace_leading(known: Standing) -> Standing:
