@@ -22,6 +22,7 @@ from tidelog.model.ports import Buffer, Entropy
 from tidelog.replication.paxos.events import (
     Append,
     Applied,
+    Awaits,
     Chosen,
     Damaged,
     Delete,
@@ -64,7 +65,18 @@ Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
 
 
 LogEffect = (
-    Applied | Chosen | Repaired | Proposed | Refused | Elected | Lost | VotersFound | Jumped | StatusChanged | Halted
+    Applied
+    | Chosen
+    | Repaired
+    | Proposed
+    | Refused
+    | Elected
+    | Awaits
+    | Lost
+    | VotersFound
+    | Jumped
+    | StatusChanged
+    | Halted
 )
 """The effects that the owner of an engine hears of."""
 

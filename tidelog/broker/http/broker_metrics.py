@@ -62,7 +62,9 @@ class BrokerMetrics(Collector):
         """Yields what replicas here, led or not, wait for: two brokers that show it have two damaged ones."""
         labels = ["topic", "partition"]
         damaged = GaugeMetricFamily(
-            "tidelog_partition_damaged_ranges", "Ranges that are damaged in the replica here.", labels=labels
+            "tidelog_partition_damaged_ranges",
+            "Ranges that are damaged in the replica here, and positions that its election waits for.",
+            labels=labels,
         )
         without = GaugeMetricFamily(
             "tidelog_partition_ranges_without_copy",

@@ -20,7 +20,7 @@ from tidelog.broker.isr.partition import IsrContext, Partition
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
 from tidelog.broker.isr.replication_service import ReplicationService
 from tidelog.broker.isr.settling import Settler
-from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice
+from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice, WaitingElection
 from tidelog.broker.repair.repair_messages import Standing
 from tidelog.broker.repair.scrub_targets import JournalOwner
 from tidelog.model.cluster import ISR
@@ -67,6 +67,10 @@ class IsrRuntime:
             newest[0].info.partition_epoch,
             awaited=() if settling is None else tuple(sorted(settling.core.awaited)),
         )
+
+    def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
+        """Returns none: replicas elect nobody."""
+        return {}
 
     def mark_idle(self) -> None:
         """There are no files but the logs."""

@@ -116,6 +116,14 @@ TakeNotice = Callable[[int, Any, memoryview], None]
 """Takes a message of the broker with that node id, and the payload behind it."""
 
 
+class WaitingElection(NamedTuple):
+    """An election waits, for want of copies of what may have been agreed on."""
+
+    positions: int
+    seconds: float
+    """It has waited for so long."""
+
+
 class ProtocolRuntime(Protocol):
     """Does a broker's part in one commit protocol."""
 
@@ -143,6 +151,10 @@ class ProtocolRuntime(Protocol):
     def standing(self, partition_id: PartitionId) -> Standing | None:
         """Returns what the replica here has, for an operator who has its partition go on without a majority, or without
         those in sync; None if there is none that takes part. Raises `Overloaded`."""
+        ...
+
+    def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
+        """Returns the elections of replicas here that wait."""
         ...
 
     def mark_idle(self) -> None:

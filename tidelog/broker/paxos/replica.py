@@ -28,6 +28,7 @@ from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity
+from tidelog.broker.paxos.election_wait import ElectionWait
 from tidelog.broker.paxos.files import ReplicaFiles
 from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory, era_begin
 from tidelog.broker.paxos.journal_copies import find_in_journal
@@ -41,6 +42,7 @@ from tidelog.broker.repair.repair_messages import Standing
 from tidelog.config.schema import TopicConfig
 from tidelog.replication.paxos.events import (
     Applied,
+    Awaits,
     Chosen,
     Elect,
     Elected,
@@ -114,6 +116,7 @@ class PaxosReplica:
         )
         self.engine = Engine(node, self._disk, self._links.post, self, entropy, notice_s=NOTICE_S)
         self.engine.former_ids = files.former_ids(self._engine_id)
+        self.wait = ElectionWait(self.partition_id, self.engine, self._links)
         self.voting = Voting(
             self.engine,
             membership,
@@ -210,6 +213,7 @@ class PaxosReplica:
         self._step_down(leader_epoch)
         self._links.leader_node = leader_node
         self.voting.ballots.give_up()
+        self.wait.end()
         self._truncator.durable()
 
     def _step_down(self, leader_epoch: int) -> None:
@@ -383,7 +387,7 @@ class PaxosReplica:
                 self.leader.chosen(position, accepted_by)
             case Proposed() | Refused():
                 self._on_answer(effect)
-            case Elected() | Lost() | VotersFound():
+            case Elected() | Awaits() | Lost() | VotersFound():
                 self._on_election(effect)
             case Jumped(floor):
                 self.voting.membership.on_jumped(floor.position)
@@ -442,11 +446,14 @@ class PaxosReplica:
         logger.error("a replica has halted", partition=str(self.partition_id), reason=self._files.store.offline_reason)
         self.stop_leader()
 
-    def _on_election(self, effect: Elected | Lost | VotersFound) -> None:
+    def _on_election(self, effect: Elected | Awaits | Lost | VotersFound) -> None:
         match effect:
             case Elected():
+                self.wait.end()
                 self.voting.on_elected(effect)
                 self._serve_if_ready()
+            case Awaits():
+                self.wait.on_awaits(effect)
             case Lost():
                 self._truncator.lost()
                 self.voting.on_lost(effect)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice
+from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice, WaitingElection
 from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
 from tidelog.broker.paxos.move_throttle import MoveThrottle
 from tidelog.broker.paxos.roles import PaxosRoles
@@ -53,6 +53,11 @@ class PaxosRuntime:
         if replica is None or info is None or replica.is_halted:
             return None
         return replica.standing(info.partition_epoch)
+
+    def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
+        """See `ProtocolRuntime.waiting_elections`."""
+        found = {known: replica.wait.current for known, replica in self.roles.holders.items()}
+        return {known: wait for known, wait in found.items() if wait is not None}
 
     def mark_idle(self) -> None:
         """Vouches for what is durable in the journals."""

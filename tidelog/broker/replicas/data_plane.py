@@ -75,7 +75,7 @@ class ReplicaHost(Protocol):
 
 
 class WaitingPartition(NamedTuple):
-    """A partition waits for repairs on this broker."""
+    """A partition waits for repairs on this broker. A position that its election waits for counts as a range."""
 
     damaged_ranges: int
     without_copy: int
@@ -199,15 +199,21 @@ class DataPlane:
         return sum(len(holder.log.damaged_ranges()) for holder in self.replicas.holders.values())
 
     def waiting(self) -> dict[tuple[str, int], WaitingPartition]:
-        """Returns the partitions of which something is damaged here, by topic and number."""
+        """Returns the partitions of which something is damaged here, or that cannot elect a leader here for what others
+        have lost, by topic and number."""
         without = self._repairer.without_copy
-        found = {}
+        found: dict[tuple[str, int], WaitingPartition] = {}
         for partition_id, seconds in self._repairer.damaged_for_s().items():
             holder = self._holder(partition_id)
             if holder is not None:
                 ranges = len(holder.log.damaged_ranges())
                 key = holder.topic, partition_id.partition
                 found[key] = WaitingPartition(ranges, without.get(partition_id, 0), seconds)
+        for protocol in self.protocols.values():
+            for partition_id, (positions, seconds) in protocol.waiting_elections().items():
+                key = protocol.roles.holders[partition_id].topic, partition_id.partition
+                ranges, without_copy, damaged_s = found.get(key, (0, 0, 0.0))
+                found[key] = WaitingPartition(ranges + positions, without_copy + positions, max(seconds, damaged_s))
         return found
 
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:

@@ -237,6 +237,15 @@ class Elected(msgspec.Struct, frozen=True):
     next_offset: int
 
 
+class Awaits(msgspec.Struct, frozen=True):
+    """A quorum has promised, and still the election waits, for some time now: for a copy of what may be chosen at this
+    position, the first of its kind. Comes again only if something else is awaited."""
+
+    position: int
+    unheard: tuple[int, ...]
+    """The voters that have not promised yet, any of whom may have it."""
+
+
 class Lost(msgspec.Struct, frozen=True):
     """This node is not coordinator, or will not be, under this number. What it proposed and has not seen applied may
     or may not be in the log."""
@@ -310,6 +319,7 @@ Effect = (
     | Proposed
     | Refused
     | Elected
+    | Awaits
     | Lost
     | VotersFound
     | Chosen

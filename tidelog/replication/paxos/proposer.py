@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tidelog.replication.paxos.events import Action, Applied, Chosen, Lost, Send, SetTimer, Timer, VotersFound
+from tidelog.replication.paxos.events import Action, Applied, Awaits, Chosen, Lost, Send, SetTimer, Timer, VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import LearnRequest, PromiseResponse, Reply, WriteResponse
 from tidelog.replication.paxos.proposals import Proposals
@@ -35,6 +35,7 @@ class Proposer(ABC):
         self._may_write = False
         self._proposals = Proposals(number, reign.quorum)
         self._is_timing = False
+        self._told: Awaits | None = None
 
     @property
     def unsettled(self) -> tuple[int, ...]:
@@ -162,8 +163,17 @@ class Proposer(ABC):
     def on_timer(self) -> list[Action]:
         """Repeats what was not answered, as long as there is anything to wait for."""
         self._is_timing = False
-        actions = [*self._fill.requests(), *self._proposals.resend(), *self._copy()]
+        actions = [*self._tell_awaited(), *self._fill.requests(), *self._proposals.resend(), *self._copy()]
         return [*actions, *self._set_timer()] if actions or self._is_waiting() else []
+
+    def _tell_awaited(self) -> list[Action]:
+        """Tells what it waits for, unless that is known. A voter whose answer is just on its way is not worth a word,
+        so it is told with the first repetition."""
+        awaits = Awaits(self.unsettled[0], self.unheard) if self.unsettled else None
+        if awaits is None or awaits == self._told:
+            return []
+        self._told = awaits
+        return [awaits]
 
     @abstractmethod
     def _is_waiting(self) -> bool:

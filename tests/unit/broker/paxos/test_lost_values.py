@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.broker.isr.stage import PARTITION, until
 from tests.unit.broker.paxos.stage import Site, Stage, play
@@ -114,6 +115,32 @@ def test_two_journals_that_have_lost_their_last_entry_forget_nothing(has: int) -
         await write_more(stage, first)
         assert await shown_alike(stage) == []
         assert all(b"lost" in site.content() for site in stage.sites.values())
+
+    play(story)
+
+
+def test_an_election_that_waits_names_the_position_and_the_voters_once() -> None:
+    """Brokers 1 and 3 have chosen a value of which 1 has only the name; 2 never heard of it."""
+
+    async def story(stage: Stage) -> None:
+        stage.cut.add((1, 2))
+        await lose(stage, 1)
+        stage.cut.clear()
+        for node in (1, 2):
+            await stage.sites[node].boot()
+        first = stage.sites[1].replica
+        with capture_logs() as logs:
+            for _ in range(2):
+                stage.elect(1)
+                await asyncio.sleep(5)
+        told = [line for line in logs if "nobody leads before" in line["event"]]
+        assert [(line["position"], line["unheard_voters"], line["unheard_brokers"]) for line in told] == [
+            (11, (3,), [3])
+        ]
+        assert first.wait.current is not None and first.wait.current.positions == 1 and first.wait.current.seconds > 9
+        await stage.sites[3].boot()
+        await until(lambda: first.is_elected)
+        assert first.wait.current is None, "it is over"
 
     play(story)
 

@@ -7,6 +7,7 @@ import pytest
 from tests.golden.paxos.stage import Stage
 from tidelog.replication.paxos.events import (
     Append,
+    Awaits,
     Damaged,
     Effect,
     Elect,
@@ -120,6 +121,19 @@ def test_nothing_is_written_while_a_position_waits_for_a_copy() -> None:
     assert not writes(effects)
     assert node.unsettled == (1,)
     assert writes(tell(node, 3)) == {(0, Kind.APPEND), (1, Kind.NOP), (2, Kind.BARRIER)}, "two have nothing there"
+
+
+def test_what_an_election_waits_for_is_told_once() -> None:
+    node = voter()
+    elect(node)
+    tell(node, 2, Slot(1, N11, Value(Kind.UNKNOWN), faulty=True), Slot(2, N11, Value(Kind.UNKNOWN), faulty=True))
+    again = TimerFired(Timer.RESEND, N21)
+    assert kinds(finish(node, node.step(again)), Awaits) == [Awaits(1, (3,))]
+    assert kinds(finish(node, node.step(again)), Awaits) == []
+    tell(node, 3, Slot(2, N11, BATCH), Slot(1, N11, Value(Kind.UNKNOWN), faulty=True))
+    assert kinds(finish(node, node.step(again)), Awaits) == [Awaits(1, ())], "nobody is left who may have it"
+    tell(node, 3, Slot(1, N11, BATCH))
+    assert kinds(finish(node, node.step(again)), Awaits) == []
 
 
 @pytest.mark.parametrize("is_learned", [False, True])
