@@ -25,6 +25,7 @@ The rest are facts of the world, one line each, with the type `info`:
 | damage | damages | bytes of these offsets were damaged where they lay |
 | prefix | prefixes | somebody asked for a deletion, or was promised one |
 | gone | keys | every copy was destroyed on purpose |
+| unread | unreads | a log went on behind batches that nobody could read: it counts a repeat of one as new |
 | repeats | | the network may deliver a request twice |
 | view | views | a partition at rest, read from start to end |
 """
@@ -39,7 +40,7 @@ import msgspec
 Type = Literal["invoke", "ok", "info", "fail"]
 Function = Literal[
     "send", "poll", "txn", "assign", "subscribe", "seek", "crash",
-    "fault", "loss", "damage", "prefix", "gone", "repeats", "view",
+    "fault", "loss", "damage", "prefix", "gone", "unread", "repeats", "view",
 ]  # fmt: skip
 Durability = Literal["fsynced", "replicated", "leader", "none"]
 Guarantee = Literal["sequence", "key", "none"]
@@ -83,6 +84,13 @@ class Damage(msgspec.Struct, frozen=True, array_like=True, tag="damage"):
     offsets: list[int]
 
 
+class Unread(msgspec.Struct, frozen=True, array_like=True, tag="unread"):
+    """Offsets behind which a log went on without their batches, whose sequences it does not know."""
+
+    key: str
+    offsets: list[int]
+
+
 class Prefix(msgspec.Struct, frozen=True, array_like=True, tag="prefix"):
     """A log may start at `asked` at the latest, and starts at `promised` at the earliest."""
 
@@ -91,7 +99,7 @@ class Prefix(msgspec.Struct, frozen=True, array_like=True, tag="prefix"):
     promised: int
 
 
-Value = Send | Poll | View | Damage | Prefix | str
+Value = Send | Poll | View | Damage | Unread | Prefix | str
 
 
 class Op(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from tidelog.checker.operations import Damage, Op, Poll, Prefix, Send, View
+from tidelog.checker.operations import Damage, Op, Poll, Prefix, Send, Unread, View
 
 NEVER = 1 << 62
 CLIENT = ("send", "poll", "txn", "assign", "subscribe", "seek", "crash")
@@ -60,6 +60,7 @@ class Run:
     views: list[tuple[View, int | None]] = field(default_factory=list)
     """With the node whose copy it is; None: the leader's."""
     damaged: dict[str, set[int]] = field(default_factory=dict)
+    unread: dict[str, set[int]] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
     promised: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
@@ -141,6 +142,8 @@ def _learn_of(run: Run, part: object, replica: int | None) -> None:
     match part:
         case Damage(key, offsets):
             run.damaged.setdefault(key, set()).update(offsets)
+        case Unread(key, offsets):
+            run.unread.setdefault(key, set()).update(offsets)
         case Prefix(key, asked, promised):
             run.asked[key] = max(asked, run.asked.get(key, 0))
             run.promised[key] = max(promised, run.promised.get(key, 0))

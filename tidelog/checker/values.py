@@ -19,14 +19,26 @@ def inconsistent_offsets(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 def duplicates(run: Run, versions: Versions) -> Iterator[Anomaly]:
     """A value has one offset. If requests are delivered twice, a plain client's may have several; and so may one that
-    was deleted in between, since a replica that is filled anew knows of producers what is there."""
+    was deleted in between, since a replica that is filled anew knows of producers what is there. And all its offsets
+    but one may be unread ones: what was lost there was repeated, and came back."""
     for key, log in versions.logs.items():
         writers = versions.writers.get(key, {})
         for value, offsets in log.repeated.items():
             writer = writers.get(value)
             is_forgotten = writer is not None and (writer.guarantee == "none" or min(offsets) < run.start(key))
-            if not (run.repeats and is_forgotten):
+            if not (run.repeats and is_forgotten) and not _has_come_back(run, key, offsets):
                 yield Anomaly("duplicate", key, f"{value} is at {_listed(offsets)}")
+
+
+def come_back(run: Run, versions: Versions) -> int:
+    """Returns how many values are excused for being at unread offsets, too."""
+    return sum(
+        _has_come_back(run, key, offsets) for key, log in versions.logs.items() for offsets in log.repeated.values()
+    )
+
+
+def _has_come_back(run: Run, key: str, offsets: set[int]) -> bool:
+    return len(offsets - run.unread.get(key, set())) <= 1
 
 
 def strangers(run: Run, versions: Versions) -> Iterator[Anomaly]:

@@ -39,6 +39,7 @@ from tidelog.checker.operations import Op
 from tidelog.checker.orders import orders
 from tidelog.checker.run import Run, understand
 from tidelog.checker.values import (
+    come_back,
     duplicates,
     inconsistent_offsets,
     missing,
@@ -82,6 +83,8 @@ class Verdict:
     records_read: int
     views: int
     faults: int
+    excused: int
+    """Values that are at two offsets, one of which could not be read when the log went on behind it."""
     void: tuple[str, ...]
     """What happened too seldom."""
     lag: Lag
@@ -121,6 +124,7 @@ def judge(
         sum(1 for act in run.acts if not act.is_view for _ in act.polled()),
         len(run.views),
         len(run.faults),
+        come_back(run, versions),
         tuple(f"{count} {name}, {least} at least are needed" for name, count, least in counts if count < least),
         realtime_lag(run),
     )

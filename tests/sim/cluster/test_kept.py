@@ -42,6 +42,7 @@ KEPT = {
     "question-of-one-who-was-put-out": "a leader forgot what a follower had said, and never asked it again",
     "reader-of-a-cut-tail": "a leader that was cut off told a reader of its successor's that the log ends before",
     "registration-of-a-dead-process": "what a dead process had sent came late, and put the next one out for good",
+    "repeat-of-what-nobody-could-read": "a record of a lost batch was sent again, then a broker brought the batch back",
     "repeated-batch-of-a-deleted-past": "a follower that started over took a repeat of a deleted batch for new",
     "restarted-leader-goes-on-in-its-epoch": "a restarted leader went on in its old epoch with less than it had",
     "sequence-gap-after-acknowledgement": "a leader that was cut off told a producer of a gap that only it had",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.checker.story import K, Story, in_order
-from tidelog.checker.operations import Damage, Poll, Prefix, Send
+from tidelog.checker import judge
+from tidelog.checker.operations import Damage, Poll, Prefix, Send, Unread
 
 
 def test_what_is_as_it_should_be_is_valid() -> None:
@@ -51,6 +52,40 @@ def test_a_request_is_delivered_again_when_what_it_did_is_deleted() -> None:
     story.tell("prefix", Prefix(K, 1, 1))
     story.view("ba", start=1)
     assert not story.kinds()["duplicate"]
+
+
+def lost_and_repeated(*unread: int) -> Story:
+    """The record at 1 is at 4, too; so much the history names as offsets that a log went on behind."""
+    story = in_order(Story(), "abcd")
+    story.tell("unread", Unread(K, [*unread]))
+    story.send("producer", 5, "e")
+    story.poll("reader", (4, "b"), (5, "e"))
+    return story
+
+
+@pytest.mark.parametrize("unread", [(1,), (4,), (1, 4), (0, 1, 2)])
+def test_what_nobody_could_read_when_the_log_went_on_is_repeated_and_comes_back(unread: tuple[int, ...]) -> None:
+    verdict = judge(lost_and_repeated(*unread).recorder.operations)
+    assert (verdict.anomalies, verdict.excused) == ((), 1)
+
+
+@pytest.mark.parametrize("unread", [(), (0,), (2, 3), (5,)])
+def test_a_value_at_two_other_offsets_than_those_that_nobody_could_read(unread: tuple[int, ...]) -> None:
+    story = lost_and_repeated(*unread)
+    assert story.kinds() == {"duplicate": 1}
+    assert judge(story.recorder.operations).excused == 0
+
+
+def test_what_came_back_is_there_once_more_and_not_twice() -> None:
+    story = lost_and_repeated(1)
+    story.poll("reader", (6, "b"))
+    assert story.kinds() == {"duplicate": 1}
+
+
+def test_what_nobody_could_read_is_of_one_partition() -> None:
+    story = lost_and_repeated()
+    story.tell("unread", Unread("t-1", [1]))
+    assert story.kinds() == {"duplicate": 1}
 
 
 @pytest.mark.parametrize("type_", ["ok", "info", "fail"])

@@ -8,7 +8,18 @@ import pytest
 
 from tests.unit.checker.story import K, Story, in_order
 from tidelog.checker import Op, decode, encode, judge
-from tidelog.checker.operations import Damage, Poll, Prefix, Send, View
+from tidelog.checker.operations import Damage, Poll, Prefix, Send, Unread, View
+
+BEFORE_UNREAD = b"""\
+{"index":0,"time":0.0,"process":"p","type":"invoke","f":"send","value":[["send","t-0",null,"a"]]}
+{"index":1,"time":1.0,"process":"p","type":"ok","f":"send","value":[["send","t-0",0,"a"]],"invocation":0,"epoch":3}
+{"index":2,"time":2.0,"process":"w","type":"info","f":"damage","value":[["damage","t-0",[1]]]}
+{"index":3,"time":3.0,"process":"w","type":"info","f":"prefix","value":[["prefix","t-0",0,0]]}
+{"index":4,"time":4.0,"process":"q","type":"invoke","f":"poll"}
+{"index":5,"time":5.0,"process":"q","type":"ok","f":"poll","value":[["poll",{"t-0":[[0,"a"],[2,"a"]]},{}]]}
+{"index":6,"time":6.0,"process":"w","type":"info","f":"view","value":[["view","t-0",0,3,3,[[0,"a"],[2,"a"]],[1],false]]}
+"""
+"""A history that was written before a log could go on behind what is unread."""
 
 
 def busy(*, batches: int = 100, faults: int = 1) -> Story:
@@ -49,12 +60,18 @@ def test_lines_of_json_and_back() -> None:
     story.poll("reader", (0, "a"), end=7, epoch=4, replica=2, rebalanced=(K,))
     story.txn("t", Send(K, 52, "!"), Poll({K: [(1, "b")]}))
     story.tell("damage", Damage(K, [1]))
+    story.tell("unread", Unread(K, [1, 2]))
     story.tell("prefix", Prefix(K, 2, 1))
     story.tell("fault", "killed 2")
     story.recorder.tell("view", [View(K, 0, 1, 1, [(0, "a")], [1])], replica=3)
     lines = encode(story.recorder.operations)
     assert decode(lines) == story.recorder.operations
     assert decode(lines.replace(b"\n", b"\n\n")) == story.recorder.operations
+
+
+def test_an_old_history_reads_as_ever() -> None:
+    assert encode(decode(BEFORE_UNREAD)) == BEFORE_UNREAD
+    assert judge(decode(BEFORE_UNREAD)).kinds == {"duplicate": 1}
 
 
 def test_a_line_as_people_write_it() -> None:

@@ -41,8 +41,6 @@ class Book:
     another. Its row holds the offset; a good copy may still come from whoever else has one."""
     given_up: LostRanges = field(default_factory=LostRanges)
     """Offsets whose loss an operator has accepted: nobody is shown them again, whatever lies there."""
-    has_gone_on: bool = False
-    """A log has gone on behind batches that nobody could read then: whose sequences they held is not known there."""
     start: int = 0
     """The largest offset up to which a leader has deleted."""
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -71,11 +71,6 @@ class ClusterHistory(History):
         book = self._ledger.book_of(partition)
         return book is not None and book.is_unclean
 
-    def knows_sequences(self, partition: TopicPartition) -> bool:
-        """Returns False once a log has gone on behind batches that nobody could read."""
-        book = self._ledger.book_of(partition)
-        return book is None or not book.has_gone_on
-
     def acknowledge(self, sent: Sent, base_offset: int | None, durability: Durability, epoch: int) -> None:
         """Another leader may be without what one leader alone has acknowledged: that promises nothing here."""
         is_worthless = durability == "leader" or self.is_unclean(sent.partition)

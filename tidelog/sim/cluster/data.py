@@ -71,6 +71,7 @@ class Data:
         self._stopping = asyncio.Event()
         ledger.lost = self.history.lose
         ledger.gives_up = self.history.damage
+        ledger.passes = self.history.go_on
         self._plan()
 
     def _plan(self) -> None:

@@ -52,6 +52,8 @@ class Ledger(Holders, Rule):
         """Called when excused records are lost."""
         self.gives_up: Callable[[TopicPartition, Iterable[int]], None] = lambda where, offsets: None
         """Called when the loss of offsets is accepted."""
+        self.passes: Callable[[TopicPartition, Iterable[int]], None] = lambda where, offsets: None
+        """Called when a log goes on behind offsets whose batches nobody can read."""
         self.process_of: Callable[[int], str] = lambda node: ""
         """The incarnation of the process that runs on a node now."""
         self._moves: list[Move] = []
@@ -367,6 +369,11 @@ class Ledger(Holders, Rule):
         if batch.end <= shadow.start or shadow.batches.get(batch.base) == batch or book.is_given_up(batch):
             return True
         return batch in book.torn and (batch.base, batch.epoch) in shadow.damaged
+
+    def goes_on(self, partition_id: PartitionId, offsets: Iterable[int]) -> None:
+        """A log goes on behind these offsets, whose batches nobody can read."""
+        if (topic := self._truth.image.topic_by_id(partition_id.topic_id)) is not None:
+            self.passes(TopicPartition(topic.name, partition_id.partition), offsets)
 
     def deletes(self, partition_id: PartitionId, offset: int) -> None:
         """A leader deletes a prefix."""

@@ -89,10 +89,10 @@ class ReplicaWatch:
         return append
 
     def _append_lost(self, original: Any) -> Any:
-        def append_lost(appender: Appender, *args: Any, **kwargs: Any) -> None:
-            original(appender, *args, **kwargs)
+        def append_lost(appender: Appender, start: int, end: int, *args: Any, **kwargs: Any) -> None:
+            original(appender, start, end, *args, **kwargs)
             if (shadow := self._shadows.get(appender._state)) is not None:
-                self._ledger.books[shadow.partition_id].has_gone_on = True
+                self._ledger.goes_on(shadow.partition_id, range(start, end))
 
         return append_lost
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import xxhash
 
 from tidelog.checker import Recorder, judge
-from tidelog.checker.operations import Damage, Durability, Guarantee, Poll, Prefix, Send, View
+from tidelog.checker.operations import Damage, Durability, Guarantee, Poll, Prefix, Send, Unread, View
 from tidelog.model.batch_codec import decode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.ids import TopicPartition
@@ -92,6 +92,8 @@ class History:
     writers: dict[bytes, Sent] = field(default_factory=dict)
     rotten: dict[TopicPartition, set[int]] = field(default_factory=dict)
     """Offsets whose bytes were damaged on purpose."""
+    unread: set[TopicPartition] = field(default_factory=set)
+    """Partitions where a log has gone on behind batches that nobody could read."""
     watched: set[TopicPartition] = field(default_factory=set)
     """Partitions that clients write to and that are checked at the end."""
     volatile: set[TopicPartition] = field(default_factory=set)
@@ -130,7 +132,7 @@ class History:
 
     def knows_sequences(self, partition: TopicPartition) -> bool:
         """Returns True if each leader knows the sequences of all that was acknowledged."""
-        return True
+        return partition not in self.unread
 
     def refuse(self, sent: Sent, reason: str) -> None:
         """This attempt appended nothing."""
@@ -178,6 +180,11 @@ class History:
         self.rotten.setdefault(partition, set()).update(damaged)
         self.recorder.tell("damage", [Damage(str(partition), damaged)])
 
+    def go_on(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
+        """A log goes on behind these offsets, whose batches nobody can read: it does not know their sequences."""
+        self.unread.add(partition)
+        self.recorder.tell("unread", [Unread(str(partition), [*offsets])])
+
     def ask_start(self, partition: TopicPartition, offset: int) -> None:
         """Somebody asks for what is before an offset to be deleted."""
         self.recorder.tell("prefix", [Prefix(str(partition), offset, 0)])
@@ -193,7 +200,9 @@ class History:
         for sent in self.sent:
             if sent.is_refused:
                 self.recorder.complete(sent.invocation, "fail")
-        for anomaly in judge(self.recorder.operations).anomalies:
+        verdict = judge(self.recorder.operations)
+        self.counters["excused duplicate of a lost record"] += verdict.excused
+        for anomaly in verdict.anomalies:
             self.violate(str(anomaly))
 
     def note(self, *what: object) -> None:
