@@ -1,7 +1,8 @@
 """The consumers of a group as processes, `group_member.py` each, and what they tell, line by line.
 
-They are killed, stopped in their tracks and asked to leave; who ends in any other way has failed, which fails the run.
-A line that was cut off by a kill is dropped: its records were in nobody's hands yet, and nothing covers them.
+They are killed, stopped in their tracks and, once they have said that they are up, asked to leave; who ends in any
+other way has failed, which fails the run. A line that was cut off by a kill is dropped: its records were in nobody's
+hands yet, and nothing covers them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import aiofiles
 
 PROGRAM = Path(__file__).with_name("group_member.py")
 LINE_BYTES_MAX = 1 << 24
+UP_S_MAX = 60.0
 ENDED_S_MAX = 30.0
 SHOWN_BYTES = 2_000
 
@@ -41,6 +43,8 @@ class Member:
     process: Process
     log: Path
     reading: asyncio.Task[None] = field(init=False)
+    up: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it has told something, or never will."""
     pauses: list[tuple[float, float]] = field(default_factory=list)
     is_busy: bool = False
     """True while something is done to it."""
@@ -79,8 +83,12 @@ class Crew:
 
     async def _read(self, member: Member) -> None:
         assert member.process.stdout is not None
-        while (line := await member.process.stdout.readline()).endswith(b"\n"):
-            self._told(member, json.loads(line))
+        try:
+            while (line := await member.process.stdout.readline()).endswith(b"\n"):
+                member.up.set()
+                self._told(member, json.loads(line))
+        finally:
+            member.up.set()
 
     async def kill(self, member: Member) -> None:
         """SIGKILL."""
@@ -90,7 +98,8 @@ class Crew:
         await self._ended(member)
 
     async def remove(self, member: Member) -> None:
-        """Leaves in good order. Raises `MemberFailed`."""
+        """Leaves in good order, once it is up. Raises `MemberFailed`."""
+        await self._until_up(member)
         member.is_ending = True
         member.process.terminate()
         await self._ended(member)
@@ -107,6 +116,17 @@ class Crew:
         finally:
             os.kill(member.process.pid, signal.SIGCONT)
             member.pauses.append((begun_s, time.monotonic()))
+
+    async def _until_up(self, member: Member) -> None:
+        """A process that is terminated before it can listen to that ends like one that has failed."""
+        try:
+            async with asyncio.timeout(UP_S_MAX):
+                await member.up.wait()
+        except TimeoutError:
+            raise MemberFailed(f"{member.name} was not up in {UP_S_MAX:.0f} s\n{_story(member)}") from None
+        if member.reading.done():
+            await member.process.wait()
+            raise MemberFailed(_story(member))
 
     async def _ended(self, member: Member) -> None:
         try:

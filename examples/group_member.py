@@ -4,6 +4,7 @@
 
 `at` is the machine's monotonic clock, which is the same for all its processes:
 
+    {"what": "up", "at": 11.9}                                       from now on SIGTERM ends it in good order
     {"what": "assigned", "at": 12.1, "partitions": [0, 5]}           and `revoked`, `lost`
     {"what": "handed out", "at": 12.5, "asked": 12.3, "records": {"5": [[40, 1007], [41, 1011]]}}
     {"what": "committed", "at": 12.6}
@@ -11,7 +12,7 @@
 
 A record is its offset and the number that its value begins with. `at` of a handout is taken as soon as the call has
 returned, and the line is written before anything else can happen in the process, a commit above all: whatever a
-committed offset of the group covers has been told before. SIGTERM ends it in good order.
+committed offset of the group covers has been told before.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ async def run(options: argparse.Namespace) -> None:
     """From joining to leaving. What it was given last is processed, too, when it is told to end."""
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+    tell("up")
     consumer = Consumer(
         bootstrap_servers=options.bootstrap,
         group_id=options.group,
