@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from tidelog.sim.cluster.families import ON, Family, draw_families
-from tidelog.sim.cluster.group_traffic import draw_group_settings, draw_groups, draw_mishaps, draw_topics, has_groups
+from tidelog.sim.cluster.group_traffic import (
+    draw_group_settings,
+    draw_groups,
+    draw_mishaps,
+    draw_topics,
+    has_groups,
+    with_time_to_revoke,
+)
 from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
 from tidelog.sim.cluster.scenario import Order, Scenario, Step, Strike, Swarm
 from tidelog.sim.cluster.traffic import Mix, draw_mix, draw_settings, draw_traffic, mixed
@@ -153,7 +160,7 @@ def _with_traffic(seed: int, swarm: Swarm, mix: Mix, *, is_shared: bool) -> Swar
     swarm = structs.replace(swarm, traffic=traffic, settings=swarm.settings | draw_settings(seed))
     if not is_shared:
         return swarm
-    groups = draw_groups(seed, traffic.topics)
+    groups = with_time_to_revoke(draw_groups(seed, traffic.topics), swarm.delay_mean_s, swarm.disk_delay_s)
     return structs.replace(swarm, groups=groups, settings=swarm.settings | draw_group_settings(seed))
 
 

@@ -7,6 +7,7 @@ what is lost with a leader that was not in sync cannot have been handed out.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -28,6 +29,8 @@ SHARE = 0.15
 """Of the seeds, those with groups, where nobody asks."""
 ASSIGNORS = ("uniform", "uniform", "range", "roundrobin")
 RATES = (0.0, 0.02, 0.1)
+PAUSE_S = 0.05
+"""How long a member waits before it asks again after a failure."""
 
 MISHAPS: dict[str, float] = {
     "crash": 3.0,
@@ -156,6 +159,32 @@ def _draw_member(rng: random.Random, name: str, topics: tuple[str, ...], assigno
         commits_every_s=rng.choice((0.0, 0.0, 0.05, 0.3)),
         wait_ms=rng.choice((0, 100, 1_000)),
     )
+
+
+def revocation_s(delay_s: float, disk_delay_s: float, handling_s: float) -> float:
+    """Returns how long a member should have to give up a partition, where a frame and a flush take so long on average.
+
+    The coordinator appends its decision and tells it. The member handles what it has and commits; the heartbeat that is
+    under way meanwhile is answered; the next one says that the partition is given up. An append takes a frame to the
+    other replicas and one back, and a flush here and there; the one before it has to be done. Delays are exponential,
+    and their sum is hardly ever twice its mean. One request may fail. Members with less time than that expel each other
+    by turns, for ever: each that joins anew takes something from others.
+    """
+    append_s = 2 * (2 * delay_s + 2 * disk_delay_s)
+    told_s = append_s + delay_s
+    commit_s = heartbeat_s = delay_s + append_s + delay_s
+    return 2 * (told_s + handling_s + commit_s + heartbeat_s + delay_s) + PAUSE_S
+
+
+def with_time_to_revoke(traffic: GroupTraffic, delay_s: float, disk_delay_s: float) -> GroupTraffic:
+    """Returns the same groups with members that have `revocation_s` at least."""
+
+    def patient(member: MemberPlan) -> MemberPlan:
+        least_ms = math.ceil(1000 * revocation_s(delay_s, disk_delay_s, member.handling_s))
+        return structs.replace(member, rebalance_timeout_ms=max(member.rebalance_timeout_ms, least_ms))
+
+    groups = [structs.replace(group, members=tuple(map(patient, group.members))) for group in traffic.groups]
+    return structs.replace(traffic, groups=tuple(groups))
 
 
 def draw_mishaps(seed: int, groups: GroupTraffic, chaos_s: float) -> list[Mishap]:

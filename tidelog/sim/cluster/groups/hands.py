@@ -16,7 +16,7 @@ from tidelog.model.errors import FencedMember, OffsetOutOfRange, UnknownMember
 from tidelog.model.groups import JOIN, CommitAnswer, OffsetsAnswer, grouped
 from tidelog.model.ids import TopicPartition
 from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory
-from tidelog.sim.cluster.group_traffic import MemberPlan
+from tidelog.sim.cluster.group_traffic import PAUSE_S, MemberPlan
 from tidelog.sim.cluster.groups.holdings import Holding, Holdings
 from tidelog.sim.cluster.groups.post import Asked, Post
 from tidelog.sim.cluster.groups.rules import GroupRules
@@ -25,7 +25,6 @@ from tidelog.sim.kit.loop import SimLoop
 
 FETCH_BYTES = 4_096
 WAIT_S = 0.05
-PAUSE_S = 0.05
 ASK_S = 0.6
 """How long an answer is waited for, beyond what the request lets it wait."""
 HURRIED_S = 0.001

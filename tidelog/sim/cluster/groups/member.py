@@ -14,8 +14,8 @@ from tidelog.consumer.membership import Changes, Membership
 from tidelog.model.errors import FencedMember, InstanceIdInUse, TidelogError, UnknownMember
 from tidelog.model.groups import JOIN, HeartbeatAnswer
 from tidelog.model.ids import TopicPartition
-from tidelog.sim.cluster.group_traffic import MemberPlan
-from tidelog.sim.cluster.groups.hands import FAILED, PAUSE_S, Hands, MemberContext
+from tidelog.sim.cluster.group_traffic import PAUSE_S, MemberPlan
+from tidelog.sim.cluster.groups.hands import FAILED, Hands, MemberContext
 from tidelog.sim.kit.process import LocalTime, Process, context_of
 
 
