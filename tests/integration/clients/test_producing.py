@@ -126,10 +126,11 @@ async def test_send_batch_places_and_numbers_like_send(cluster: LocalCluster, ne
 
 
 async def test_a_batch_lingers_for_company(cluster: LocalCluster, topic: str) -> None:
-    async with Producer(cluster.bootstrap, linger_ms=100) as producer:
+    async with Producer(cluster.bootstrap, linger_ms=600_000) as producer:
         for number in range(3):
             last = await producer.send(topic, b"%d" % number)
             await asyncio.sleep(0.005)
+        await producer.flush()
         await last
     assert [header.record_count for header in await raw_batches(cluster, topic)] == [3]
 
