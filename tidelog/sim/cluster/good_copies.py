@@ -1,6 +1,7 @@
 """The good copies on the disks at this moment: whoever damages a copy asks first where the others are.
 
-One good copy is enough to demand a record, whatever holds it: a log, or the journal of a Paxos replica.
+One good copy is enough to demand a record, whatever holds it: a log, or the journal of a Paxos replica. But when it is
+opened a log ends at its first hole, and what lies behind goes: that is no copy.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby, takewhile
 from typing import NamedTuple
 
-from tidelog.model.ids import PartitionId
+from tidelog.model.batch_header import verify_batch
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import OFFSET_MAX, PartitionId
 from tidelog.sim.cluster.data_rot import CopyExtent, batches_in, durable_files
 from tidelog.sim.cluster.journal_rot import payloads_in
 from tidelog.sim.cluster.ledger import Ledger
@@ -18,6 +21,7 @@ from tidelog.sim.cluster.shadows import Held
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.medium import Medium
 from tidelog.storage.log_manager import JOURNAL, log_directory
+from tidelog.storage.rows import RowCodec
 
 FILES_PER_SEGMENT = 2
 
@@ -44,6 +48,47 @@ def _connected(files: Mapping[str, bytes]) -> list[str]:
 def _by_segment(files: Mapping[str, bytes]) -> Iterator[list[str]]:
     names = sorted(path for path in files if path.endswith((".log", ".catalog")))
     return (list(group) for _, group in groupby(names, key=lambda path: path.rpartition(".")[0]))
+
+
+def end_of(partition_id: PartitionId, files: Mapping[str, bytes]) -> int:
+    """Returns where the log in these files ends when it is opened: at the first offset of which neither a row nor a
+    batch tells. (A hole in what was durable once does not end it; behind one, nothing is demanded all the same.)"""
+    paths = _connected(files)
+    rows = [row for path in paths for row in RowCodec(partition_id).bodies(files[_catalog_of(path)]) if row is not None]
+    spans = [(row.first_offset, row.next_offset) for row in rows]
+    spans += [span for path in paths for span in _sound_spans(path, files[path])]
+    start = max((row.start_offset for row in rows), default=0)
+    end = max((base for base in map(_base_of, paths) if base <= start), default=_base_of(paths[0]) if paths else 0)
+    for begin, after in sorted(spans):
+        end = max(end, after) if begin <= end else end
+    return end
+
+
+def _sound_spans(path: str, content: bytes) -> Iterator[tuple[int, int]]:
+    """Yields the offsets of sound batches, each with those that were left out before it, which nothing but the batch
+    before tells."""
+    known = _base_of(path)
+    for batch, extent in batches_in(0, path, content):
+        is_sound = _is_sound(content[extent.position : extent.position + extent.size])
+        if is_sound:
+            yield min(known, batch.base), batch.end
+        known = batch.end if is_sound else OFFSET_MAX
+
+
+def _is_sound(batch: bytes) -> bool:
+    try:
+        verify_batch(batch)
+    except TidelogError:
+        return False
+    return True
+
+
+def _catalog_of(path: str) -> str:
+    return path.removesuffix(".log") + ".catalog"
+
+
+def _base_of(path: str) -> int:
+    return int(path.rpartition("/")[2].removesuffix(".log"))
 
 
 class GoodCopies:
@@ -85,16 +130,23 @@ class GoodCopies:
         return [copy for copy in copies if committed.issuperset(copy.batches)]
 
     def may_go(self, partition_id: PartitionId, copies: list[Copy]) -> bool:
-        """True if each batch of these is whole elsewhere, too, on the disk of a replica."""
+        """True if each batch of these is whole elsewhere, too, on the disk of a replica, where a start finds it."""
         others = {
             batch
             for node in self._ledger.replicas(partition_id)
             for is_journal in (False, True)
-            for copy in self.read(partition_id, node, is_journal=is_journal)
+            for copy in self._found(partition_id, node, is_journal=is_journal)
             if copy not in copies
             for batch in copy.batches
         }
         return all(others.issuperset(copy.batches) for copy in copies)
+
+    def _found(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
+        copies = self.read(partition_id, node, is_journal=is_journal)
+        if is_journal:
+            return copies
+        end = end_of(partition_id, durable_files(self.medium(node), log_directory(partition_id)))
+        return [copy for copy in copies if copy.batches[-1].end <= end]
 
     def pick(
         self, drawn: Mapping[PartitionId, list[Copy]], rng: random.Random
