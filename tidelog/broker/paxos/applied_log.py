@@ -6,7 +6,8 @@ agreed on. Readers are woken, and producers answered, when a batch is here.
 
 **What is applied already.** Offsets are given out once, and rise with the positions. So a batch that begins below the
 log's end is there, whatever the journal has forgotten of its being learned: no position has to be remembered. Only what
-a disk gives back is compared (`comparison`), as it is applied again, and truncated where something else is chosen.
+a disk gives back is compared (`comparison`), as it is applied again, and truncated where something else is chosen; or
+with other logs (`doubts`), where it is not applied again.
 
 **Where it begins** is agreed on, too: a DELETE in the log says it (Kafka's DeleteRecords, and retention). The files go
 when this log is durable so far, which may be a little later. Nobody has to remember that: the floor of the journal
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ import structlog
 from tidelog.broker.consensus.payloads import digest_of
 from tidelog.broker.paxos.ballots import epoch_of
 from tidelog.broker.paxos.comparison import Comparison, row_identity
+from tidelog.broker.paxos.doubts import Told, compare
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.broker.runtime.stats import Stats
@@ -125,6 +127,10 @@ class AppliedLog:
         """False while the log holds what may yet differ from what is chosen."""
         return self._comparison.is_done
 
+    def hidden_below(self, offset: int) -> int:
+        """Returns what `Comparison.hidden_below` does."""
+        return self._comparison.hidden_below(offset)
+
     def _shown(self, offset: int) -> int:
         hidden_from = self._comparison.hidden_from
         return offset if hidden_from is None else min(offset, hidden_from)
@@ -212,6 +218,7 @@ class AppliedLog:
             before = len(log.segments)
             log.delete_records(offset)
             self._stats.deleted_segments += before - len(log.segments)
+            self.doubted()
             self._log_writer.submit(self)
             self.watchers.wake_all()
         if log.durable_offset < min(self.start_offset, log.log_end_offset):
@@ -276,13 +283,45 @@ class AppliedLog:
         """The engine goes on at this floor, without what lies before."""
         self._has_to_go(self._comparison.jumped(floor))
 
+    def doubted(self) -> range:
+        """Returns the offsets of this log that are to be compared with other replicas' logs before they are shown. What
+        is deleted, or was never here, is doubted no more."""
+        found = self._comparison.doubted
+        here = range(max(found.start, self.log.log_start_offset), min(found.stop, self.log.log_end_offset))
+        if found and here.start > found.start:
+            self.settle(here.start)
+        if found and not here:
+            self.settle(found.stop)
+        return here
+
+    def settle(self, offset: int) -> None:
+        """Shows what is doubted below this offset: it was compared."""
+        self._comparison.settled(offset)
+        self.watchers.wake_all()
+
+    def compare(self, told: Iterable[Told]) -> bool:
+        """Compares what is doubted with what another log holds from there on; True if that told something."""
+        doubted = self.doubted()
+        offset, is_at_odds = compare(self.log, doubted, told)
+        if offset > doubted.start:
+            self.settle(offset)
+        return self._has_to_go(offset if is_at_odds else None) or offset > doubted.start
+
+    def begins_later(self, offset: int) -> bool:
+        """Another log begins there, behind what is doubted here: that is deleted. True if it is gone, or goes."""
+        start = self.log.log_start_offset
+        if offset >= self.log.log_end_offset:
+            return self._has_to_go(self.doubted().start)
+        self.delete_below(offset)
+        return self.log.log_start_offset > start
+
     async def truncate(self, offset: int) -> None:
         """Drops what is at odds with what is chosen; then goes on. Raises as `PartitionLog.truncate_to`."""
         now_ms = self._clock.wall_ms()
         await self._log_writer.exclusively(
             self, lambda: self.log.truncate_to(offset, high_watermark=offset, now_ms=now_ms)
         )
-        self._comparison.truncated()
+        self._comparison.truncated(offset)
         self.is_truncating = False
         self._go_on()
         self.watchers.wake_all()

@@ -52,7 +52,7 @@ class Applying:
         self._failed = failed
         replica = engine.node.replica
         floor = replica.floor
-        is_behind = applied.log.log_end_offset < floor.next_offset
+        is_behind = applied.log.log_end_offset < floor.next_offset or len(applied.doubted()) > 0
         begin = max(0, floor.position - 1) if is_behind else floor.position
         self.delivery = Delivery(begin, self._read, applied.take, lambda: replica.begin, self._is_lost)
         self._lost = LostValues(partition_id, engine, links, self.delivery.advance)

@@ -18,6 +18,9 @@ floor is compared, as the log is applied again, with what stands at its position
 
 From there on the log is truncated, and goes on with what is chosen. What names no position is shown to nobody before
 it is compared; nor is anything that is not compared yet, of a replica that has forgotten.
+
+Where the journal goes on at a later floor, nobody tells any more what stood at the positions below. What is hidden
+there is *doubted*: it stays, and is compared with other replicas' logs (`doubts`).
 """
 
 from __future__ import annotations
@@ -90,17 +93,19 @@ def find_forgotten(rows: Iterable[AppliedRow], slots: Sequence[Slot]) -> Applied
 
 class Comparison:
     """Compares one log, from its opening on. `rows_hidden_from` is the offset from which on no row that names its
-    position is shown before it is compared; None if all are."""
+    position is shown before it is compared; None if all are. From there to `doubted_to` no row is."""
 
     def __init__(
         self,
         rows: Iterable[AppliedRow] = (),
         rows_hidden_from: int | None = None,
         unnamed: Iterable[tuple[int, int]] = (),
+        doubted_to: int = 0,
     ) -> None:
         self._rows = deque(rows)
         self._unnamed = deque(unnamed)
         self._rows_hidden_from = rows_hidden_from
+        self._doubted_to = doubted_to
 
     @property
     def hidden_from(self) -> int | None:
@@ -111,7 +116,18 @@ class Comparison:
     @property
     def is_done(self) -> bool:
         """True if no row is left that was not compared."""
-        return not self._rows and not self._unnamed
+        return not self._rows and not self._unnamed and not self.doubted
+
+    @property
+    def doubted(self) -> range:
+        """The offsets of which nobody but other replicas' logs can tell what stands there."""
+        hidden_from = self._rows_hidden_from
+        return range(0) if hidden_from is None else range(hidden_from, self._doubted_to)
+
+    def hidden_below(self, offset: int) -> int:
+        """Returns from where on rows below this offset are hidden that may have been forgotten; -1 if none are."""
+        hidden_from = self._rows_hidden_from
+        return hidden_from if hidden_from is not None and hidden_from < offset else -1
 
     def pass_over(self, offset: int) -> None:
         """Takes rows below this offset for compared: the log has let go of them."""
@@ -169,11 +185,13 @@ class Comparison:
 
     def jumped(self, floor: Prefix) -> int | None:
         """The log goes on at this floor, and nobody tells any more what stood below; returns the offset from which on
-        the log cannot be relied on. A replica that has forgotten nothing relies on all of its log, but for what is of a
-        later leader epoch than anything below the floor."""
+        the log is at odds with it: by a later leader epoch than anything below the floor, or, of a replica that has
+        forgotten, by offsets that the floor has not reached. What else is hidden below is doubted from now on, and all
+        that is not is relied on."""
         distrusted = []
+        hidden_from = self._rows_hidden_from
         while self._rows and self._rows[0].position < floor.position:
-            if self._rows_hidden_from is not None:
+            if hidden_from is not None and self._rows[0].base_offset >= max(hidden_from, floor.next_offset):
                 distrusted.append(self._rows[0].base_offset)
                 break
             self._rows.popleft()
@@ -183,14 +201,24 @@ class Comparison:
                 distrusted.append(offset)
                 break
             self._unnamed.popleft()
+        if hidden_from is not None and hidden_from < floor.next_offset:
+            self._doubted_to = max(self._doubted_to, floor.next_offset)
+        self._show()
         return min(distrusted, default=None)
 
-    def truncated(self) -> None:
-        """The log was truncated where it was at odds: nothing is left to compare."""
+    def settled(self, offset: int) -> None:
+        """Takes what is doubted below this offset for compared."""
+        if self._rows_hidden_from is not None:
+            self._rows_hidden_from = max(self._rows_hidden_from, offset)
+        self._show()
+
+    def truncated(self, offset: int) -> None:
+        """The log was truncated to here, where it was at odds: nothing is left to compare but what is doubted below."""
         self._rows.clear()
         self._unnamed.clear()
+        self._doubted_to = min(self._doubted_to, offset)
         self._show()
 
     def _show(self) -> None:
-        if self._rows_hidden_from is not None:
+        if self._rows_hidden_from is not None and not self.doubted:
             self._rows_hidden_from = max(self._rows_hidden_from, self._rows[0].base_offset) if self._rows else None

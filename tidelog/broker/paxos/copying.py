@@ -8,6 +8,8 @@ journal begins.
 
 A copy is as good as what its sender has applied; each batch is verified by its CRC and has to continue the log. What
 every one of the others has damaged is damaged here, too, until one of them has it again: this log goes on behind it.
+
+What this log holds already, and doubts, is asked for and compared first (`doubts`); it goes on at its end then.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from tidelog.broker.paxos.applied_log import AppliedLog
+from tidelog.broker.paxos.doubts import Told, told_by
 from tidelog.broker.paxos.journal import Floor, decode_floor
 from tidelog.broker.paxos.messages import AppliedRead, ReadApplied
 from tidelog.model.batch_header import parse_header
 from tidelog.model.errors import InternalError, TidelogError
 from tidelog.model.ids import PartitionId
-from tidelog.model.ports import Entropy
+from tidelog.model.ports import Buffer, Entropy
 from tidelog.model.producers import ProducerState
 from tidelog.storage.received import parse_received
 from tidelog.transport.peer import Answer
@@ -64,8 +67,9 @@ class Copier:
         self._entropy = entropy
         self._era = era
         self._damaged: dict[int, int] = {}
-        """The brokers that have the batch at `_damaged_at` damaged, and up to where."""
-        self._damaged_at = -1
+        """The brokers that have the batch at `_damaged_at` damaged, or know nothing of it (`doubts`), and up to
+        where."""
+        self._damaged_at = (-1, False)
 
     async def run(self) -> None:
         """Copies until nothing is lacking."""
@@ -76,7 +80,7 @@ class Copier:
                 if nodes and not self._applied.is_truncating and await self._copy_from(nodes[turn % len(nodes)]):
                     continue
                 if nodes and self._is_damaged_on(nodes):
-                    self._applied.append_lost(min(self._damaged.values()))
+                    self._go_on_behind(min(self._damaged.values()))
             except (TidelogError, TimeoutError, OSError) as error:
                 logger.info("a log could not be copied yet", partition=str(self._partition_id), error=str(error))
             turn += 1
@@ -84,29 +88,45 @@ class Copier:
 
     def _is_damaged_on(self, nodes: Sequence[int]) -> bool:
         """True if all of these have the next batch damaged; what is applied meanwhile may have brought it."""
-        return self._applied.log.log_end_offset == self._damaged_at and self._damaged.keys() >= set(nodes)
+        return self._next() == self._damaged_at and self._damaged.keys() >= set(nodes)
+
+    def _go_on_behind(self, offset: int) -> None:
+        if self._applied.doubted():
+            self._applied.compare([Told(offset)])
+        else:
+            self._applied.append_lost(offset)
+
+    def _next(self) -> tuple[int, bool]:
+        """Returns the next offset to ask for, and whether the log here has it, and doubts it."""
+        doubted = self._applied.doubted()
+        return doubted.start if doubted else self._applied.log.log_end_offset, bool(doubted)
+
+    def _note_damage(self, node: int, end_offset: int) -> None:
+        if self._damaged_at != self._next():
+            self._damaged, self._damaged_at = {}, self._next()
+        self._damaged[node] = end_offset
 
     async def _copy_from(self, node: int) -> bool:
         """One step; True if it brought something."""
         log = self._applied.log
-        offset = log.log_end_offset
+        asked_for = offset, is_doubted = self._next()
         where = self._partition_id
         asked = ReadApplied(where.topic_id, where.partition, offset, COPY_BYTES, self._era)
         answer = await self._ask(node, asked, ANSWER_S_MAX)
         read = answer.message
         if not isinstance(read, AppliedRead):
             raise InternalError(f"broker {node} answered a question for batches with something else")
-        if self._wanted() is None or self._applied.is_truncating or log.log_end_offset != offset:
+        if self._wanted() is None or self._applied.is_truncating or self._next() != asked_for:
             return True
-        if read.damaged_to > offset:
-            if self._damaged_at != offset:
-                self._damaged, self._damaged_at = {}, offset
-            self._damaged[node] = read.damaged_to
-            return False
-        self._damaged.pop(node, None)
-        floor = decode_floor(read.floor)
         size = len(answer.body) - read.producers_size
         data, producers = answer.body[:size], answer.body[size:]
+        floor = decode_floor(read.floor)
+        if is_doubted:
+            return self._compare(node, read, data, offset, floor)
+        if read.damaged_to > offset:
+            self._note_damage(node, read.damaged_to)
+            return False
+        self._damaged.pop(node, None)
         first = parse_header(data).base_offset if len(data) else read.log_start_offset
         if first > offset and read.log_start_offset > offset:
             await self._start_over(first, log.files.codec.parse_producers(producers))
@@ -117,6 +137,18 @@ class Copier:
         if log.log_end_offset >= floor.next_offset and floor.position >= wanted:
             self._arrived(floor)
         return self._wanted() is None or log.log_end_offset > offset
+
+    def _compare(self, node: int, read: AppliedRead, data: Buffer, offset: int, floor: Floor) -> bool:
+        """Compares what is doubted from this offset on with another's log; True if that told something."""
+        if read.log_start_offset > offset:
+            return self._applied.begins_later(read.log_start_offset)
+        told = told_by(read, data, offset)
+        if told:
+            self._damaged.pop(node, None)
+            return self._applied.compare(told)
+        if (end := read.damaged_to or floor.next_offset) > offset:
+            self._note_damage(node, end)
+        return False
 
     async def _start_over(self, offset: int, producers: list[tuple[int, ProducerState]]) -> None:
         logger.info("a replica starts over", partition=str(self._partition_id), offset=offset)

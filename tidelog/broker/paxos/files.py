@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.broker.paxos.comparison import AppliedRow, Comparison
-from tidelog.broker.paxos.journal import ReplicaFacts
+from tidelog.broker.paxos.journal import ReplicaFacts, decode_floor
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.scan import BadEnd
@@ -32,8 +32,13 @@ class ReplicaFiles:
 
     def comparison(self) -> Comparison:
         """Returns what of the log is to be compared."""
-        rows_hidden_from = None if self.forgotten is None else self.forgotten.base_offset
-        return Comparison(self.beyond, rows_hidden_from, self.unnamed)
+        hidden = [] if self.forgotten is None else [self.forgotten.base_offset]
+        doubted_to = 0
+        floor = None if self.stored.floor is None else decode_floor(self.stored.floor[1])
+        if floor is not None and floor.hidden_from >= 0:
+            hidden.append(floor.hidden_from)
+            doubted_to = floor.next_offset
+        return Comparison(self.beyond, min(hidden, default=None), self.unnamed, doubted_to)
 
     @property
     def is_offline(self) -> bool:

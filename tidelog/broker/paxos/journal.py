@@ -56,6 +56,9 @@ class Floor(Prefix, frozen=True):
     """Of the value that made them the voters; -1 if they are the founders."""
     era: int = 0
     """In which this was written (`ReplicaFacts.era`)."""
+    hidden_from: int = -1
+    """From where on rows of the log below `next_offset` are not compared yet, though they may be forgotten (`doubts`);
+    -1 if none are."""
 
 
 def era_begin(era: int) -> int:

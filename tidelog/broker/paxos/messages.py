@@ -56,6 +56,8 @@ class AppliedRead(msgspec.Struct, frozen=True, tag=True):
     """How many of the last bytes that follow are rows."""
     damaged_to: int = 0
     """The batches from the offset asked for up to there cannot be read here; 0 if it is none of them."""
+    damaged_digest: bytes = b""
+    """The digest of the batch that is damaged there; empty if its row is lost as well."""
 
 
 PAXOS_MESSAGES = (PartitionFrame, AppliedDurable, ReadApplied, AppliedRead)

@@ -371,7 +371,7 @@ class PaxosReplica:
 
     def floor(self) -> Floor:
         """Returns what the journal begins with, for a replica that is behind it."""
-        return self._history.floor(self.engine.node.replica.floor)
+        return self._floor(self.engine.node.replica.floor)
 
     # -- what the engine says ------------------------------------------------------------------------------------------
 
@@ -486,7 +486,10 @@ class PaxosReplica:
         )
 
     def _encode_floor(self, prefix: Prefix) -> bytes:
-        return msgspec.msgpack.encode(self._history.floor(prefix))
+        return msgspec.msgpack.encode(self._floor(prefix))
+
+    def _floor(self, prefix: Prefix) -> Floor:
+        return structs.replace(self._history.floor(prefix), hidden_from=self.applied.hidden_below(prefix.next_offset))
 
     def _on_copied(self, floor: Floor) -> None:
         self.voting.on_copied(floor)

@@ -17,6 +17,7 @@ from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.model.batch_header import parse_header
 from tidelog.model.errors import DamagedBatch, NotFound
 from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.rows import Row
 from tidelog.storage.segment import end_of
 from tidelog.transport.peer import Answer
 
@@ -74,17 +75,18 @@ class PaxosService:
         log = replica.log
         offset = max(asked.offset, log.log_start_offset)
         end = replica.high_watermark
-        data, damaged_to = b"", 0
+        data, damaged_to, digest = b"", 0, b""
         try:
             data = b"".join(log.read_filling(offset, size, end)) if offset < end else b""
         except DamagedBatch:
-            damaged_to = min(end_of(next(log.entries(offset))), end)
+            entry = next(log.entries(offset))
+            damaged_to, digest = min(end_of(entry), end), entry.digest if isinstance(entry, Row) else b""
         producers = b""
         if asked.offset < log.log_start_offset:
             first = parse_header(data).base_offset if data else log.log_start_offset
             producers = replica.applied.producers_before(first)
         floor = msgspec.msgpack.encode(replica.floor())
-        return Answer(AppliedRead(log.log_start_offset, floor, len(producers), damaged_to), (data, producers))
+        return Answer(AppliedRead(log.log_start_offset, floor, len(producers), damaged_to, digest), (data, producers))
 
     def _find(self, topic_id: str, partition: int) -> PaxosReplica | None:
         return self._replica(PartitionId(TopicId(topic_id), partition))

@@ -91,14 +91,46 @@ def test_what_is_compared_is_shown() -> None:
     assert comparison.hidden_from is None and comparison.is_done
 
 
-@pytest.mark.parametrize(("hidden_from", "odd"), [(10, 10), (None, None)])
-def test_what_a_jump_leaves_uncompared_is_relied_on_if_nothing_was_forgotten(
-    hidden_from: int | None, odd: int | None
+@pytest.mark.parametrize(("hidden_from", "doubted"), [(10, range(10, 12)), (None, range(0))])
+def test_what_a_jump_leaves_uncompared_is_relied_on_if_nothing_was_forgotten_and_doubted_else(
+    hidden_from: int | None, doubted: range
 ) -> None:
     comparison = Comparison(rows((10, 4, 5), (12, 6, 5)), hidden_from)
-    assert comparison.jumped(Prefix(6, 5, 12)) == odd
+    assert comparison.jumped(Prefix(6, 5, 12)) is None
     assert comparison.jumped(Prefix(4, 5, 10)) is None
+    assert comparison.hidden_from == hidden_from and list(comparison.doubted) == list(doubted)
     assert not comparison.is_done
+
+
+def test_a_floor_before_the_hidden_part_leaves_nothing_in_doubt() -> None:
+    comparison = Comparison(rows((5, 1, 5), (6, 2, 5), (9, 4, 5)), rows_hidden_from=9)
+    assert comparison.jumped(Prefix(3, 5, 7)) is None
+    assert comparison.hidden_from == 9 and not comparison.doubted
+    assert comparison.at_odds(applied(4, Value(Kind.APPEND, 5, 9, 1, b"x" * 16))) is None
+    assert comparison.hidden_from is None and comparison.is_done
+
+
+def test_what_stands_behind_the_end_of_a_floor_though_before_its_position_was_never_agreed_on() -> None:
+    comparison = Comparison(rows((5, 1, 5), (6, 2, 5), (9, 4, 5)), rows_hidden_from=9)
+    assert comparison.jumped(Prefix(5, 5, 7)) == 9
+    comparison = Comparison(rows((5, 1, 5), (6, 2, 5), (9, 4, 5)), rows_hidden_from=5)
+    assert comparison.jumped(Prefix(5, 5, 7)) == 9
+    comparison.truncated(9)
+    assert comparison.doubted == range(5, 7), "what lies below is compared all the same"
+
+
+def test_what_is_doubted_stays_hidden_until_it_is_settled() -> None:
+    comparison = Comparison(rows((10, 4, 5), (11, 4, 5), (12, 6, 5)), rows_hidden_from=10)
+    assert comparison.jumped(Prefix(5, 5, 12)) is None and comparison.hidden_below(12) == 10
+    assert comparison.at_odds(applied(3, NOP, Verdict.NOTHING)) is None
+    assert comparison.hidden_from == 10
+    comparison.settled(11)
+    assert comparison.doubted == range(11, 12) and comparison.hidden_from == 11
+    comparison.settled(12)
+    assert not comparison.doubted and comparison.hidden_from == 12, "the next row is compared as ever"
+    assert comparison.hidden_below(12) == -1
+    assert comparison.at_odds(applied(6, Value(Kind.APPEND, 5, 12, 1, b"x" * 16))) is None
+    assert comparison.is_done
 
 
 def test_a_row_that_names_no_position_is_at_odds_with_another_leader_epoch() -> None:
@@ -111,7 +143,7 @@ def test_a_row_that_names_no_position_is_at_odds_with_another_leader_epoch() -> 
     assert comparison.at_odds(applied(6, second)) == 12
     assert comparison.at_odds(applied(6, second)) == 12, "it may be asked again"
     assert comparison.hidden_from == 12, "nobody sees it"
-    comparison.truncated()
+    comparison.truncated(12)
     assert comparison.is_done and comparison.hidden_from is None
 
 
