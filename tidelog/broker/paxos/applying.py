@@ -158,7 +158,12 @@ class Applying:
         return 0 < value.base_offset + value.count <= self._engine.node.replica.applied.start_offset
 
     def _on_copied(self, floor: Floor) -> None:
-        """The log here reaches what this floor of another's journal stands for."""
+        """The log here reaches what this floor of another's journal stands for. That may be later than the own one:
+        nobody tells any more what stands between then."""
+        if floor.position > self.delivery.position:
+            self._applied.jumped(floor)
+        if self._applied.is_truncating or self._applied.doubted():
+            return
         self._copied(floor)
         if floor.position > self.delivery.position:
             self.delivery.installed(floor.position)

@@ -153,6 +153,23 @@ def test_who_has_yet_to_copy_a_batch_or_has_given_it_up_knows_nothing_of_it(is_g
     play(story)
 
 
+def test_a_log_that_is_copied_up_to_a_later_floor_is_compared_up_to_there() -> None:
+    """The others have truncated once more since the jump."""
+
+    async def story(stage: Stage) -> None:
+        before = await forget(stage)
+        first, _, third = stage.sites.values()
+        applying, applied = third.replica.applying, third.replica.applied
+        delivered = applying.delivery.position
+        applying._on_copied(Floor(positions(first)[9] + 1, first.replica.floor().epoch, 10))
+        assert applying.delivery.position == delivered and applied.doubted() == range(HIDDEN_FROM, 10)
+        stage.cut = set()
+        await stage.quiet()
+        assert third.content() == before
+
+    play(story)
+
+
 def test_one_that_does_not_answer_is_waited_for_before_anything_is_believed() -> None:
     async def story(stage: Stage) -> None:
         before = await forget(stage)
