@@ -249,11 +249,7 @@ class Ledger(Holders, Rule):
         self._truth.saw("uncommitted tail truncated", bool(dropped) and not committed)
         if book.is_paxos:
             if committed and shadow.start <= committed[0].base:
-                # It copies from the others. Whatever it held alone is demanded all the same, and missed.
-                if (shadow.partition_id, shadow.node) in self.majorities.forgetful:
-                    self._truth.saw("replica that has forgotten copies anew")
-                else:
-                    self._violate("commits", f"{book.name}: node {shadow.node} truncates {committed[0].base}")
+                self._violate("commits", f"{book.name}: node {shadow.node} truncates {committed[0].base}")
             return
         if (
             committed

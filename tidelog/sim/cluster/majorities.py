@@ -25,8 +25,6 @@ class Majorities:
 
     def __init__(self) -> None:
         self.logs: dict[PartitionId, PaxosLog] = {}
-        self.forgetful: set[tuple[PartitionId, int]] = set()
-        """Partitions and nodes that have ever forgotten what they accepted there."""
 
     def created(
         self, partition_id: PartitionId, book: Book, info: PartitionInfo, durable_of: Callable[[int], int]
@@ -52,7 +50,6 @@ class Majorities:
 
     def forgets(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> None:
         """Whoever voted there is dead."""
-        self.forgetful.add((partition_id, node))
         self.logs[partition_id].lost.update(dict.fromkeys(self._ids_on(partition_id, info, node)))
 
     def loses_memory(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
@@ -60,8 +57,6 @@ class Majorities:
         partition: nobody can tell any more what was agreed on."""
         log = self.logs[partition_id]
         ids = [one for one in self._ids_on(partition_id, info, node) if log.is_lazy(one)]
-        if ids:
-            self.forgetful.add((partition_id, node))
         log.lost.update(dict.fromkeys(ids))
         return bool(ids) and self._is_beyond_help(log)
 
