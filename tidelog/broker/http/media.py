@@ -51,10 +51,10 @@ _EMBEDDED: Final = MappingProxyType(
         "application/vnd.kafka.json.v2+json": Embedded.JSON,
         "application/vnd.kafka.text.v2+json": Embedded.TEXT,
         JSON_TYPE: Embedded.JSON,
-        "application/*": Embedded.BINARY,
-        "*/*": Embedded.BINARY,
     }
 )
+# A range of types is a wish, in `Accept`. As the type of a body it says nothing, and browsers send it without asking.
+_WANTED: Final = MappingProxyType({**_EMBEDDED, "application/*": Embedded.BINARY, "*/*": Embedded.BINARY})
 _DOCUMENTS: Final = frozenset({*_EMBEDDED, "application/vnd.kafka+json"})
 _RAW: Final = frozenset({BATCHES_TYPE, "application/octet-stream"})
 _UTF_8: Final = frozenset({"utf-8", "utf8", "us-ascii"})
@@ -94,7 +94,7 @@ def embedded_wanted(request: web.BaseRequest) -> Embedded:
     best, best_quality = None, 0.0
     for entry in accept.split(","):
         kind, _, parameters = entry.partition(";")
-        form = _EMBEDDED.get(kind.strip().lower())
+        form = _WANTED.get(kind.strip().lower())
         quality = _quality(parameters)
         if form is not None and quality > best_quality:
             best, best_quality = form, quality

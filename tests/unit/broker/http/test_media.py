@@ -40,7 +40,7 @@ def test_without_a_content_type_it_is_binary() -> None:
     "content_type",
     ["text/plain", "application/x-www-form-urlencoded", "application/vnd.kafka.avro.v2+json",
      "application/vnd.kafka.json.v1+json", "application/json; charset=utf-7", "nonsense",
-     "multipart/form-data; boundary=x"],
+     "multipart/form-data; boundary=x", "*/*", "application/*"],
 )  # fmt: skip
 def test_other_forms_are_refused_with_the_header_to_send(content_type: str) -> None:
     with pytest.raises(UnsupportedMediaType) as caught:
