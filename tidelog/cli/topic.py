@@ -207,7 +207,10 @@ def _document(described: _Description) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(described.topic)
     for partition, found in zip(document["partitions"], described.offsets.values(), strict=True):
         partition |= {"earliest_offset": found.log_start_offset, "latest_offset": found.high_watermark}
-    return {**document, "configs": msgspec.to_builtins(described.configs)}
+    assignments = [
+        {"partition_id": found.partition_id, "replicas": found.replicas} for found in described.topic.partitions
+    ]
+    return {**document, "assignments": assignments, "configs": msgspec.to_builtins(described.configs)}
 
 
 def _print_description(described: _Description, *, with_configs: bool) -> None:

@@ -18,6 +18,7 @@ def test_from_creation_to_deletion(cli: Cli) -> None:
     )
     described = json.loads(cli.succeed("topic", "describe", "life", "--json"))
     assert (described["topic_name"], described["partitions_count"]) == ("life", 3)
+    assert described["assignments"][2] == {"partition_id": 2, "replicas": [1]}
     assert described["partitions"][2] == {
         "partition_id": 2,
         "leader": 1,
