@@ -169,7 +169,10 @@ class VoterChanger:
         it: `reconfigure` is due."""
         if self.membership.changing_under != number:
             return False
-        fail(self._outcome, ControllerLost("the reign ended while the voters changed; whether they will is unknown"))
+        fail(
+            self._outcome,
+            ControllerLost("leadership was lost while the voters changed; whether they will change is unknown"),
+        )
         return self.membership.on_lost(number)
 
     def is_overtaken(self, number: int) -> bool:
