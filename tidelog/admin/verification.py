@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.model.errors import TidelogError
@@ -99,15 +99,32 @@ class PartitionVerifier:
     """Of one partition. `advance` is told how many offsets of it were compared."""
 
     def __init__(
-        self, ask: Ask, topic: str, partition: int, replicas: Sequence[int], advance: Callable[[int], object]
+        self,
+        ask: Ask,
+        topic: str,
+        partition: int,
+        replicas: Sequence[int],
+        advance: Callable[[int], object],
+        down: Collection[int] = (),
     ) -> None:
-        """`replicas[0]` is what the others are compared with."""
+        """`replicas[0]` is what the others are compared with; brokers that are `down` are not asked."""
         self._verify = ask
         self._advance = advance
-        self._found = PartitionCheck(topic, partition, [ReplicaCheck(broker_id) for broker_id in replicas])
+        checks = [
+            ReplicaCheck(broker_id, error=f"broker {broker_id} is down" if broker_id in down else None)
+            for broker_id in replicas
+        ]
+        self._found = PartitionCheck(topic, partition, checks)
 
     async def verify(self) -> PartitionCheck:
-        """Never raises for a replica that cannot be asked: it is told with the others."""
+        """Compares the replicas, and waits for their repairs. Never raises, as `compare`."""
+        found = await self.compare()
+        await await_repairs([self])
+        return found
+
+    async def compare(self) -> PartitionCheck:
+        """Walks the replicas, without waiting for repairs. Never raises for a replica that cannot be asked: it is told
+        with the others."""
         found = self._found
         extents = [await self._ask(replica, 0, 0) for replica in found.replicas]
         known = [extent for extent in extents if extent is not None]
@@ -121,7 +138,6 @@ class PartitionVerifier:
                 break
             self._advance(end - offset)
             offset = end
-        await self._await_repairs()
         return found
 
     async def _compare(self, offset: int) -> int | None:
@@ -170,19 +186,27 @@ class PartitionVerifier:
             replica.error = error.message
             return None
 
-    async def _await_repairs(self) -> None:
-        loop = asyncio.get_running_loop()
-        give_up_s = loop.time() + REPAIR_S_MAX
-        while any(replica.damaged for replica in self._found.replicas):
-            for replica in self._found.replicas:
-                for damaged in list(replica.damaged):
-                    again = await self._ask(replica, damaged.start_offset, damaged.end_offset)
-                    if again is not None and not again.damaged:
-                        replica.damaged.remove(damaged)
-                        replica.repaired.append(damaged)
-            if loop.time() >= give_up_s:
-                return
-            await asyncio.sleep(POLL_S)
+    async def look_again(self) -> bool:
+        """Looks whether what was found damaged is whole by now; True if all is."""
+        for replica in self._found.replicas:
+            for damaged in list(replica.damaged):
+                again = await self._ask(replica, damaged.start_offset, damaged.end_offset)
+                if again is not None and not again.damaged:
+                    replica.damaged.remove(damaged)
+                    replica.repaired.append(damaged)
+        return not any(replica.damaged for replica in self._found.replicas)
+
+
+async def await_repairs(verifiers: Sequence[PartitionVerifier]) -> None:
+    """Gives brokers time to repair what was found damaged: of all partitions at once, since what nobody can repair now
+    would otherwise hold up every partition for as long."""
+    loop = asyncio.get_running_loop()
+    give_up_s = loop.time() + REPAIR_S_MAX
+    waiting = list(verifiers)
+    while waiting := [one for one in waiting if not await one.look_again()]:
+        if loop.time() >= give_up_s:
+            return
+        await asyncio.sleep(POLL_S)
 
 
 def _are_alike(one: ReplicaVerification, other: ReplicaVerification) -> bool:

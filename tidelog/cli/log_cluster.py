@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 from msgspec import to_builtins
 
 from tidelog.admin import AdminClient, PartitionDescription, TopicDescription
-from tidelog.admin.verification import BrokerCheck, PartitionCheck, PartitionVerifier, ReplicaCheck, verify_broker
+from tidelog.admin.verification import (
+    BrokerCheck,
+    PartitionCheck,
+    PartitionVerifier,
+    ReplicaCheck,
+    await_repairs,
+    verify_broker,
+)
 from tidelog.cli.connection import ask
 from tidelog.cli.tables import count_progress, print_table, show
 from tidelog.cli.terminal import counted
@@ -34,27 +41,38 @@ class _Found(NamedTuple):
 
 
 async def _verify_all(admin: AdminClient, topic: str | None) -> _Found:
-    checks = await _verify(admin, topic)
+    brokers = await admin.list_brokers()
+    down = {broker.broker_id for broker in brokers if broker.is_fenced}
+    checks = await _verify(admin, topic, down)
     if topic is not None:
         return _Found(checks, [])
-    brokers = await admin.list_brokers()
-    return _Found(checks, [await verify_broker(admin.verify_broker, broker.broker_id) for broker in brokers])
+    return _Found(
+        checks,
+        [
+            BrokerCheck(broker.broker_id, error="it is down")
+            if broker.broker_id in down
+            else await verify_broker(admin.verify_broker, broker.broker_id)
+            for broker in brokers
+        ],
+    )
 
 
-async def _verify(admin: AdminClient, topic: str | None) -> list[PartitionCheck]:
+async def _verify(admin: AdminClient, topic: str | None, down: Collection[int]) -> list[PartitionCheck]:
     topics = await admin.describe_topics(None if topic is None else [topic])
     partitions = [(one, found) for one in topics for found in one.partitions]
     records = await _records(admin, partitions)
-    checks = []
+    verifiers, checks = [], []
     with count_progress() as progress:
         bar = progress.add_task("comparing offsets", total=sum(records.values()))
         advance = partial(progress.advance, bar)
         for one, found in partitions:
             progress.update(bar, description=f"comparing {one.topic_name}-{found.partition_id}")
             verifier = PartitionVerifier(
-                admin.verify_replica, one.topic_name, found.partition_id, _in_order(found), advance
+                admin.verify_replica, one.topic_name, found.partition_id, _in_order(found), advance, down
             )
-            checks.append(await verifier.verify())
+            verifiers.append(verifier)
+            checks.append(await verifier.compare())
+        await await_repairs(verifiers)
     return checks
 
 
@@ -156,9 +174,11 @@ def _print_partitions(checks: Sequence[PartitionCheck]) -> None:
         for replica in check.replicas:
             for line in _explained(replica):
                 print(f"{check.topic}-{check.partition} on broker {replica.broker_id}: {line}")
+        among = " on the brokers that could be asked" if any(one.error is not None for one in check.replicas) else ""
         for one in check.scarce()[:SHOWN_MAX]:
             copies = "one good copy" if one.copies else "NO good copy"
-            print(f"{check.topic}-{check.partition}: {copies} of offsets {one.start_offset}-{one.end_offset - 1}")
+            where = f"{one.start_offset}-{one.end_offset - 1}{among}"
+            print(f"{check.topic}-{check.partition}: {copies} of offsets {where}")
     replicas = [replica for check in checks for replica in check.replicas]
     bad = sum(not replica.is_whole for replica in replicas)
     if bad:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from tidelog.admin import verification
-from tidelog.admin.verification import PartitionCheck, PartitionVerifier, ReplicaCheck, verify_broker
+from tidelog.admin.verification import (
+    PartitionCheck,
+    PartitionVerifier,
+    ReplicaCheck,
+    await_repairs,
+    verify_broker,
+)
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.transport.verification import (
     BrokerVerification,
@@ -108,6 +117,34 @@ async def test_a_broker_that_is_down_is_told_and_the_others_are_compared() -> No
     assert of(found, 1).error is not None
     assert of(found, 2).is_whole
     assert of(found, 3).differs_at == 9
+
+
+async def test_a_broker_that_is_known_to_be_down_is_told_and_not_asked() -> None:
+    replicas = Replicas("abcdefghij", "abcdefghij", "abcdefghiX")
+    asked: list[int] = []
+
+    async def ask(topic: str, partition: int, broker_id: int, **what: Any) -> ReplicaVerification:
+        asked.append(broker_id)
+        return await replicas.verify_replica(topic, partition, broker_id, **what)
+
+    found = await PartitionVerifier(ask, "t", 0, [1, 2, 3], lambda _: None, down={1}).verify()
+    assert 1 not in asked
+    assert of(found, 1).error == "broker 1 is down"
+    assert of(found, 3).differs_at == 9
+
+
+async def test_repairs_of_all_partitions_are_awaited_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "REPAIR_S_MAX", 0.5)
+    monkeypatch.setattr(verification, "POLL_S", 0.01)
+    verifiers = []
+    for partition in range(20):
+        replicas = Replicas("abcd", "abcd")
+        replicas.damage = {1: {2}}
+        verifiers.append(PartitionVerifier(replicas.verify_replica, "t", partition, [1, 2], lambda _: None))
+    found = [await one.compare() for one in verifiers]
+    async with asyncio.timeout(5):  # one after another they would take ten seconds
+        await await_repairs(verifiers)
+    assert not any(one.is_whole for one in found)
 
 
 async def test_nobody_to_ask_is_no_success() -> None:
