@@ -1,6 +1,6 @@
 """What signals mean to a process that serves: SIGTERM and SIGINT stop it in order, others must not end it by chance.
 
-SIGHUP comes when the terminal closes and from programs that rotate logs, SIGUSR1 from whoever takes it for a question.
+SIGHUP comes when the terminal closes and from programs that rotate logs, SIGUSR1 and SIGUSR2 from whoever takes them for a question.
 Their default would end the process at once, so they are taken, and nothing is done but to say so in the log.
 """
 
@@ -16,11 +16,11 @@ logger = structlog.get_logger("tidelog")
 
 
 def stop_on_signals() -> asyncio.Event:
-    """Returns what is set when the process is to stop. From now on SIGHUP and SIGUSR1 do not end it."""
+    """Returns what is set when the process is to stop. From now on SIGHUP, SIGUSR1 and SIGUSR2 do not end it."""
     requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, requested.set)
-    for number in (signal.SIGHUP, signal.SIGUSR1):
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         loop.add_signal_handler(number, partial(logger.warning, "signal ignored", signal=number.name))
     return requested

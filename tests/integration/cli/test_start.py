@@ -72,7 +72,7 @@ def test_a_broker_says_when_it_is_ready_and_stops_gracefully(start: Start, numbe
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_other_signals_are_noted_and_end_nothing(start: Start, number: signal.Signals) -> None:
     process = start()
     ready = ready_line(process)
