@@ -4,7 +4,8 @@ From the log alone if the batches between the sound rows on either side follow e
 peer's copy that is, byte for byte, what the log holds at just that offset.
 
 Rows that stood for no batch are made again as what cannot mislead: a SEAL at the end of a sealed segment; in a slot
-store's journal a NAME before each entry that may have had one, as its head says; and else a MARK.
+store's journal a NAME before each entry that may have had one, as its head says; and else a MARK. The header is written
+anew from what is known of a segment that is open.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def mend_rows(
     `tail` is the log's, for what rows say of the whole log. `copy` is a batch that a peer has: it may prove that what
     the log holds behind skipped offsets belongs there. Raises `OSError` or `Overloaded`.
     """
+    has_made_header = _mend_header(codec, segment, tail)
     mended = []
     for gap in list(row_gaps(segment)):
         rows = _rows_for(codec, segment, gap, tail, copy)
@@ -45,9 +47,25 @@ def mend_rows(
             continue
         segment.catalog.pwritev([b"".join(map(codec.pack, rows))], gap.slot * ROW_BYTES)
         mended.append(Damage(rows[0].first_offset, rows[-1].next_offset, "row made again"))
-    if mended:
+    if mended or has_made_header:
         segment.catalog.sync()
     return mended
+
+
+def _mend_header(codec: RowCodec, segment: Segment, tail: Tail) -> bool:
+    """Writes a damaged header anew: what it says of its rows is known as long as the segment is open. The checkpoint
+    counts only if it is there, and sound; else older segments are asked, as after a start that made the header."""
+    header = codec.parse_header(segment.raw_rows(0, 1))
+    if header is not None and header.base_offset == segment.base_offset:
+        return False
+    items = [codec.parse_checkpoint(segment.raw_rows(slot, 1)) for slot in range(1, segment.body_slot)]
+    has_checkpoint = None not in items if items else segment.first_sequence == 0
+    first = tail_before(segment, RowGap(0, 1, None, None), tail)
+    is_empty = segment.end_offset == segment.base_offset
+    first = first._replace(durable=min(first.durable, first.sequence), epoch=tail.epoch if is_empty else 0)
+    made = codec.header(first, len(items), has_checkpoint=has_checkpoint)
+    segment.catalog.pwritev([made], 0)
+    return True
 
 
 def row_gaps(segment: Segment) -> Iterator[RowGap]:

@@ -6,13 +6,14 @@ import errno
 
 import pytest
 
-from tests.unit.storage.conftest import Store
+from tests.unit.storage.conftest import IDENTITY, Store
 from tidelog.model.batch_header import assign_offsets, split_batches
 from tidelog.model.errors import DamagedBatch, InvalidBatch, LogOffline, OffsetOutOfRange
 from tidelog.storage.damage import RANGES_MAX, DamageList
 from tidelog.storage.repair import Repair
-from tidelog.storage.rows import ROW_BYTES
+from tidelog.storage.rows import ROW_BYTES, RowCodec
 from tidelog.storage.segment import Damage
+from tidelog.storage.trails import read_checkpoint
 
 TEN = range(10)
 
@@ -232,6 +233,32 @@ def test_the_scrubber_makes_damaged_rows_again(ten: Store, slots: tuple[int, ...
     assert scrub(ten) == 0
     assert ten.log.damaged_ranges() == []
     assert ten.is_whole
+    ten.kill_and_open()
+    assert ten.report.findings == []
+    assert ten.is_whole
+
+
+@pytest.mark.parametrize("base_offset", [0, 5])
+def test_the_scrubber_writes_a_damaged_header_anew(ten: Store, base_offset: int) -> None:
+    """As it was: the checkpoint of the second segment is still there, and counts."""
+    segment = ten.segment(base_offset)
+    before = read_checkpoint(RowCodec(IDENTITY), segment)
+    assert before is not None
+    ten.harm_row(0, base_offset)
+    assert scrub(ten) == 1
+    assert scrub(ten) == 0
+    assert read_checkpoint(RowCodec(IDENTITY), segment) == before
+    ten.kill_and_open()
+    assert ten.report.findings == []
+    assert ten.is_whole
+
+
+def test_a_header_without_a_sound_checkpoint_says_so(ten: Store) -> None:
+    ten.harm_row(0, 5)
+    ten.harm_row(1, 5)
+    scrub(ten)
+    assert scrub(ten) == 1, "what the checkpoint said is not made up"
+    assert read_checkpoint(RowCodec(IDENTITY), ten.segment(5)) is None
     ten.kill_and_open()
     assert ten.report.findings == []
     assert ten.is_whole
