@@ -16,6 +16,7 @@ from tests.unit.broker.paxos.stage import Site, Stage, play
 from tests.unit.broker.paxos.test_comparison import restart
 from tests.unit.broker.paxos.test_damage import write
 from tests.unit.broker.paxos.test_journal_copies import batch_at, begin, positions
+from tidelog.broker.paxos import opening
 from tidelog.broker.paxos.journal import Floor, decode_floor
 from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import AppliedRead, ReadApplied
@@ -23,6 +24,7 @@ from tidelog.model.batch_codec import empty_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import DamagedBatch
 from tidelog.replication.paxos.state import Prefix
+from tidelog.sim.kit.patching import patched
 from tidelog.storage.rows import ROW_BYTES, Row
 from tidelog.storage.segment import Segment
 from tidelog.transport.peer import Answer
@@ -166,6 +168,27 @@ def test_a_log_that_is_copied_up_to_a_later_floor_is_compared_up_to_there() -> N
         stage.cut = set()
         await stage.quiet()
         assert third.content() == before
+
+    play(story)
+
+
+def test_what_lies_below_the_floor_that_a_log_was_copied_up_to_is_not_missed_when_the_next_value_comes() -> None:
+    """Rows wait to be compared with values that are not delivered any more."""
+
+    async def story(stage: Stage) -> None:
+        await begin(stage)
+        first, _, third = stage.sites.values()
+        stage.cut = {(3, 1), (3, 2)}
+        lose_all_from(third, HIDDEN_FROM)
+        with patched(opening, "find_forgotten", lambda *_: None):
+            await restart(third)
+        assert not third.replica.applied.is_compared
+        epoch = first.replica.engine.node.replica.applied.epoch
+        third.replica.applying._on_copied(Floor(positions(first)[9] + 1, epoch, 10))
+        stage.cut = set()
+        await write(stage, 1, 3)
+        await stage.quiet()
+        assert third.content() == first.content()
 
     play(story)
 
