@@ -1,7 +1,8 @@
 """What signals mean to a process that serves: SIGTERM and SIGINT stop it in order, others must not end it by chance.
 
-SIGHUP comes when the terminal closes and from programs that rotate logs, SIGUSR1 and SIGUSR2 from whoever takes them for
-a question. Their default would end the process at once, so they are taken, and nothing is done but to say so in the log.
+SIGHUP comes when the terminal closes and from programs that rotate logs, SIGUSR1 and SIGUSR2 from whoever takes them
+for a question. Their default would end the process at once, so they are taken, and nothing is done but to say so in the
+log.
 """
 
 from __future__ import annotations
