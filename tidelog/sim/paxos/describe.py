@@ -161,6 +161,8 @@ def effect_text(effect: e.Effect) -> str:
             return f"set timer {timer.value}"
         case e.Refused(event, reason):
             return f"refused {event_text(event)}: {reason.value}"
+        case e.Awaits(position, unheard):
+            return f"awaits {position} from {', '.join(map(str, unheard))}"
         case e.StatusChanged(status):
             return f"is {status.value}"
         case _:
