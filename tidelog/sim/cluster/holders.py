@@ -117,9 +117,11 @@ class Holders:
         return bool(node not in members or sound or book.is_paxos)
 
     def may_forget(self, partition_id: PartitionId, node: int) -> bool:
-        """As `Majorities.may_forget`."""
+        """As `Majorities.may_forget`; no journal of a guarded partition may go."""
         info = self._info(partition_id)
-        return info is not None and self.majorities.may_forget(partition_id, info, node)
+        if info is None or partition_id in self._guarded:
+            return False
+        return self.majorities.may_forget(partition_id, info, node)
 
     def forgets(self, partition_id: PartitionId, node: int) -> None:
         """As `Majorities.forgets`."""

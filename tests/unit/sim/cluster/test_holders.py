@@ -51,3 +51,11 @@ def test_who_may_be_robbed_beside_damage(
         holders.rots(node, PARTITION)
     assert tuple(node for node in (1, 2, 3) if holders.may_rob(node, PARTITION)) == robbable
     assert tuple(node for node in (1, 2, 3) if holders.may_wipe(node)) == robbable
+
+
+def test_no_journal_of_a_guarded_partition_may_go() -> None:
+    """Its copies are damaged already: who forgets what it accepted takes the proof that one was chosen."""
+    holders = holders_of(PaxosCluster())
+    assert holders.may_forget(PARTITION, 1)
+    holders.guards(PARTITION)
+    assert not holders.may_forget(PARTITION, 1)
