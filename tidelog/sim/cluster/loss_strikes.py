@@ -17,6 +17,7 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.partitions.partition_handle import FetchedBatches
 from tidelog.broker.repair.loss_report import LossReport
 from tidelog.controller.partition_commands import AcceptLoss
+from tidelog.controller.records import GivenUpRange
 from tidelog.model.errors import LeaderNotAvailable, TidelogError
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.sim.cluster.blackout import blackout, draw_end
@@ -135,24 +136,17 @@ class LossStrikes:
 
     async def _ask(self, broker: Broker, partition_id: PartitionId, batch: Held, away: int) -> None:
         """Asks what is lost, first without saying that nobody waits for the broker that is away: that is refused."""
-        report = await self._find(broker, partition_id, batch, ())
+        report = await find_losses(broker, partition_id, (batch.base, batch.end))
         if report.lost and not report.refusals:
             self._world.truth.violate("losses", f"{batch} may be given up, and node {away}, which has it, is not asked")
-        report = await self._find(broker, partition_id, batch, (away,))
+        report = await find_losses(broker, partition_id, (batch.base, batch.end), (away,))
         ranges = tuple(report.lost)
         if report.refusals:
             self._world.truth.note("loss refused", *report.refusals)
             return
         if any(lost.start < batch.base or lost.end > batch.end for lost in ranges):
             self._world.truth.violate("losses", f"{ranges} are called lost, and {batch} is")
-        command = AcceptLoss(*partition_id, ranges, ADMINISTRATOR, int(broker.node_id), 0)
-        await broker.admin.accept_loss(command)
-
-    @staticmethod
-    async def _find(broker: Broker, partition_id: PartitionId, batch: Held, even_though: Sequence[int]) -> LossReport:
-        topic = next(one for one in broker.image.topics.values() if one.topic_id == partition_id.topic_id)
-        info = topic.partitions[partition_id.partition]
-        return await broker.data.loss_finder.find(topic, info, (batch.base, batch.end), even_though)
+        await accept_losses(broker, partition_id, ranges)
 
     # -- readers -----------------------------------------------------------------------------------------------------
 
@@ -175,6 +169,19 @@ class LossStrikes:
                 if shown:
                     self._world.truth.violate("losses", f"node {node} shows {shown}, and {batch} was given up")
             await asyncio.sleep(LOOK_S)
+
+
+async def find_losses(
+    broker: Broker, partition_id: PartitionId, asked: tuple[int, int], even_though: Sequence[int] = ()
+) -> LossReport:
+    """Asks the replicas what of these offsets is lost. Raises as `LossFinder.find`."""
+    topic = next(one for one in broker.image.topics.values() if one.topic_id == partition_id.topic_id)
+    return await broker.data.loss_finder.find(topic, topic.partitions[partition_id.partition], asked, even_though)
+
+
+async def accept_losses(broker: Broker, partition_id: PartitionId, ranges: tuple[GivenUpRange, ...]) -> None:
+    """Gives these offsets up."""
+    await broker.admin.accept_loss(AcceptLoss(*partition_id, ranges, ADMINISTRATOR, int(broker.node_id), 0))
 
 
 async def _read(broker: Broker, partition_id: PartitionId, batch: Held) -> FetchedBatches:
