@@ -26,6 +26,7 @@ KEPT_OF_MAJORITIES = {
     "replica-opened-on-a-full-disk": "a replica that met a full disk when it was opened never took part again",
     "rot-of-a-journals-end": "a payload turned over that its journal did not know to be durable, and cut off as torn",
     "rot-of-what-only-a-journal-kept": "bits turned over in a batch that its log did not know to be on the disk yet",
+    "torn-batch-of-the-groups": "a torn batch of __consumer_offsets that nobody was promised kept all groups waiting",
     "torn-batches-of-the-only-voter": "a power cut tore what the only voter wrote, and its names alone were chosen",
     "torn-entry-beside-a-lost-vote": "a power cut tore the last entry of one voter, then the directory of another went",
     "torn-entry-of-one-of-two": "a power cut tore entries of one of two voters, and that the other had none was no use",

@@ -172,11 +172,14 @@ class Holders:
     def waits_for_a_word(self, partition_id: PartitionId) -> bool:
         """True if a power cut tore a batch that nobody has whole: it keeps its offset, and nobody can copy past it
         until an operator gives it up. No client was promised it: what was committed before is never taken for torn."""
+        return bool(self._torn_everywhere(partition_id))
+
+    def _torn_everywhere(self, partition_id: PartitionId) -> list[Held]:
         whole = {
             batch for (_, owned), one in self.shadows.items() if owned == partition_id for batch in one.batches.values()
         }
         book = self.books[partition_id]
-        return any(batch not in whole and not book.is_given_up(batch) for batch in book.torn)
+        return [batch for batch in book.torn if batch not in whole and not book.is_given_up(batch)]
 
     def waits_for_a_lost_vote(self, partition_id: PartitionId) -> bool:
         """Returns `PaxosLog.waits_for_a_lost_vote` of this partition."""
@@ -187,6 +190,14 @@ class Holders:
         """Returns `PaxosLog.torn_offsets`; none where replicas copy their leader."""
         log = self.majorities.logs.get(partition_id)
         return set() if log is None else log.torn_offsets()
+
+    def never_had(self, partition_id: PartitionId) -> set[int]:
+        """Returns the offsets of batches that power cuts tore wherever they were, and that keep their offsets all the
+        same: an operator who gives them up takes nothing from anybody. What was given up, or deleted, is left out."""
+        book, torn = self.books[partition_id], self.torn_offsets(partition_id)
+        for batch in self._torn_everywhere(partition_id):
+            torn.update(range(batch.base, batch.end))
+        return {one for one in torn if one >= book.start and not book.given_up.covers(one, one + 1)}
 
     def _stands(self, book: Book, node: int) -> bool:
         """True if the controller is not wrong about this member."""

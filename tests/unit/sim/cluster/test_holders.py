@@ -6,11 +6,14 @@ import pytest
 
 from tests.unit.controller.cluster import IsrCluster, PaxosCluster, topic_id
 from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.losses import AcceptedLoss, LostRanges
 from tidelog.sim.cluster.book import Book
 from tidelog.sim.cluster.holders import Holders
+from tidelog.sim.cluster.shadows import Held
 from tidelog.sim.cluster.truth import Truth
 
 PARTITION = PartitionId(TopicId(topic_id("t")), 0)
+TORN = Held(2, 4, 1, 42)
 
 
 def holders_of(cluster: IsrCluster) -> Holders:
@@ -59,3 +62,30 @@ def test_no_journal_of_a_guarded_partition_may_go() -> None:
     assert holders.may_forget(PARTITION, 1)
     holders.guards(PARTITION)
     assert not holders.may_forget(PARTITION, 1)
+
+
+def torn() -> Holders:
+    """Returns holders of a batch that a leader called committed, and of which all have the row alone."""
+    holders = holders_of(IsrCluster())
+    book = holders.books[PARTITION]
+    book.batches, book.torn = [Held(0, 2, 1, 41), TORN], {TORN}
+    return holders
+
+
+def test_a_batch_that_nobody_has_whole_may_be_given_up_once() -> None:
+    holders = torn()
+    assert holders.never_had(PARTITION) == {2, 3}
+    holders.books[PARTITION].given_up = LostRanges([AcceptedLoss(2, 4, 0, "", 1)])
+    assert holders.never_had(PARTITION) == set()
+
+
+def test_a_batch_that_somebody_has_whole_is_not_given_up() -> None:
+    holders = torn()
+    holders.shadow(3, PARTITION).batches[TORN.base] = TORN
+    assert holders.never_had(PARTITION) == set()
+
+
+def test_a_deleted_batch_is_not_given_up() -> None:
+    holders = torn()
+    holders.books[PARTITION].start = 4
+    assert holders.never_had(PARTITION) == set()

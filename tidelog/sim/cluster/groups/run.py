@@ -18,6 +18,7 @@ from tidelog.sim.cluster.clients import FAILURES, AnyBroker, ClusterHistory
 from tidelog.sim.cluster.group_traffic import GroupPlan, Mishap
 from tidelog.sim.cluster.groups.demands import unsettled, wants
 from tidelog.sim.cluster.groups.hands import MemberContext
+from tidelog.sim.cluster.groups.operator import Operator
 from tidelog.sim.cluster.groups.post import Asked, Post
 from tidelog.sim.cluster.groups.rules import GroupRules
 from tidelog.sim.cluster.groups.slots import Slot
@@ -71,6 +72,7 @@ class Groups:
         self._groups = [self._make(plan) for plan in traffic.groups]
         self._joining: list[asyncio.Task[None]] = []
         self._asking = stream(seed, "asking for groups")
+        self._operator = Operator(truth, ledger, partial(AnyBroker, world, stream(seed, "operator of groups")))
 
     def _make(self, plan: GroupPlan) -> Group:
         rules = GroupRules(plan.name, self._truth.violate, is_gone=self._has_lost_offsets)
@@ -176,6 +178,7 @@ class Groups:
     async def _unsettled(self, group: Group) -> list[str]:
         described = await self._ask(group, DescribeGroup(group=group.name))
         if not isinstance(described, GroupDescription):
+            await self._operator.look()
             return [f"it cannot be described: {described}"]
         members = {
             slot.member.membership.member_id: (slot.plan, slot.member.held)
