@@ -112,6 +112,15 @@ class Operations:
         return 0
 
 
+class Mounting(mfusepy.FUSE):  # type: ignore[misc]  # mfusepy has no types
+    """A mount that truncates an open file with libfuse 3 as with libfuse 2: there the call names the file by its handle
+    alone, which `mfusepy` drops."""
+
+    def truncate_fuse_3(self, path: bytes | None, length: int, info: Any) -> int:
+        name = None if path is None else path.decode(self.encoding, self.errors)
+        return int(self.operations.truncate(name, length, info.contents.fh if info else None))
+
+
 class Mount:
     """The volume at a directory, over all its mounts."""
 
@@ -127,7 +136,7 @@ class Mount:
         while not self._is_over:
             mounted = threading.Event()
             threading.Thread(target=self._answer_when, args=[mounted], daemon=True).start()
-            mfusepy.FUSE(
+            Mounting(
                 Operations(self._volume, mounted),
                 str(self._directory),
                 foreground=True,
