@@ -57,6 +57,7 @@ def test_each_history_says_what_went_wrong() -> None:
     assert sorted(path.stem for path in DIRECTORY.glob("*.json")) == sorted(KEPT | KEPT_OF_MAJORITIES)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", [*KEPT, *(pytest.param(name, marks=pytest.mark.slow) for name in KEPT_OF_MAJORITIES)])
 def test_what_failed_once(name: str) -> None:
     scenario = decode_scenario((DIRECTORY / f"{name}.json").read_text())

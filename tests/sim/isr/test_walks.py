@@ -27,6 +27,7 @@ def test_nothing_committed_is_lost(mix: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mix", MIXES)
 def test_many_runs_reach_what_is_hard_to_reach(mix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.sim.kit.batches.COUNTED_FROM_RUNS", RUNS_LONG)
