@@ -20,6 +20,12 @@ SNAPSHOTS = {
     for version in (4, 5, 6)
 }
 SNAPSHOT = SNAPSHOTS[4]
+RECOVERED = (
+    b'{"brokers":[],"format":7,"image":{"brokers":{},"cluster_id":"c","controller_epoch":0,"controller_id":-1,'
+    b'"deleted_topics":{},"moves_throttle":0,"next_producer_id":0,"next_voter_id":1,"position":5,"recoveries":[{"at_ms":'
+    b'1000,"by":"me@here","generation":1,"given_up":["something"],"kept":4}],"snapshot_agreed":0,"snapshot_position":0,'
+    b'"topics":{},"voters":[],"voters_end":1,"voters_founded":0,"voters_leaving":[]}}'
+)
 RECORD = (
     b'{"type":"BrokerRegistered","node_id":1,"incarnation":"process","host":"10.0.0.1","port":8082,"rack":"rack-a",'
     b'"peer_host":"10.0.0.1","peer_port":9192,"storage":"disk-1","is_clean":true}'
@@ -61,7 +67,7 @@ def test_an_older_snapshot_has_the_image_that_its_brokers_had(version: int) -> N
         "10.0.0.10:8082",
     ]
     assert encode_image(image) == encode_image(rich_image)
-    assert b'"format":7' in encode_image(image)
+    assert b'"format":8' in encode_image(image)
 
 
 def test_a_partition_of_an_old_record_is_there_since_that_record() -> None:
@@ -78,6 +84,14 @@ def test_a_partition_of_an_old_record_is_there_since_that_record() -> None:
         assert encode_record(decode_record(record)) == record
         image = apply(image, decode_record(record), offset)
     assert image.topics["t"].partitions[0].since == ((2, 7), (3, 9))
+
+
+def test_recoveries_of_format_7_have_no_ids() -> None:
+    image = decode_image(RECOVERED)
+    assert (image.generation, image.recoveries[0].recovery_id, image.recoveries[0].by) == (1, "", "me@here")
+    assert decode_image(encode_image(image)) == image
+    with pytest.raises(SnapshotUnreadable, match="canonical"):
+        decode_image(RECOVERED.replace(b'"kept":4', b'"kept":4,"recovery_id":""'))
 
 
 def test_a_snapshot_of_format_6_is_judged_as_strictly_as_ever() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -97,8 +99,7 @@ def test_two_of_three_metadata_logs_are_lost(cluster: LocalCluster) -> None:
 
 def dump_metadata(directory: Path) -> str:
     """Returns the metadata log of a broker that is stopped, in words."""
-    dump = ["log", "dump", "--data-dir", str(directory), "--topic", "(metadata)", "--records"]
-    return subprocess.run([sys.executable, "-m", "tidelog", *dump], capture_output=True, text=True, check=True).stdout
+    return tidelog("log", "dump", "--data-dir", str(directory), "--topic", "(metadata)", "--records")
 
 
 def test_all_metadata_logs_are_lost_and_snapshots_are_left(cluster: LocalCluster) -> None:
@@ -140,6 +141,31 @@ def test_a_broker_that_was_not_given_is_refused_and_comes_back_with_another_disk
     cluster.restart(2)
     until(lambda: Asked(cluster, 2).brokers == {1: True, 2: True, 3: True})
     assert Asked(cluster, 2).values("insync", 0) == ["a", "b", "c"]
+
+
+def test_directories_that_were_recovered_apart_do_not_serve_beside_each_other(cluster: LocalCluster) -> None:
+    cluster_id = cluster.cluster_id
+    for node_id in (1, 2):
+        assert recover(cluster, node_id, execute=True).returncode == 0
+    brokers = [cluster.broker(node_id) for node_id in (1, 2)]
+    with suppress(BrokerFailed):
+        cluster.restart(1, 2)
+    until(lambda: not all(broker.is_running for broker in brokers))
+    refused = r"node 1 is of recovery \w{16}, node 2 is of recovery \w{16}, and both are of generation 1: .*\(40909\)"
+    assert any(re.search(refused, broker.output) for broker in brokers)
+    cluster.kill(1, 2)
+    apart = recover(cluster, 1, 2, 3, execute=True)
+    assert apart.returncode == 1 and "were recovered apart" in apart.stderr and "choose one recovery" in apart.stderr
+    for path in (*data(cluster, 2).glob("metadata*"), data(cluster, 2) / "snapshots"):
+        shutil.rmtree(path, ignore_errors=True)
+    assert "generation 2 (recovery " in recover(cluster, 1, 2, 3, execute=True).stdout
+    check_whole(cluster, cluster_id, 1, 2, 3)
+
+
+def tidelog(*words: str) -> str:
+    """Returns what a command prints."""
+    command = [sys.executable, "-m", "tidelog", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_directories_that_are_no_cluster_are_refused(cluster: LocalCluster, tmp_path: Path) -> None:

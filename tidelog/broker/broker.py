@@ -52,11 +52,12 @@ from tidelog.controller.commands import (
 )
 from tidelog.controller.partition_commands import LostReplica, UnfitReplica
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, Topic
-from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic
+from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic, WrongCluster
 from tidelog.model.ids import NodeId, PartitionId, TopicId
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Hello, PeerNode
+from tidelog.transport.peer.hello import are_apart, recovered_apart
 
 OPEN_FILES_MAX = 1_024
 LOOK_AT_VOTERS_S = 2.0
@@ -166,6 +167,7 @@ class Broker:
         for protocol in self.data.protocols.values():
             service.add(protocol)
         self._peers.on_peer_down.append(self._on_peer_down)
+        self._peers.on_refused.append(self._on_refused)
 
     # -- start and stop -------------------------------------------------------------------------------------------
 
@@ -225,8 +227,11 @@ class Broker:
         return self.config.peer_address(bound, http_host=listeners[HTTP].host)
 
     def _introduce(self, cluster_id: str, epoch: int) -> None:
-        generation = self._metadata.generation
-        self._hello = Hello(self.node_id, self._hello.incarnation, cluster_id, epoch, generation=generation)
+        generation, recovery_id = self._metadata.generation, self._metadata.recovery_id
+        incarnation = self._hello.incarnation
+        self._hello = Hello(
+            self.node_id, incarnation, cluster_id, epoch, generation=generation, recovery_id=recovery_id
+        )
 
     async def _register(self, listeners: Mapping[str, Endpoint], peer_address: tuple[str, int]) -> None:
         clean_epoch = take_clean_mark(self._files)
@@ -400,6 +405,14 @@ class Broker:
     def _on_peer_down(self, node_id: int) -> None:
         self._metadata.peer_down(node_id)
         self._controller.on_peer_down(node_id)
+
+    def _on_refused(self, theirs: Hello) -> None:
+        """Stops this broker beside one that was recovered apart, if it is starting, or is not with a majority of all
+        brokers: so at most one side serves."""
+        is_majority = 2 * len(self.image.live_brokers) > len(self.image.brokers)
+        if are_apart(self._hello, theirs) and not (self.is_ready and is_majority) and not self.failed.is_set():
+            found = {hello.node_id: hello.recovery_id for hello in (self._hello, theirs)}
+            self.fail(f"{recovered_apart(self._hello.generation, found)} ({WrongCluster.code})")
 
     def on_metadata_applied(self) -> None:
         """This broker is in line with more of the metadata."""

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import typer
 
-from tidelog.adapters.system import host_name
+from tidelog.adapters.system import SystemEntropy, host_name
 from tidelog.cli.data_dir import unused
 from tidelog.cli.imports import imported
 from tidelog.cli.options import Json
@@ -86,7 +86,7 @@ def _claimed(stack: ExitStack, names: list[str], *, execute: bool) -> dict[str, 
 def _plan(names: list[str]) -> RecoveryPlan:
     look = imported("tidelog.broker.metadata.remains").look
     plan: RecoveryPlan = imported("tidelog.broker.metadata.recovery").plan_recovery(
-        [look(name, DiskFiles(name)) for name in names]
+        [look(name, DiskFiles(name)) for name in names], SystemEntropy()
     )
     return plan
 
@@ -95,6 +95,7 @@ def _document(plan: RecoveryPlan, *, is_done: bool) -> dict[str, Any]:
     return {
         "cluster_id": plan.cluster_id,
         "generation": plan.generation,
+        "recovery_id": plan.recovery_id if is_done else None,
         "position": plan.restored.position,
         "directories": [
             {"data_dir": found.name, "broker_id": found.node_id, "position": found.position, "damage": found.damage}
@@ -109,7 +110,10 @@ def _document(plan: RecoveryPlan, *, is_done: bool) -> dict[str, Any]:
 
 def _print(plan: RecoveryPlan, *, is_done: bool) -> None:
     image = plan.restored.image
-    print(f"cluster {plan.cluster_id}: generation {plan.generation}, from position {plan.restored.position}\n")
+    recovery = f" (recovery {plan.recovery_id})" if is_done else ""
+    print(
+        f"cluster {plan.cluster_id}: generation {plan.generation}{recovery}, from position {plan.restored.position}\n"
+    )
     for found in plan.given:
         print(f"{found.name}: broker {found.node_id}, its metadata log ends at position {found.position}")
         for damage in found.damage:

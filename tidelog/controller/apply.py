@@ -144,7 +144,9 @@ def _recovered(image: ClusterImage, record: ClusterRecovered) -> ClusterImage:
         name: replace(topic, partitions=tuple(begun_anew(topic, partition) for partition in topic.partitions))
         for name, topic in image.topics.items()
     }
-    recovery = ClusterRecovery(record.generation, record.at_ms, record.by, record.kept, record.given_up)
+    recovery = ClusterRecovery(
+        record.generation, record.at_ms, record.by, record.kept, record.given_up, record.recovery_id
+    )
     return replace(
         image,
         topics=in_order(topics),

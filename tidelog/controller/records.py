@@ -35,8 +35,8 @@ class SyncedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[int, ...]
 
 
-class ClusterRecovered(MetadataRecord, frozen=True, tag=True):
-    """The first record of a metadata log that an operator has begun anew. The fields up to `given_up` are those of
+class ClusterRecovered(MetadataRecord, frozen=True, tag=True, omit_defaults=True):
+    """An operator has begun the metadata log anew; this is its first record. The fields but `synced` are those of
     `ClusterRecovery`."""
 
     generation: int
@@ -46,6 +46,7 @@ class ClusterRecovered(MetadataRecord, frozen=True, tag=True):
     given_up: tuple[str, ...]
     synced: tuple[SyncedReplicas, ...] = ()
     """The in-sync sets that the image has otherwise: what was decided about them last may be lost."""
+    recovery_id: str = ""
 
 
 class ControllerElected(MetadataRecord, frozen=True, tag=True):

@@ -16,9 +16,11 @@ from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, Part
 from tidelog.model.errors import InternalError
 from tidelog.model.ids import NodeId
 
-FORMAT = 7
+FORMAT = 8
+FORMAT_WITHOUT_RECOVERY_IDS = 7
+"""The format of recoveries that had no ids; it is read, and never written."""
 FORMAT_WITHOUT_LOSSES = 6
-"""The format of partitions that had no accepted losses or regroupings; it is read, and never written."""
+"""The format, besides, of partitions that had no accepted losses or regroupings; it is read, and never written."""
 FORMAT_WITHOUT_SINCE = 5
 """The format, besides, of partitions that did not say since when their replicas are there, and of clusters without
 recoveries; it is read, and never written."""
@@ -80,6 +82,11 @@ def encode_image(image: ClusterImage) -> bytes:
     return _ENCODER.encode(_Snapshot(FORMAT, _without_brokers(image), brokers))
 
 
+def _encode_in_format_7(image: ClusterImage) -> bytes:
+    snapshot = msgspec.json.decode(encode_image(image))
+    return _ENCODER.encode({**snapshot, "format": FORMAT_WITHOUT_RECOVERY_IDS, "image": _without_recovery_ids(image)})
+
+
 def _encode_in_format_6(image: ClusterImage) -> bytes:
     snapshot = msgspec.json.decode(encode_image(image))
     return _ENCODER.encode({**snapshot, "format": FORMAT_WITHOUT_LOSSES, "image": _without_losses(image)})
@@ -98,9 +105,17 @@ def _encode_in_format_4(image: ClusterImage) -> bytes:
     return _ENCODER.encode(snapshot)
 
 
-def _without_losses(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without brokers, and without the losses that older formats lack."""
+def _without_recovery_ids(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without brokers, and without the ids that older formats lack."""
     encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
+    for recovery in encoded["recoveries"]:
+        del recovery["recovery_id"]
+    return encoded
+
+
+def _without_losses(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without all that formats before the seventh lack."""
+    encoded = _without_recovery_ids(image)
     for topic in encoded["topics"].values():
         for partition in topic["partitions"]:
             del partition["losses"], partition["regroupings"]
@@ -135,6 +150,10 @@ def decode_image(data: bytes) -> ClusterImage:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
             canonical = encode_image(image)
+        elif version == FORMAT_WITHOUT_RECOVERY_IDS:
+            snapshot = msgspec.json.decode(data, type=_Snapshot)
+            image = _image_of(snapshot.image, snapshot.brokers)
+            canonical = _encode_in_format_7(image)
         elif version == FORMAT_WITHOUT_LOSSES:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)

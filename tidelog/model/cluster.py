@@ -244,6 +244,8 @@ class ClusterRecovery:
     """The metadata position up to which the log before was taken over."""
     given_up: tuple[str, ...]
     """Sentences: all that was there, or may have been, and was not taken over."""
+    recovery_id: str = ""
+    """Drawn for it, since two from different directories may have one generation. Empty if an older version did it."""
 
 
 @dataclass(frozen=True, slots=True)

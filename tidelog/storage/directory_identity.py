@@ -31,6 +31,8 @@ class DirectoryIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """True if that disk was to found the cluster. As long as it is the same and holds nothing, nothing was founded."""
     generation: int = 0
     """How often the cluster's metadata log was begun anew by an operator."""
+    recovery_id: str = ""
+    """The id of the last time (`ClusterRecovery`)."""
     starts: int = 0
     """How often a process has begun to take part from this directory, counted before it registers; 0 if that is not
     known, since the identity had to be made again."""

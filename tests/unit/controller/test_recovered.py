@@ -26,7 +26,7 @@ def image() -> ClusterImage:
 
 
 def recovered(generation: int = 1, synced: tuple[SyncedReplicas, ...] = ()) -> ClusterRecovered:
-    return ClusterRecovered(generation, 1_000, "me@here", 100, ("something",), synced)
+    return ClusterRecovered(generation, 1_000, "me@here", 100, ("something",), synced, "abcd")
 
 
 def test_epochs_of_the_part_that_was_lost_are_not_given_out_again() -> None:
@@ -47,7 +47,8 @@ def test_in_sync_is_who_holds_the_most() -> None:
 def test_the_audit_record_stays_in_snapshots() -> None:
     after = apply(image(), recovered(generation=2), 500)
     assert decode_image(encode_image(after)) == after
-    assert after.generation == 2 and after.recoveries[0].given_up == ("something",)
+    assert (after.generation, after.recoveries[0].recovery_id) == (2, "abcd")
+    assert after.recoveries[0].given_up == ("something",)
     record = recovered(synced=(SyncedReplicas(TOPIC, 0, (2,)),))
     assert decode_record(encode_record(record)) == record
 

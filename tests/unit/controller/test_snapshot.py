@@ -48,7 +48,7 @@ def test_another_process_writes_the_same_bytes() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b'"format":7', b'"format":8', "format 8"),
+        (b'"format":8', b'"format":9', "format 9"),
         (b'"cluster_id":"c1"', b'"cluster_id":"c1","more":1', "canonical"),
         (b'"cluster_id":"c1"', b'"cluster_id": "c1"', "canonical"),
         (b'"cluster_id":"c1"', b'"cluster_id":1', "cannot be understood"),

@@ -46,6 +46,7 @@ from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.state import Metadata
 from tidelog.replication.paxos.voters import VoterSet, decode_voters, encode_voters
 from tidelog.transport.peer import PeerNode, PeerRefused
+from tidelog.transport.peer.hello import recovered_apart
 
 ASK_S_MAX = 1.0
 ASK_AGAIN_S = 0.05
@@ -82,6 +83,8 @@ class LogOrigin:
     """The engine is to found this cluster with these voters; otherwise they exist, and this broker only learns."""
     generation: int = 0
     """How often the cluster's metadata log was begun anew."""
+    recovery_id: str = ""
+    """The id of the last time."""
 
 
 def _tell_nobody(reason: str) -> None:
@@ -116,7 +119,7 @@ async def find_origin(
     while True:
         answers = {address: await _ask(ask, address) for address in addresses}
         found = [answer for answer in answers.values() if answer is not None]
-        origin = _joining(found, named_by, past)
+        origin = _joining(node_id, found, named_by, past)
         lost = [] if origin is None else lost_voters(origin.voters, {node_id: incarnation}, found)
         if origin is not None and not lacks_majority(origin.voters, lost):
             return origin
@@ -151,7 +154,7 @@ async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
         return None
 
 
-def _joining(answers: Sequence[QuorumDescribed], named_by: str, past: Past) -> LogOrigin | None:
+def _joining(node_id: int, answers: Sequence[QuorumDescribed], named_by: str, past: Past) -> LogOrigin | None:
     """The newest voter set of a cluster that somebody belongs to."""
     for answer in answers:
         theirs = answer.remembers or (answer.cluster_id if answer.voters else "")
@@ -162,22 +165,31 @@ def _joining(answers: Sequence[QuorumDescribed], named_by: str, past: Past) -> L
             )
     # Whoever was not there when the log was begun anew knows voters of the past, and is refused by those of today.
     generation = max([past.generation, *(answer.generation for answer in answers)])
-    sets = [
-        (decode_voters(answer.voters), answer.cluster_id, answer.voters_position)
-        for answer in answers
-        if answer.voters and answer.generation == generation
-    ]
-    if not sets:
+    members = [answer for answer in answers if answer.voters and answer.generation == generation]
+    if not members:
         return None
     remembered = {answer.remembers for answer in answers if answer.remembers}
-    clusters = sorted(remembered.union(cluster_id for _, cluster_id, _ in sets))
+    clusters = sorted(remembered.union(answer.cluster_id for answer in members))
     if len(clusters) > 1:
         raise ConfigError(
             f"the brokers named belong to several clusters ({', '.join(clusters)}); name brokers of one cluster in "
             f"{named_by} or --join"
         )
-    newest = max(sets, key=lambda found: found[2])[0]
-    return LogOrigin(clusters[0], newest, is_founder=False, generation=generation)
+    recovery_id = _recovery_of(node_id, members, past)
+    newest = decode_voters(max(members, key=lambda found: found.voters_position).voters)
+    return LogOrigin(clusters[0], newest, is_founder=False, generation=generation, recovery_id=recovery_id)
+
+
+def _recovery_of(node_id: int, members: Sequence[QuorumDescribed], past: Past) -> str:
+    """Returns the id of the recovery by which members of one generation began. Raises `WrongCluster` if there are two,
+    or if this disk is of another one."""
+    generation = members[0].generation
+    found = {member.node_id: member.recovery_id for member in members}
+    if past.recovery_id and past.generation == generation:
+        found[node_id] = past.recovery_id
+    if len(set(found.values())) > 1:
+        raise WrongCluster(recovered_apart(generation, found))
+    return members[0].recovery_id
 
 
 def _from_answers(

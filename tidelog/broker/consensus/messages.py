@@ -60,6 +60,8 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     broker founds nothing, and nobody founds with it."""
     generation: int = 0
     """How often that cluster's metadata log was begun anew."""
+    recovery_id: str = ""
+    """The id of the last time; empty as well for a new disk that may join any."""
     directories: tuple[tuple[int, str, int, int], ...] = ()
     """Node, disk, starts and stamp of the data directory of each broker, as far as it knows (`BrokerInfo`)."""
     lacks: int | None = None

@@ -27,6 +27,8 @@ class Past:
     """The id of that cluster; empty if it is not known."""
     generation: int = 0
     """The cluster's generation, as far as the directory knows: the broker joins no older one."""
+    recovery_id: str = ""
+    """The id of the recovery that made this disk: the broker joins no other of that generation. Empty if none did."""
     log: str = "the metadata log"
     """The name of the log that is founded or joined."""
     remedy: str = RECOVER

@@ -34,7 +34,7 @@ from tidelog.model.ports import Clock, Entropy
 from tidelog.storage.directory_identity import DirectoryIdentity
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import PeerNode
-from tidelog.transport.peer.hello import outdated
+from tidelog.transport.peer.hello import outdated, recovered_apart
 
 logger = structlog.get_logger("tidelog.quorum")
 
@@ -125,7 +125,11 @@ class MetadataBootstrap:
         identity, known = self._manager.identity, self._manager.identity.current
         if known is not None:
             may_found = self._may_found_anew() and not self._is_amnesiac
-            return Past(may_found, "" if may_found else known.cluster_id, 0 if may_found else known.generation)
+            if may_found:
+                return Past()
+            # A disk that was begun since, in place of one that is gone, knows nothing of either recovery.
+            is_same = known.storage == self.member.incarnation and not self._is_amnesiac
+            return Past(False, known.cluster_id, known.generation, known.recovery_id if is_same else "")
         was_there = self._is_amnesiac or identity.is_lost or self._manager.holds_data()
         return Past(not was_there, self.member.cluster_id)
 
@@ -168,7 +172,7 @@ class MetadataBootstrap:
         if self._past is None:
             raise NotController("this broker is still reading its disk; ask again")
         described = self.member.described_as_new(self.named, self._past.remembers)
-        return structs.replace(described, generation=self._past.generation)
+        return structs.replace(described, generation=self._past.generation, recovery_id=self._past.recovery_id)
 
     async def find_loss(self, log: ElectedLog) -> str:
         """Asks the voters, and offers those that lack an entry what is here. Says what to do if a majority of them has
@@ -218,7 +222,7 @@ class MetadataBootstrap:
         member, current = self.member, identity.current
         if current is None or current.storage != member.incarnation:
             assert member.contacts is not None, "a log is known"
-            origin = LogOrigin(member.cluster_id, member.contacts, is_founder=False, generation=self.generation)
+            origin = LogOrigin(member.cluster_id, member.contacts, False, self.generation, self.recovery_id)
             await log_writer.perform(partial(self._identify, origin))
 
     def _identify(self, origin: LogOrigin) -> None:
@@ -235,6 +239,7 @@ class MetadataBootstrap:
                 storage=self.member.incarnation,
                 founds=origin.is_founder,
                 generation=origin.generation,
+                recovery_id=origin.recovery_id,
                 is_old=False,
                 renewals=known.renewals + known.is_old,
             )
@@ -245,6 +250,12 @@ class MetadataBootstrap:
         """How often the cluster's metadata log was begun anew, as this directory remembers."""
         known = self._manager.identity.current
         return 0 if known is None else known.generation
+
+    @property
+    def recovery_id(self) -> str:
+        """The id of the last time; empty if there was none, or an older version did it."""
+        known = self._manager.identity.current
+        return "" if known is None else known.recovery_id
 
     def check_alone(self, log: ElectedLog) -> None:
         """Raises `MetadataDamaged` if the only voter has lost something and is alone by configuration: nobody can give
@@ -260,7 +271,8 @@ class MetadataBootstrap:
             )
 
     async def check_cluster(self, me: Address, contacts: Contacts) -> None:
-        """Raises `WrongCluster` if those that `cluster.voters` or `cluster.join` name are of another cluster.
+        """Raises `WrongCluster` if those that `cluster.voters` or `cluster.join` name are of another cluster, a newer
+        generation of it, or another recovery.
 
         A broker that belongs to one does not need them, so it does not wait long for them.
         """
@@ -282,3 +294,7 @@ class MetadataBootstrap:
                 )
             if theirs and answer.generation > self.generation:
                 raise WrongCluster(outdated(self._node_id, self.generation, answer.generation))
+            is_other = answer.generation == self.generation and answer.recovery_id != self.recovery_id
+            if answer.voters and is_other:
+                found = {self._node_id: self.recovery_id, answer.node_id: answer.recovery_id}
+                raise WrongCluster(recovered_apart(self.generation, found))

@@ -159,6 +159,11 @@ class ClusterMetadata:
         return self._bootstrap.generation
 
     @property
+    def recovery_id(self) -> str:
+        """The id of the last time that this was done (`ClusterRecovery`)."""
+        return self._bootstrap.recovery_id
+
+    @property
     def lost_storage(self) -> str:
         """The disk that this directory took part with before it was lost; empty if none was."""
         return self._bootstrap.lost_storage
@@ -366,7 +371,12 @@ class ClusterMetadata:
         """Describes this broker to one that starts. Raises as `MetadataBootstrap.described`."""
         if self._is_open:
             described = self._log.described(self._bootstrap.named)
-            return msgspec.structs.replace(described, generation=self.generation, directories=self._directories())
+            return msgspec.structs.replace(
+                described,
+                generation=self.generation,
+                recovery_id=self.recovery_id,
+                directories=self._directories(),
+            )
         return self._bootstrap.described()
 
     def _directories(self) -> tuple[tuple[int, str, int, int], ...]:

@@ -4,6 +4,9 @@ The new log goes on from what remains (`remains`), under the same cluster id and
 directories gets it, as its only voter; the others learn it from there, and vote again as the controller sees fit. No
 disk of a topic counts as lost for that: a directory keeps the storage under which its replicas are known.
 
+Two recoveries from different directories count to the same generation, so each draws an id: brokers of both refuse each
+other, and so does a further recovery of both. An operator chooses one.
+
 What was decided last may be gone: elections, registrations, new topics. So positions, offsets, voter ids and epochs
 jump, and name nothing twice; and of each partition with in-sync replicas, those count as in sync that hold the most.
 
@@ -29,7 +32,7 @@ from tidelog.controller.snapshot import encode_image
 from tidelog.model.cluster import ISR, ClusterImage, Voter
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import NodeId, PartitionId
-from tidelog.model.ports import Files
+from tidelog.model.ports import Entropy, Files
 from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Status, Value
 from tidelog.replication.paxos.voters import VoterSet, encode_voters
@@ -52,6 +55,7 @@ class RecoveryPlan:
 
     cluster_id: str
     generation: int
+    recovery_id: str
     base: Remains
     """The directory that gets the log."""
     given: tuple[Remains, ...]
@@ -61,7 +65,7 @@ class RecoveryPlan:
     given_up: tuple[str, ...]
 
 
-def plan_recovery(given: Sequence[Remains]) -> RecoveryPlan:
+def plan_recovery(given: Sequence[Remains], entropy: Entropy) -> RecoveryPlan:
     """Decides how to go on. Nothing is changed. Raises `CannotRecover`, `OSError`."""
     cluster_id = _check(given)
     restored = restore(given)
@@ -76,7 +80,8 @@ def plan_recovery(given: Sequence[Remains]) -> RecoveryPlan:
     base, voter = _choose_base(given, restored)
     synced = tuple(_synced(given, image))
     given_up = tuple(_given_up(given, restored, synced))
-    return RecoveryPlan(cluster_id, generation, base, tuple(given), restored, voter, synced, given_up)
+    recovery_id = entropy.token_hex(8)
+    return RecoveryPlan(cluster_id, generation, recovery_id, base, tuple(given), restored, voter, synced, given_up)
 
 
 def _check(given: Sequence[Remains]) -> str:
@@ -96,9 +101,26 @@ def _check(given: Sequence[Remains]) -> str:
         raise CannotRecover(
             f"nothing in {nameless[0]} says whose it is; start that broker on an empty directory instead"
         )
+    _check_recoveries(given)
     for difference in differences(given):
         raise CannotRecover(f"these directories have different histories: {difference}; leave out the wrong one")
     return ids[0]
+
+
+def _check_recoveries(given: Sequence[Remains]) -> None:
+    """Raises `CannotRecover` if the metadata logs that are there were begun anew apart."""
+    found: dict[int, dict[str, list[str]]] = {}
+    for remains in given:
+        identity = remains.identity
+        if identity is not None and (remains.floors or remains.snapshot is not None):
+            found.setdefault(identity.generation, {}).setdefault(identity.recovery_id, []).append(remains.name)
+    for generation, recoveries in sorted(found.items()):
+        if len(recoveries) > 1:
+            of = "; ".join(f"{', '.join(names)} of recovery {one or '(no id)'}" for one, names in recoveries.items())
+            raise CannotRecover(
+                f"these directories are of generation {generation}, and were recovered apart: {of}; choose one "
+                "recovery, move metadata*/ and snapshots/ of the others away, and give all directories again"
+            )
 
 
 def _topics_left(given: Sequence[Remains]) -> Iterator[str]:
@@ -197,7 +219,13 @@ def carry_out(plan: RecoveryPlan, managers: dict[str, LogManager], now_ms: int, 
             cluster_id=plan.cluster_id, node_id=found.node_id, storage=found.storage
         )
         manager.identity.store(
-            msgspec.structs.replace(known, storage=found.storage, founds=False, generation=plan.generation)
+            msgspec.structs.replace(
+                known,
+                storage=found.storage,
+                founds=False,
+                generation=plan.generation,
+                recovery_id=plan.recovery_id,
+            )
         )
 
 
@@ -213,7 +241,8 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
 
     number = next_number(max(found.number_max for found in plan.given), voter.voter_id)
     kept = restored.image.position
-    payload = encode_record(ClusterRecovered(plan.generation, now_ms, by, kept, plan.given_up, plan.synced))
+    record = ClusterRecovered(plan.generation, now_ms, by, kept, plan.given_up, plan.synced, plan.recovery_id)
+    payload = encode_record(record)
     value = Value(Kind.APPEND, number, offset, 1, digest_of(payload))
     floor = Prefix(position, restored.prefix.epoch, offset)
     metadata = Metadata(plan.base.storage, Status.VOTING, number, number, plan.cluster_id)

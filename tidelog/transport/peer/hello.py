@@ -11,6 +11,7 @@ first thing it has to ask for. The handler of a request sees the caller's `Hello
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -35,6 +36,8 @@ class Hello(msgspec.Struct, frozen=True):
     """Of the messages: who speaks another one is refused."""
     generation: int = 0
     """How often the cluster's metadata log was begun anew; it counts with a `cluster_id`."""
+    recovery_id: str = ""
+    """The id of the last time: logs that were begun anew apart have the same generation."""
 
     def describe(self) -> str:
         """For people."""
@@ -59,7 +62,15 @@ def refusal(mine: Hello, theirs: Hello) -> str | None:
     if mine.cluster_id and theirs.cluster_id and mine.generation != theirs.generation:
         older, newer = sorted((mine, theirs), key=lambda hello: hello.generation)
         return outdated(older.node_id, older.generation, newer.generation)
+    if are_apart(mine, theirs):
+        return recovered_apart(mine.generation, {hello.node_id: hello.recovery_id for hello in (mine, theirs)})
     return None
+
+
+def are_apart(mine: Hello, theirs: Hello) -> bool:
+    """True of brokers whose metadata logs were begun anew apart from each other."""
+    is_same = mine.cluster_id != "" and (mine.cluster_id, mine.generation) == (theirs.cluster_id, theirs.generation)
+    return is_same and mine.recovery_id != theirs.recovery_id
 
 
 def outdated(node_id: int, generation: int, newest: int) -> str:
@@ -68,6 +79,17 @@ def outdated(node_id: int, generation: int, newest: int) -> str:
         f"node {node_id} is of generation {generation} of the cluster, and `tidelog cluster recover` has begun "
         f"generation {newest}: what node {node_id} knows is not true any more; move its metadata directories and "
         "snapshots/ away, and it joins again with another disk"
+    )
+
+
+def recovered_apart(generation: int, recovery_ids: Mapping[int, str]) -> str:
+    """Says that a metadata log was begun anew several times from the same, which node is of which, and what to do."""
+    of = ", ".join(f"node {node} is of recovery {found or '(no id)'}" for node, found in sorted(recovery_ids.items()))
+    return (
+        f"{of}, and both are of generation {generation}: the metadata log was recovered twice, apart, from different "
+        "directories, and neither log knows of the other; stop all brokers, choose one recovery, move the metadata "
+        "directories and snapshots/ of the brokers of the other away, and run `tidelog cluster recover` again with "
+        "--data-dir for all brokers but those of the other that took records since: they join with another disk"
     )
 
 

@@ -36,6 +36,7 @@ class Common:
         self.bounds = bounds
         self.clock = clock
         self.incarnations = Incarnations()
+        self.on_refused: list[Callable[[Hello], None]] = []
         self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=hello().node_id)
         self.lines: dict[Line, None] = {}
         """All that are not lost yet, in the order they were made."""
@@ -51,6 +52,14 @@ class Common:
         del self.lines[line]
         if not self.lines:
             self._no_lines.set()
+
+    def refusal(self, mine: Hello, theirs: Hello) -> str | None:
+        """Judges as `hello.refusal`, and tells of whoever is refused."""
+        why = refusal(mine, theirs)
+        if why is not None:
+            for hear in self.on_refused:
+                hear(theirs)
+        return why
 
     def refuse_stale(self) -> None:
         """Ends the connections with lives of nodes that are over."""
@@ -98,7 +107,7 @@ class Line(ABC):
         if mine is self._mine or not self.is_open:
             return
         if mine != self._mine:
-            if self.theirs is not None and (why := refusal(mine, self.theirs)):
+            if self.theirs is not None and (why := self.common.refusal(mine, self.theirs)):
                 self.refuse(why)
                 return
             self.connection.send(pack(Kind.HELLO, self.common.codec.encode(mine)))
@@ -151,7 +160,8 @@ class Line(ABC):
             self.refuse(str(error))
 
     def _hear(self, theirs: Hello) -> None:
-        why = refusal(self.common.hello(), theirs) or self.objection(theirs) or self.common.incarnations.hear(theirs)
+        common = self.common
+        why = common.refusal(common.hello(), theirs) or self.objection(theirs) or common.incarnations.hear(theirs)
         if why:
             self.refuse(why)
             return

@@ -58,6 +58,8 @@ class PeerNode:
         self._entropy = entropy
         self._bounds = bounds
         self._common = Common(hello, MessageCodec(message_types), bounds, clock)
+        self.on_refused = self._common.on_refused
+        """Called with the hello of a broker that this one may not talk to, each time that it says it."""
         self._dialler = Dialler(network, self._common, self.statistics)
         self._peers: dict[int, Peer] = {}
         self._stopped: list[Peer] = []

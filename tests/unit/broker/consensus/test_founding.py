@@ -130,6 +130,27 @@ def test_who_lost_its_metadata_log_joins_its_own_cluster() -> None:
     assert (judged.is_founder, judged.cluster_id) == (False, "c")
 
 
+def recovered(node: int, recovery_id: str) -> QuorumDescribed:
+    """Returns what a member says whose log was begun anew."""
+    return replace(belonging(node, "c", voters(node)), generation=1, recovery_id=recovery_id)
+
+
+def test_a_new_disk_joins_what_was_recovered_once_and_not_what_was_recovered_apart() -> None:
+    judged = origin(1, [recovered(2, "x"), belonging(3, "c", voters(3))], past=Past(False, "c", 1))
+    assert (judged.voters, judged.generation, judged.recovery_id) == (voters(2), 1, "x")
+    with pytest.raises(WrongCluster, match="node 2 is of recovery x, node 3 is of recovery y"):
+        origin(1, [recovered(2, "x"), recovered(3, "y")])
+
+
+def test_a_disk_that_a_recovery_made_joins_no_other_of_its_generation() -> None:
+    bound = Past(False, "c", 1, "x")
+    assert origin(1, [recovered(2, "x")], [], past=bound).recovery_id == "x"
+    with pytest.raises(WrongCluster, match="node 1 is of recovery x, node 2 is of recovery y"):
+        origin(1, [recovered(2, "y")], [], past=bound)
+    newer = replace(recovered(2, "y"), generation=2)
+    assert origin(1, [newer], [], past=bound).generation == 2
+
+
 def test_who_lost_its_metadata_log_joins_no_other_cluster() -> None:
     for answer in (belonging(2, "d", voters(2, 3)), remembering(2, "d")):
         with pytest.raises(WrongCluster, match=r"belongs to cluster c, and node 2.* to d"):

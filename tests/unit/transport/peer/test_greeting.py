@@ -86,6 +86,36 @@ def test_brokers_of_different_generations_do_not_talk_and_say_which_is_over(
     assert refusal(mine, Hello(2, "b", "", generation=second)) is None, "it may ask"
 
 
+@pytest.mark.parametrize("other", ["", "bbbb"])
+def test_brokers_that_were_recovered_apart_do_not_talk_and_say_what_to_do(other: str) -> None:
+    mine, theirs = (Hello(node, "x", "c", generation=1, recovery_id=of) for node, of in ((1, "aaaa"), (2, other)))
+    for why in (refusal(mine, theirs), refusal(theirs, mine)):
+        assert why is not None and why.startswith(
+            f"node 1 is of recovery aaaa, node 2 is of recovery {other or '(no id)'}"
+        )
+        assert "both are of generation 1" in why and "run `tidelog cluster recover` again" in why
+    assert refusal(mine, msgspec.structs.replace(theirs, recovery_id="aaaa")) is None
+    assert refusal(mine, msgspec.structs.replace(theirs, cluster_id="")) is None, "it may ask"
+
+
+def test_a_hello_of_before_recoveries_had_ids_is_read() -> None:
+    old = msgspec.to_builtins(Hello(1, "a", "c", generation=1))
+    del old["recovery_id"]
+    assert CODEC.hello(memoryview(msgspec.msgpack.encode(old))).recovery_id == ""
+
+
+def test_who_is_refused_is_told_to_the_owner() -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start(1, cluster_id="red"), await world.start(2, cluster_id="blue")
+        refused: list[Hello] = []
+        two.node.on_refused.append(refused.append)
+        one.know(two)
+        await asyncio.sleep(0.1)
+        assert refused and set(refused) == {one.hello}
+
+    in_world(scenario)
+
+
 def test_who_knows_no_cluster_may_talk_to_anybody_and_the_handler_sees_it() -> None:
     async def scenario(world: World) -> None:
         one, two, three = await world.start(1, cluster_id=""), await world.start(2), await world.start(3, cluster_id="")
