@@ -49,6 +49,7 @@ from tidelog.model.errors import ControllerLost, NotController, OldDirectory, Ti
 from tidelog.model.ids import NodeId
 from tidelog.model.ports import Clock, Entropy
 from tidelog.replication.election_settings import ElectionSettings
+from tidelog.replication.paxos.replica import HistoriesDiffer
 from tidelog.replication.paxos.voters import Membership, VoterSet
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Answer, PeerNode
@@ -400,7 +401,14 @@ class ClusterMetadata:
         if not self._is_open:
             return
         if isinstance(message, PaxosFrame):
-            self._log.receive_paxos(node_id, message, payload)
+            try:
+                self._log.receive_paxos(node_id, message, payload)
+            except HistoriesDiffer as error:
+                self._listener.fail(
+                    f"the metadata logs of this broker and of node {node_id} have different histories ({error}): their "
+                    "directories are copies of one cluster that went on apart; stop all brokers, choose one history, "
+                    "and move the metadata directories and snapshots/ of the brokers of the other away"
+                )
         elif isinstance(message, ElectionFrame):
             self._log.receive_election(node_id, message)
 

@@ -64,6 +64,10 @@ SLOTS_PER_ANSWER_MAX = 64
 """Learned slots that one `LearnResponse` carries."""
 
 
+class HistoriesDiffer(AssertionError):
+    """A peer has another value at a position that is learned here: not both disks are of this log, as it went on."""
+
+
 class Replica:
     """Invariants: floor.position <= applied.position <= end; every position below `applied.position` is learned;
     `promised`, and the number of a slot until it is learned, never decrease."""
@@ -193,7 +197,8 @@ class Replica:
         is_held = slot is not None and slot.value == value and not slot.faulty
         has_payload = has_payload or is_held or value.kind not in WITH_PAYLOAD
         if slot is not None and slot.learned:
-            assert slot.value == value, "what is chosen never changes"
+            if slot.value != value:
+                raise HistoriesDiffer(f"what is chosen never changes, and at position {position} it differs")
             if has_payload and slot.faulty:
                 return [self._store(structs.replace(slot, faulty=False), is_urgent=False), Repaired(position)]
             return []

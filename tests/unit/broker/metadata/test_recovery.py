@@ -13,14 +13,15 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.conftest import ADDRESS, Bench, batch, produce, values
 from tidelog.adapters.system import SystemEntropy
-from tidelog.broker.consensus.messages import QuorumDescribed
+from tidelog.broker.consensus.messages import PaxosFrame, QuorumDescribed
 from tidelog.broker.metadata.recovery import CannotRecover, RecoveryPlan, carry_out, plan_recovery
 from tidelog.broker.metadata.remains import Entry, Remains, look, restore
 from tidelog.controller.records import BrokerFenced, ClusterCreated, TopicDeleted, encode_record
 from tidelog.model.errors import WrongCluster
 from tidelog.model.ids import NodeId
+from tidelog.replication.paxos.messages import LearnResponse
 from tidelog.replication.paxos.numbers import make_number
-from tidelog.replication.paxos.state import NOP, Kind, Prefix, Value
+from tidelog.replication.paxos.state import NOP, Kind, Prefix, Slot, Value
 from tidelog.storage.directory_identity import DirectoryIdentity, DirectoryIdentityStore
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.log_manager import LogManager
@@ -205,6 +206,19 @@ async def test_of_brokers_that_were_recovered_apart_only_a_majority_that_is_read
     with capture_logs() as logs:
         refused(theirs)
     assert broker.failed.is_set() and "recovered twice, apart" in logs[0]["reason"] and "(40909)" in logs[0]["reason"]
+
+
+async def test_a_broker_that_is_told_another_history_stops_and_says_so(bench: Bench) -> None:
+    metadata = bench.broker._metadata
+    node = metadata._log.engine.node
+    slot = node.replica.slots[0]
+    other = Slot(0, slot.number, Value(Kind.BARRIER, NEW), learned=True)
+    assert slot.learned and slot.value != other.value
+    told = PaxosFrame(2, node.node, LearnResponse(Prefix(), (other,), 1))
+    with capture_logs() as logs:
+        metadata.notified(2, told, memoryview(b""))
+    assert bench.broker.failed.is_set() and "of node 2 have different histories" in logs[0]["reason"]
+    assert node.replica.slots[0] == slot
 
 
 async def test_a_broker_without_metadata_log_waits_and_names_the_command(bench: Bench, tmp_path: Path) -> None:
