@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -160,6 +161,16 @@ def test_directories_that_were_recovered_apart_do_not_serve_beside_each_other(cl
         shutil.rmtree(path, ignore_errors=True)
     assert "generation 2 (recovery " in recover(cluster, 1, 2, 3, execute=True).stdout
     check_whole(cluster, cluster_id, 1, 2, 3)
+    described = tidelog("cluster", "describe", "--bootstrap", cluster.bootstrap)
+    assert re.search(
+        r"generation 1, recovery \w{16}: by .*\nat .*, kept up to metadata position \d+; given up:", described
+    )
+    assert "generation 2, recovery " in described and "  what was decided from position" in described
+    (first, second) = json.loads(tidelog("cluster", "describe", "--json", "--bootstrap", cluster.bootstrap))[
+        "recoveries"
+    ]
+    assert (first["generation"], second["generation"]) == (1, 2) and first["recovery_id"] != second["recovery_id"]
+    assert "the metadata log was recovered 2 times" in tidelog("log", "losses", "--bootstrap", cluster.bootstrap)
 
 
 def tidelog(*words: str) -> str:

@@ -23,6 +23,7 @@ from tidelog.admin.results import (
     NewAssignment,
     NewTopic,
     ReassignmentDescription,
+    RecoveryDescription,
     TopicDescription,
     TopicPlacement,
     VoterDescription,
@@ -42,6 +43,7 @@ class _Cluster(msgspec.Struct, frozen=True):
     controller_epoch: int
     metadata_position: int
     voters: tuple[VoterDescription, ...]
+    recoveries: tuple[RecoveryDescription, ...] = ()
 
 
 POSITION_TIMEOUT_S = 2.0
@@ -211,6 +213,7 @@ class AdminClient(GroupCalls):
             found.metadata_position,
             found.voters,
             tuple(brokers),
+            found.recoveries,
         )
 
     async def list_brokers(self) -> list[BrokerDescription]:

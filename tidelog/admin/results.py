@@ -160,11 +160,24 @@ class VoterDescription(msgspec.Struct, frozen=True):
     is_live: bool
 
 
+class RecoveryDescription(msgspec.Struct, frozen=True):
+    """The metadata log was begun anew by `tidelog cluster recover`, from all that was left of it up to the metadata
+    position `kept_position`. `given_up` says in sentences what was not taken over, as far as it is known."""
+
+    generation: int
+    recovery_id: str
+    """Empty if an older version did it."""
+    recovered_at_ms: int
+    recovered_by: str
+    kept_position: int
+    given_up: tuple[str, ...]
+
+
 class ClusterDescription(msgspec.Struct, frozen=True):
     """A cluster: its registered brokers, and which of them is the controller (-1 while there is none).
 
     `controller_epoch` rises with every new controller. `metadata_position` is how far the broker that answered has
-    applied the metadata log.
+    applied the metadata log, and `recoveries` how often that was begun anew, oldest first.
     """
 
     cluster_id: str
@@ -173,6 +186,12 @@ class ClusterDescription(msgspec.Struct, frozen=True):
     metadata_position: int
     voters: tuple[VoterDescription, ...]
     brokers: tuple[BrokerDescription, ...]
+    recoveries: tuple[RecoveryDescription, ...] = ()
+
+    @property
+    def generation(self) -> int:
+        """How often the metadata log was begun anew."""
+        return self.recoveries[-1].generation if self.recoveries else 0
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True):

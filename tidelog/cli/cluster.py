@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import typer
 
-from tidelog.admin import AdminClient, ClusterDescription
+from tidelog.admin import AdminClient, ClusterDescription, RecoveryDescription
 from tidelog.cli.broker import role_of, state_of
 from tidelog.cli.cluster_recover import recover
 from tidelog.cli.connection import ask
+from tidelog.cli.log_losses import shown_time
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.rebalance import rebalance
 from tidelog.cli.tables import print_table, show
@@ -23,7 +24,7 @@ app.command()(recover)
 
 @app.command()
 def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show controller, voters and brokers.
+    """Show controller, voters, brokers, and what `tidelog cluster recover` gave up.
 
     Position and lag are how far each broker has applied the metadata log, and how far it is behind the one that is
     furthest; a dash means that it does not answer.
@@ -64,6 +65,7 @@ class _Described(msgspec.Struct, frozen=True):
 
 def _document(described: _Described) -> dict[str, Any]:
     document: dict[str, Any] = {**msgspec.to_builtins(described.cluster), "metadata_position": described.newest}
+    document["generation"] = described.cluster.generation
     for broker in document["brokers"]:
         broker["metadata_position"] = described.position(broker["broker_id"])
         broker["metadata_lag"] = described.lag(broker["broker_id"])
@@ -104,3 +106,15 @@ def _print(described: _Described) -> None:
             for voter in cluster.voters
         ]
         print_table(["voter", "broker", "peer address", "epoch", "state"], voters, numbers=["epoch"])
+    for recovery in cluster.recoveries:
+        _print_recovery(recovery)
+
+
+def _print_recovery(recovery: RecoveryDescription) -> None:
+    at, kept = shown_time(recovery.recovered_at_ms), recovery.kept_position
+    print(
+        f"\ngeneration {recovery.generation}, recovery {recovery.recovery_id or '(no id)'}: by {recovery.recovered_by}"
+    )
+    print(f"at {at}, kept up to metadata position {kept}; given up:")
+    for sentence in recovery.given_up:
+        print(f"  {sentence}")

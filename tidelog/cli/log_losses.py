@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
+from tidelog.admin import AdminClient
 from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.tables import print_table, show
@@ -86,13 +87,23 @@ def losses(
 ) -> None:
     """List the offsets that were given up, who did it, and what the replicas said.
 
+    What `tidelog cluster recover` gave up of the metadata is listed by `tidelog cluster describe`.
+
     \b
     Examples:
       tidelog log losses
       tidelog log losses --topic flights --json
     """
-    found = ask(bootstrap, lambda admin: admin.list_losses(topic))
+
+    async def look(admin: AdminClient) -> tuple[list[AcceptedLoss], int]:
+        recoveries = () if topic is not None or as_json else (await admin.describe_cluster()).recoveries
+        return await admin.list_losses(topic), len(recoveries)
+
+    found, recoveries_count = ask(bootstrap, look)
     show(found, _print_losses, as_json=as_json, document=to_builtins)
+    if recoveries_count:
+        recovered = counted(recoveries_count, "time")
+        print(f"the metadata log was recovered {recovered}: `tidelog cluster describe` lists what was given up with it")
 
 
 def _parsed(offsets: str) -> tuple[int, int]:
@@ -112,7 +123,7 @@ def _print_judged(name: str, judged: LossesJudged, *, is_done: bool) -> None:
         if piece.kept_because is not None:
             print(f"kept: {piece.kept_because}")
     for loss in judged.accepted_before:
-        print(f"{_offsets(loss)} given up already, by {loss.accepted_by} at {_time(loss.accepted_at_ms)}")
+        print(f"{_offsets(loss)} given up already, by {loss.accepted_by} at {shown_time(loss.accepted_at_ms)}")
     if judged.remains is not None:
         _print_remains(name, judged, judged.remains, is_done=is_done)
     for refusal in judged.refusals:
@@ -140,7 +151,7 @@ def _print_remains(name: str, judged: LossesJudged, remains: Remains, *, is_done
 
 
 def _piece_row(piece: DamagedPiece) -> list[object]:
-    newest = None if piece.max_timestamp is None or piece.max_timestamp < 0 else _time(piece.max_timestamp)
+    newest = None if piece.max_timestamp is None or piece.max_timestamp < 0 else shown_time(piece.max_timestamp)
     return [_offsets(piece), newest, piece.bytes, _said(piece.statements), piece.digest]
 
 
@@ -153,7 +164,7 @@ def _print_losses(found: Sequence[AcceptedLoss]) -> None:
             loss.topic_name,
             loss.partition_id,
             _offsets(loss),
-            _time(loss.accepted_at_ms),
+            shown_time(loss.accepted_at_ms),
             f"{loss.accepted_by} via broker {loss.accepted_via}",
             _said(loss.statements),
             ", ".join(loss.digests) or None,
@@ -173,7 +184,7 @@ def _said(statements: Sequence[Statement]) -> str:
     return ", ".join(f"{said.broker_id} {said.status}" for said in statements)
 
 
-def _time(timestamp_ms: int) -> str:
+def shown_time(timestamp_ms: int) -> str:
     if timestamp_ms > TIME_SHOWN_MAX_MS:
         return f"{timestamp_ms} ms"
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")

@@ -23,6 +23,7 @@ async def test_the_cluster_and_its_brokers(site: Site) -> None:
     assert (broker["broker_id"], broker["host"], broker["port"]) == (1, *site.address)
     assert (broker["is_controller"], broker["is_fenced"]) == (True, False)
     assert cluster["metadata_position"] == site.broker.image.position > broker["broker_epoch"]
+    assert (cluster["generation"], cluster["recoveries"]) == (0, [])
     replicas = (await site.get(f"{site.v3}/brokers/1/partition-replicas")).json()["data"]
     assert [(replica["topic_name"], replica["is_leader"]) for replica in replicas] == [("t", True)]
 

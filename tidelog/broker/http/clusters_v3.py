@@ -16,7 +16,7 @@ from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, ListMetadata, Related, Resource, ResourceList
 from tidelog.broker.http.partitions_v3 import ReplicaV3, replica_shown
-from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, Voter
+from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, ClusterRecovery, Voter
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import NodeId
 
@@ -31,13 +31,29 @@ class VoterV3(Struct, frozen=True):
     is_live: bool
 
 
+class RecoveryV3(Struct, frozen=True):
+    """The metadata log was begun anew, by `tidelog cluster recover`, from what was left of it: all up to the metadata
+    position `kept_position`, but what the sentences of `given_up` name. `recovery_id` is empty if an older version did
+    it."""
+
+    generation: int
+    recovery_id: str
+    recovered_at_ms: int
+    recovered_by: str
+    kept_position: int
+    given_up: list[str]
+
+
 class ClusterV3(Resource, frozen=True):
     """A cluster. `controller` links to the broker that is the controller now, and is left out where none is;
     `controller_epoch` rises with each that becomes it. `metadata_position` is how far the broker that answers has
-    applied the metadata log."""
+    applied the metadata log. `generation` is how often that was begun anew, and `recoveries` tell of the last hundred
+    times, oldest first."""
 
     controller_epoch: int
     metadata_position: int
+    generation: int
+    recoveries: list[RecoveryV3]
     voters: list[VoterV3]
     acls: Related
     brokers: Related
@@ -144,6 +160,8 @@ def _cluster(context: Context, links: Links) -> ClusterV3:
         *links.resource("KafkaCluster"),
         image.controller_epoch,
         image.position,
+        image.generation,
+        [_recovery(found) for found in image.recoveries],
         [_voter(image, voter) for voter in image.voters],
         links.related("acls"),
         links.related("brokers"),
@@ -159,6 +177,11 @@ def _controller(context: Context) -> NodeId:
     """The last one that took office, as long as somebody leads the metadata log; as far as this broker knows."""
     cluster = context.face.cluster
     return NO_LEADER if cluster.controller_node is None else cluster.image.controller_id
+
+
+def _recovery(found: ClusterRecovery) -> RecoveryV3:
+    given_up = list(found.given_up)
+    return RecoveryV3(found.generation, found.recovery_id, found.at_ms, found.by, found.kept, given_up)
 
 
 def _voter(image: ClusterImage, voter: Voter) -> VoterV3:
