@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
@@ -48,7 +49,8 @@ DataDir = Annotated[str, typer.Option(metavar="DIR", envvar="TIDELOG_LOG_DIR", h
 
 @dataclass(slots=True)
 class Check:
-    """What verifying one log found. `damage` are offsets that this disk has lost, `findings` sentences."""
+    """What verifying one log found. `damage` are offsets that this disk has lost, `findings` sentences. `rewritten` are
+    entries that are damaged, and of which nothing is lost: a broker has put their slots again, behind them."""
 
     topic: str
     partition: int
@@ -60,6 +62,7 @@ class Check:
     bytes: int = 0
     bad_rows: int = 0
     damage: list[Damage] = field(default_factory=list)
+    rewritten: list[Damage] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     error: str | None = None
     amnesia: str | None = None
@@ -166,25 +169,29 @@ def _check(log: StoredLog, advance: Callable[[int], object]) -> Check:
             check.log_start_offset, check.log_end_offset = opened.log_start_offset, opened.log_end_offset
             check.segments, check.bytes = len(opened.segments), opened.log_bytes
             check.damage, check.findings = list(report.damage), report.findings
-            check.amnesia = _amnesia(log)
             for step in verify_log(opened):
                 advance(step.bytes_done - done)
                 done = step.bytes_done
                 check.bad_rows += step.bad_rows
                 if step.damage is not None:
                     check.damage.append(step.damage)
+        if log.is_journal or (log.has_slots and check.damage):
+            _replay(log, check)
     except (OSError, TidelogError) as error:
         check.error = str(error)
-    check.damage = _merged(check.damage)
+    check.damage, check.rewritten = _merged(check.damage), _merged(check.rewritten)
     return check
 
 
-def _amnesia(log: StoredLog) -> str | None:
-    if not log.is_journal:
-        return None
+def _replay(log: StoredLog, check: Check) -> None:
+    """Looks at the slots that the entries are about: is something forgotten, and what of the damage is no loss?"""
     store, stored = SlotStore.look(log.files, log.directory, log.identity)
-    store.close()
-    return stored.report.findings[-1] if stored.is_amnesiac else None
+    with closing(store):
+        if not stored.is_amnesiac:
+            check.rewritten = [found for found in check.damage if store.is_rewritten(found.start, found.end)]
+            check.damage = [found for found in check.damage if found not in check.rewritten]
+        elif log.is_journal:
+            check.amnesia = stored.report.findings[-1]
 
 
 def _merged(damage: list[Damage]) -> list[Damage]:
@@ -232,6 +239,10 @@ def _explained(check: Check) -> Iterator[str]:
         yield f"{unit} {damage.start}-{damage.end - 1} are lost: {damage.reason}"
     if len(check.damage) > DAMAGE_SHOWN_MAX:
         yield f"and {len(check.damage) - DAMAGE_SHOWN_MAX} more ranges of {unit}; --json lists all"
+    if check.rewritten:
+        shown = ", ".join(f"{found.start}-{found.end - 1}" for found in check.rewritten[:DAMAGE_SHOWN_MAX])
+        more = "" if len(check.rewritten) <= DAMAGE_SHOWN_MAX else " and more"
+        yield f"entries {shown}{more} are damaged and were rewritten behind; nothing is lost"
     if check.bad_rows:
         yield f"{counted(check.bad_rows, 'catalog row')} damaged; no record is lost by that alone"
     yield from (f"the next start will say: {finding}" for finding in check.findings)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tidelog.storage.slot_entries import EntryKind, Head
+from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head
 
 
 class StoredPayload(NamedTuple):
@@ -76,6 +76,15 @@ class SlotIndex:
         """True if the slot's newest entry has this number, and its identity is known."""
         slot = self.slots.get(position)
         return slot is not None and slot.is_known and slot.number == number
+
+    def is_put_behind(self, position: int, number: int, offset: int) -> bool:
+        """True if what the entry at `offset` said has been said again behind it, and is whole, or matters no more."""
+        if number == FLOOR_NUMBER:
+            return self.floor is not None and self.floor.offset > offset
+        slot = self.slots.get(position)
+        if slot is None:
+            return self.floor is not None and position < self.floor.position
+        return slot.offset > offset and not slot.is_faulty
 
     def find(self, position: int, digest: bytes) -> StoredPayload | None:
         """Where the payload with this digest was stored for this position, by whatever entry."""

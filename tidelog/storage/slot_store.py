@@ -44,6 +44,7 @@ from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.read_only import HANDLES_MAX, ReadOnlyFiles
 from tidelog.storage.scan import BadEnd
+from tidelog.storage.segment import Damage
 from tidelog.storage.slot_entries import FLOOR_NUMBER, EntryKind, Head
 from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_journal import SlotJournal
@@ -209,6 +210,19 @@ class SlotStore:
         """True if the slot is there, and something of it is not to be had here."""
         slot = self._entries.index.slots.get(position)
         return slot is not None and slot.is_faulty
+
+    def is_rewritten(self, start: int, end: int) -> bool:
+        """True if nothing is lost by the damage of [start, end) of the journal: of each entry there the slot, or the
+        floor, was put again behind it, and is whole, or the slot is below the floor."""
+        for part in self.journal.parts(start):
+            for entry in [part] if isinstance(part, Damage) else part.entries(start):
+                if isinstance(entry, Damage):
+                    return False
+                if entry.base_offset >= end:
+                    return True
+                if not self._entries.index.is_put_behind(entry.position, entry.number, entry.base_offset):
+                    return False
+        return True
 
     # -- facts ----------------------------------------------------------------------------------------------------
 

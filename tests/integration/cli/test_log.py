@@ -9,7 +9,9 @@ import pytest
 
 from tests.integration.cli.conftest import Cli
 from tidelog.storage.disk_files import DiskFiles
-from tidelog.storage.log_manager import SNAPSHOTS
+from tidelog.storage.log_manager import JOURNAL, SNAPSHOTS, STANDALONE_LOG
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.slot_store import SlotStore
 from tidelog.storage.snapshots import SnapshotStore
 from tidelog.testing import LocalCluster
 
@@ -139,6 +141,33 @@ def test_a_torn_tail_is_no_damage(offline: Cli, data_dir: Path) -> None:
         catalog.write(b"half a row")
     ran = offline("log", "verify", "--data-dir", "data")
     assert (ran.status, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("is_put_again", [True, False])
+def test_an_entry_that_was_rewritten_behind_is_no_damage(offline: Cli, tmp_path: Path, *, is_put_again: bool) -> None:
+    """A broker mends its journal so, and what is damaged stays where it was."""
+    (tmp_path / "data").mkdir()
+    files = DiskFiles(str(tmp_path / "data"))
+
+    def put(*positions: int) -> None:
+        store, _ = SlotStore.open(OpenFiles(files, 16), JOURNAL, STANDALONE_LOG, new_incarnation="one", now_ms=1)
+        for position in positions:
+            store.put(position, 1, b"accepted", b"payload %d" % position)
+            store.put(position, 1, b"learned", b"payload %d" % position)
+        store.close()
+
+    put(0, 1, 2)
+    (path,) = (tmp_path / "data" / JOURNAL).glob("*.log")
+    path.write_bytes(path.read_bytes().replace(b"payload 1", b"payload x"))
+    if is_put_again:
+        put(1)
+    ran = offline("log", "verify", "--data-dir", "data", "--json")
+    check, _ = json.loads(ran.out)
+    lost = [{"start": 2, "end": 3, "reason": "batch does not match its catalog row", "epoch": 1}]
+    assert check["rewritten" if is_put_again else "damage"] == lost
+    assert (check["is_whole"], ran.status) == (is_put_again, 0 if is_put_again else 1)
+    said = offline("log", "verify", "--data-dir", "data").out.decode()
+    assert ("rewritten behind; nothing is lost" in said) == is_put_again and ("are lost:" in said) != is_put_again
 
 
 def test_dump_shows_batches_and_their_records(offline: Cli, data_dir: Path) -> None:

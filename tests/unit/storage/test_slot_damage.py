@@ -76,6 +76,19 @@ def test_damage_to_what_was_replaced_does_not_matter(place: Place) -> None:
     assert place.slots() == {1: (6, b"newer", False)}
 
 
+def test_an_entry_counts_as_rewritten_when_its_slot_is_whole_behind_it_or_below_the_floor(place: Place) -> None:
+    first = place.store.put(1, 5, b"below", b"payload") - 1
+    floors = [place.store.set_floor(2, b"older floor") - 1, place.store.set_floor(2, b"newer floor") - 1]
+    again = [place.store.put(2, number, b"again", b"payload %d" % number) - 1 for number in (5, 6)]
+    place.store.close()
+    for lost in (b"below", b"older floor", b"payload 5", b"payload 6"):
+        place.harm(place.paths(".log")[0], lost)
+    place.open()
+    is_rewritten = [place.store.is_rewritten(at, at + 1) for at in (first, *floors, *again)]
+    assert is_rewritten == [True, True, False, False, False], "the newest of slot 2 is faulty"
+    assert not place.store.is_rewritten(first, floors[-1] + 1)
+
+
 def test_a_damaged_floor_is_amnesia_unless_a_newer_one_is_there(place: Place) -> None:
     place.store.set_floor(1, b"older floor")
     place.store.set_floor(2, b"newer floor")
