@@ -130,7 +130,7 @@ def _print_judged(name: str, judged: LossesJudged, *, is_done: bool) -> None:
         print(f"refused: {refusal}")
     lost = [piece for piece in judged.pieces if piece.kept_because is None]
     offsets = sum(piece.end_offset - piece.start_offset for piece in lost)
-    if judged.accepted:
+    if judged.accepted and lost:
         print(f"{name}: {counted(offsets, 'offset')} given up")
     elif lost and not judged.refusals and not is_done:
         print(f"{name}: {counted(offsets, 'offset')} would be given up; --execute does it")
@@ -144,6 +144,8 @@ def _print_remains(name: str, judged: LossesJudged, remains: Remains, *, is_done
         return
     brokers = ", ".join(map(str, remains.brokers))
     goes_on = f"from offset {remains.end_offset} with {'brokers' if len(remains.brokers) > 1 else 'broker'} {brokers}"
+    if remains.source is not None:
+        goes_on += f", by the log of broker {remains.source}"
     if judged.accepted:
         print(f"{name} goes on {goes_on}; what others had behind it is given up")
     elif not is_done:
