@@ -158,7 +158,7 @@ def test_what_is_destroyed_on_every_disk_is_given_up_by_command(cluster: LocalCl
     assert command(cluster, "verify", "--cluster", "--topic", topic).status == 0
     (loss,) = [one for one in command(cluster, "losses").found if one["topic_name"] == topic]
     assert loss["digests"] == [piece["digest"]]
-    assert metric(cluster, LEADER, f'tidelog_accepted_losses{{topic="{topic}"}}') == 1
+    assert metric(cluster, LEADER, f'tidelog_accepted_losses{{given_up="records",topic="{topic}"}}') == 1
     assert all(metric(cluster, node_id, "tidelog_damaged_ranges") == 0 for node_id in cluster.node_ids)
 
 

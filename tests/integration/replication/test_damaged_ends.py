@@ -16,6 +16,7 @@ import pytest
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.repair.loss_report import LossReport
 from tidelog.broker.repair.remains_report import RemainsReport
+from tidelog.broker.replicas.data_plane import WaitingPartition
 from tidelog.controller.partition_commands import AcceptLoss, RegroupPartition
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import DamagedBatch, LossRefused, OffsetOutOfRange, TidelogError
@@ -119,6 +120,15 @@ class Stage:
                 except TidelogError:
                     await asyncio.sleep(0.1)
 
+    async def wait(self, node: int) -> WaitingPartition | None:
+        """What the partition waits for at this broker."""
+
+        async def look(broker: Broker) -> WaitingPartition | None:
+            return broker.data.waiting().get((TOPIC, 0))
+
+        found: WaitingPartition | None = await self.ask(look, node)
+        return found
+
     async def start_the_third(self) -> None:
         self.brokers.start(AWAY)
         assert await self.brokers.are_up()
@@ -156,12 +166,16 @@ def play(story: Callable[[Stage], Awaitable[None]], minimum: int = 3) -> None:
 def test_two_that_wait_for_a_third_do_not_take_turns() -> None:
     async def story(stage: Stage) -> None:
         await asyncio.sleep(5)
-        epoch = stage.info.leader_epoch
+        epoch, leader = stage.info.leader_epoch, stage.info.leader
         await asyncio.sleep(PATIENCE_S)
         assert stage.info.leader_epoch == epoch
+        wait = await stage.wait(leader)
+        assert wait is not None and wait.awaited == {AWAY} and wait.seconds > PATIENCE_S
         await stage.start_the_third()
         assert await stage.until_written(b"after") == len(VALUES)
         assert VALUES[LAST] in await stage.read(LAST)
+        await asyncio.sleep(5)
+        assert await stage.wait(leader) is None
 
     play(story)
 

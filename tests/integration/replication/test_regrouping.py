@@ -179,11 +179,11 @@ def files_in(cluster: ThreeBrokers, node: int, directory: str) -> dict[str, byte
     return {path: bytes(known.data) for path, known in walked.items() if path.rpartition("/")[0] == directory}
 
 
-def waiting(cluster: ThreeBrokers) -> list[tuple[tuple[str, int], int, int]]:
+def waiting(cluster: ThreeBrokers) -> list[tuple[tuple[str, int], int, int, set[int]]]:
     """What the metrics of the leader by the metadata tell of partitions that wait."""
     broker = cluster.brokers.get(cluster.info().leader)
     known = {} if broker is None else broker.data.waiting()
-    return [(key, wait.damaged_ranges, wait.without_copy) for key, wait in known.items()]
+    return [(key, wait.damaged_ranges, wait.without_copy, set(wait.awaited)) for key, wait in known.items()]
 
 
 def put_back(cluster: ThreeBrokers, node: int, files: dict[str, bytes]) -> None:
@@ -214,10 +214,10 @@ def test_an_election_that_waits_for_what_a_lost_voter_may_have_had_can_be_ended(
             await cluster.settle()
             refused, _ = await judged(cluster)
             assert len(refused.refusals) == 1 and "--even-though 3" in refused.refusals[0], refused.refusals
-            await until(lambda: waiting(cluster) == [(("t", 0), 1, 1)])
+            await until(lambda: waiting(cluster) == [(("t", 0), 1, 1, {3})])
             report = await give_up(cluster, 3)
             assert report.kept == (1, 2)
-            await until(lambda: waiting(cluster) != [(("t", 0), 1, 1)])
+            await until(lambda: waiting(cluster) != [(("t", 0), 1, 1, {3})])
             assert await cluster.offset(2, b"after") == 7, "what may be chosen keeps its offset"
             await cluster.start(3)
             await until(lambda: sorted(cluster.info().isr) == [1, 2, 3])

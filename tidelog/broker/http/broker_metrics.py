@@ -74,12 +74,19 @@ class BrokerMetrics(Collector):
         seconds = GaugeMetricFamily(
             "tidelog_partition_damaged_seconds", "For how long the oldest of these has been damaged.", labels=labels
         )
+        awaited = GaugeMetricFamily(
+            "tidelog_partition_waits_for",
+            "1 for each broker that may have what the replica here waits for, and has not been asked or has not said.",
+            labels=[*labels, "broker"],
+        )
         for (topic, partition), waiting in self._face.statistics.waiting.items():
             names = [topic, str(partition)]
             damaged.add_metric(names, waiting.damaged_ranges)
             without.add_metric(names, waiting.without_copy)
             seconds.add_metric(names, waiting.seconds)
-        yield from (damaged, without, seconds)
+            for node_id in sorted(waiting.awaited):
+                awaited.add_metric([*names, str(node_id)], 1)
+        yield from (damaged, without, seconds, awaited)
 
     def _replication(self) -> Iterator[Metric]:
         """Of partitions that are led here, so that a sum over all brokers counts each once."""

@@ -79,13 +79,15 @@ class ClusterMetrics(Collector):
         yield _gauge("partitions_without_leader", "Partitions of the cluster that nobody leads.", leaderless)
         losses = GaugeMetricFamily(
             "tidelog_accepted_losses",
-            "Ranges of offsets that were given up, by topic.",
-            labels=["topic"],
+            "Ranges of offsets that were given up, and decisions to go on without replicas, by topic.",
+            labels=["topic", "given_up"],
         )
         for name, topic in image.topics.items():
             ranges = sum(len(info.losses) for info in topic.partitions)
-            if ranges:
-                losses.add_metric([name], ranges)
+            votes = sum(len(info.regroupings) for info in topic.partitions)
+            for given_up, count in (("records", ranges), ("votes", votes)):
+                if count:
+                    losses.add_metric([name, given_up], count)
         yield losses
 
     def _peers(self) -> Iterator[Metric]:

@@ -69,8 +69,12 @@ class IsrRuntime:
         )
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
-        """Returns none: replicas elect nobody."""
-        return {}
+        """Returns the leaders to be that wait for others' word on the end of their logs."""
+        now_s = self._context.clock.monotonic_s()
+        return {
+            known: WaitingElection(0, now_s - settling.begun_s, settling.core.awaited)
+            for known, settling in self.roles.settling.items()
+        }
 
     def mark_idle(self) -> None:
         """There are no files but the logs."""

@@ -117,11 +117,14 @@ TakeNotice = Callable[[int, Any, memoryview], None]
 
 
 class WaitingElection(NamedTuple):
-    """An election waits, for want of copies of what may have been agreed on."""
+    """A leader cannot begin here, for want of what may have been agreed on."""
 
     positions: int
+    """So much is awaited of a journal. What is damaged in a log counts by itself."""
     seconds: float
     """It has waited for so long."""
+    brokers: frozenset[int]
+    """Their word is awaited."""
 
 
 class ProtocolRuntime(Protocol):
@@ -154,7 +157,7 @@ class ProtocolRuntime(Protocol):
         ...
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
-        """Returns the elections of replicas here that wait."""
+        """Returns the elections of replicas here that wait, and what else has to be known before a leader begins."""
         ...
 
     def mark_idle(self) -> None:

@@ -32,11 +32,12 @@ class ElectionWait:
 
     @property
     def current(self) -> WaitingElection | None:
-        """How much is awaited, and for how long; None if the engine waits for nothing."""
+        """How much is awaited, for how long, and from whom; None if the engine waits for nothing."""
         positions = len(self._engine.node.unsettled)
         if self._told is None or not positions:
             return None
-        return WaitingElection(positions, asyncio.get_running_loop().time() - self._since_s)
+        waited_s = asyncio.get_running_loop().time() - self._since_s
+        return WaitingElection(positions, waited_s, frozenset(self._links.nodes_of(self._told.unheard)))
 
     def on_awaits(self, awaits: Awaits) -> None:
         """Takes note of what an attempt waits for."""

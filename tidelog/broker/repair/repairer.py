@@ -63,6 +63,8 @@ class Repairer:
         """When each damaged range was first seen here, by its start (loop time)."""
         self.without_copy: dict[PartitionId, int] = {}
         """So many damaged ranges nobody who could be asked had a good copy of, at the last attempt."""
+        self.unasked: dict[PartitionId, frozenset[int]] = {}
+        """The brokers that may have a copy of these, and could not be asked."""
 
     def noticed(self, partition_id: PartitionId) -> None:
         """Something of this partition is damaged here."""
@@ -114,6 +116,7 @@ class Repairer:
             self._found_s[partition_id] = {start: known.get(start, now_s) for start in starts}
         else:
             self.without_copy.pop(partition_id, None)
+            self.unasked.pop(partition_id, None)
 
     async def _attend_to(self, partition_id: PartitionId) -> bool:
         """One attempt; True if something is left. Without a role there is nothing to do: the next one brings it up."""
@@ -124,23 +127,33 @@ class Repairer:
         for damage in holder.log.damaged_ranges()[:WANTED_MAX]:
             holder.log.look_again(damage)
         wanted = await self._put_back_own(holder, partition_id, _identities(holder.log))
-        for node_id in self.others(partition_id):
-            if not wanted:
-                break
-            try:
-                _, found = await self._copies.ask(node_id, partition_id, list(wanted))
-            except (TidelogError, TimeoutError) as error:
-                logger.info("no copies to be had now", partition=str(partition_id), broker=node_id, reason=str(error))
-                continue
-            for identity, holding, data in found:
-                if self._holder(partition_id) is not holder:
-                    return True
-                if holding is Holding.HAVE and await self.put_back(holder, partition_id, identity, data, node_id):
-                    del wanted[identity]
+        asked = [node_id for node_id in self.others(partition_id) if await self._ask(holder, node_id, wanted)]
+        if self._holder(partition_id) is not holder:
+            return True
         self.without_copy[partition_id] = len(wanted)
+        self.unasked[partition_id] = (
+            frozenset(self._all_others(partition_id)).difference(asked) if wanted else frozenset()
+        )
         if wanted:
             holder.on_flushed()  # a follower's leader may just have found that it has lost the same
         return bool(holder.log.damage)
+
+    async def _ask(self, holder: Holder, node_id: NodeId, wanted: dict[Identity, None]) -> bool:
+        """Repairs what a broker has of the wanted, which it then is no more; False if it could not be asked."""
+        partition_id = holder.partition_id
+        if not wanted or self._holder(partition_id) is not holder:
+            return True
+        try:
+            _, found = await self._copies.ask(node_id, partition_id, list(wanted))
+        except (TidelogError, TimeoutError) as error:
+            logger.info("no copies to be had now", partition=str(partition_id), broker=node_id, reason=str(error))
+            return False
+        for identity, holding, data in found:
+            if self._holder(partition_id) is not holder:
+                break
+            if holding is Holding.HAVE and await self.put_back(holder, partition_id, identity, data, node_id):
+                del wanted[identity]
+        return True
 
     async def _put_back_own(
         self, holder: Holder, partition_id: PartitionId, wanted: dict[Identity, None]
@@ -159,11 +172,14 @@ class Repairer:
     def others(self, partition_id: PartitionId) -> list[NodeId]:
         """Live brokers that hold a replica, the leader first."""
         image = self._image()
-        for topic in image.topics.values():
+        return [node for node in self._all_others(partition_id) if image.is_live(node)]
+
+    def _all_others(self, partition_id: PartitionId) -> list[NodeId]:
+        for topic in self._image().topics.values():
             if topic.topic_id == partition_id.topic_id and partition_id.partition < len(topic.partitions):
                 info = topic.partitions[partition_id.partition]
                 nodes = sorted(info.replicas, key=lambda node: node != info.leader)
-                return [node for node in nodes if node != self._node_id and image.is_live(node)]
+                return [node for node in nodes if node != self._node_id]
         return []
 
     async def put_back(

@@ -15,7 +15,7 @@ from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.partitions.partition_handle import ReadHandle
 from tidelog.broker.partitions.replica_logs import ReplicaLogs, may_deny
-from tidelog.broker.partitions.roles import Assignment, ProtocolContext, ProtocolRuntime
+from tidelog.broker.partitions.roles import Assignment, ProtocolContext, ProtocolRuntime, WaitingElection
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.paxos.runtime import PaxosRuntime
 from tidelog.broker.repair.copies import Copies, Holder
@@ -82,6 +82,8 @@ class WaitingPartition(NamedTuple):
     """Of these, those that nobody who could be asked had a good copy of."""
     seconds: float
     """The oldest of them has waited for so long."""
+    awaited: frozenset[int]
+    """The brokers that could not be asked, or have not said what they have."""
 
 
 class DataPlane:
@@ -201,19 +203,22 @@ class DataPlane:
     def waiting(self) -> dict[tuple[str, int], WaitingPartition]:
         """Returns the partitions of which something is damaged here, or that cannot elect a leader here for what others
         have lost, by topic and number."""
-        without = self._repairer.without_copy
-        found: dict[tuple[str, int], WaitingPartition] = {}
-        for partition_id, seconds in self._repairer.damaged_for_s().items():
-            holder = self._holder(partition_id)
-            if holder is not None:
-                ranges = len(holder.log.damaged_ranges())
-                key = holder.topic, partition_id.partition
-                found[key] = WaitingPartition(ranges, without.get(partition_id, 0), seconds)
+        repairs, damaged_s = self._repairer, self._repairer.damaged_for_s()
+        elections: dict[PartitionId, WaitingElection] = {}
         for protocol in self.protocols.values():
-            for partition_id, (positions, seconds) in protocol.waiting_elections().items():
-                key = protocol.roles.holders[partition_id].topic, partition_id.partition
-                ranges, without_copy, damaged_s = found.get(key, (0, 0, 0.0))
-                found[key] = WaitingPartition(ranges + positions, without_copy + positions, max(seconds, damaged_s))
+            elections |= protocol.waiting_elections()
+        found: dict[tuple[str, int], WaitingPartition] = {}
+        for partition_id in damaged_s | elections:
+            holder = self._holder(partition_id)
+            if holder is None:
+                continue
+            wait = elections.get(partition_id, WaitingElection(0, 0.0, frozenset()))
+            found[holder.topic, partition_id.partition] = WaitingPartition(
+                len(holder.log.damaged_ranges()) + wait.positions,
+                repairs.without_copy.get(partition_id, 0) + wait.positions,
+                max(damaged_s.get(partition_id, 0.0), wait.seconds),
+                repairs.unasked.get(partition_id, frozenset()) | wait.brokers,
+            )
         return found
 
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:

@@ -60,8 +60,10 @@ def test_what_nobody_has_is_asked_for_until_somebody_has_it() -> None:
             stage.site.log.read(1, 1, 2)
         assert stage.site.log.read(0, 1, 2).data
         assert stage.site.log.log_end_offset == 2
+        assert (stage.repairer.without_copy, stage.repairer.unasked) == ({PARTITION: 1}, {PARTITION: {3}})
         stage.silent = set()
         await until(lambda: not stage.site.log.damage)
+        assert (stage.repairer.without_copy, stage.repairer.unasked) == ({}, {})
 
     play(story)
 
@@ -72,6 +74,7 @@ def test_news_of_one_partition_does_not_repeat_what_was_asked_for_another() -> N
         stage.harm(0, 1, 2, 3)
         find(stage)
         await asyncio.sleep(60)
+        assert stage.repairer.unasked == {PARTITION: set()}, "all have said that they have no good copy either"
         asked = len(stage.asked)
         for number in range(1, 101):
             stage.repairer.noticed(PARTITION._replace(partition=number))
