@@ -33,6 +33,7 @@ from tidelog.transport.peer import Answer
 
 COPY_BYTES = 1 << 20
 ANSWER_S_MAX = 5.0
+NOBODY = -1
 PAUSE_S = 0.1
 """T: after a round that brought nothing, for a time drawn from [T, 2T)."""
 
@@ -70,21 +71,31 @@ class Copier:
         """The brokers that have the batch at `_damaged_at` damaged, or know nothing of it (`doubts`), and up to
         where."""
         self._damaged_at = (-1, False)
+        self._told: dict[int, str] = {}
+        """The brokers that gave nothing, and the reasons, as far as they are in the log already."""
 
     async def run(self) -> None:
         """Copies until nothing is lacking."""
         turn = 0
+        self._told.clear()
         while self._wanted() is not None and self._applied.log.offline_reason is None:
             nodes = list(self._nodes())
+            node = nodes[turn % len(nodes)] if nodes else NOBODY
             try:
-                if nodes and not self._applied.is_truncating and await self._copy_from(nodes[turn % len(nodes)]):
+                if nodes and not self._applied.is_truncating and await self._copy_from(node):
                     continue
                 if nodes and self._is_damaged_on(nodes):
                     self._go_on_behind(min(self._damaged.values()))
             except (TidelogError, TimeoutError, OSError) as error:
-                logger.info("a log could not be copied yet", partition=str(self._partition_id), error=str(error))
+                self._tell(node, str(error) or type(error).__name__)
             turn += 1
             await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
+
+    def _tell(self, node: int, error: str) -> None:
+        """Says why a broker gives nothing: when that begins, and when the reason is another one."""
+        if self._told.get(node) != error:
+            self._told[node] = error
+            logger.info("a log could not be copied yet", partition=str(self._partition_id), broker=node, error=error)
 
     def _is_damaged_on(self, nodes: Sequence[int]) -> bool:
         """True if all of these have the next batch damaged; what is applied meanwhile may have brought it."""
@@ -116,6 +127,7 @@ class Copier:
         read = answer.message
         if not isinstance(read, AppliedRead):
             raise InternalError(f"broker {node} answered a question for batches with something else")
+        self._told.pop(node, None)
         if self._wanted() is None or self._applied.is_truncating or self._next() != asked_for:
             return True
         size = len(answer.body) - read.producers_size
