@@ -144,9 +144,9 @@ class Appender:
             except OSError as undo_error:
                 error = undo_error
             else:
-                return DiskFull(f"no space left for partition {state.identity}; nothing was appended")
+                return DiskFull(f"no space left for partition {state.name}; nothing was appended")
         state.take_offline(f"write failed: {error}")
-        return InternalError(f"writing to partition {state.identity} failed ({error}); the outcome is unknown")
+        return InternalError(f"writing to partition {state.name} failed ({error}); the outcome is unknown")
 
     # -- roll -----------------------------------------------------------------------------------------------------
 

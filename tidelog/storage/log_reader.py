@@ -226,7 +226,7 @@ class LogReader:
         kept = next(self._state.damage.lost.rest(damage.start, damage.end), (damage.start, damage.end))
         damage = replace(damage, start=kept[0], end=kept[1])
         return DamagedBatch(
-            f"offsets {damage.start} to {damage.end - 1} of partition {self._state.identity} are damaged on this "
+            f"offsets {damage.start} to {damage.end - 1} of partition {self._state.name} are damaged on this "
             f"broker ({damage.reason}); other offsets are not affected. A good copy on another replica repairs them; "
             "if none is left, `tidelog log accept-loss` gives them up"
         )

@@ -71,6 +71,8 @@ class LogState:
         assert found.segments
         assert found.tail.durable == found.tail.sequence, "a log is opened with all of it durable"
         self.identity = identity
+        self.name = str(identity)
+        """Errors call the partition so: whoever knows the name of its topic puts that here."""
         self.files = files
         self.settings = settings
         self.incarnation = found.incarnation
@@ -127,7 +129,7 @@ class LogState:
         """Raises `LogOffline`."""
         if self.offline_reason is not None:
             raise LogOffline(
-                f"the log of partition {self.identity} is offline ({self.offline_reason}); check the disk and restart"
+                f"the log of partition {self.name} is offline ({self.offline_reason}); check the disk and restart"
             )
 
     def require_in_range(self, offset: int, end: int) -> None:

@@ -222,7 +222,7 @@ def test_an_election_that_waits_for_what_a_lost_voter_may_have_had_can_be_ended(
             await cluster.start(3)
             await until(lambda: sorted(cluster.info().isr) == [1, 2, 3])
             for node in NODES:
-                with pytest.raises(DamagedBatch, match="offsets 6 to 6"):
+                with pytest.raises(DamagedBatch, match="offsets 6 to 6 of partition t-0"):
                     await cluster.values(node)
             assert await cluster.offset(3, b"more") == 8
 

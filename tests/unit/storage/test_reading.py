@@ -206,6 +206,9 @@ def test_a_read_ends_before_damage_and_the_next_one_names_it(store: Store) -> No
     assert extent.data == b"".join(store.appended[n] for n in (1, 2, 3))
     with pytest.raises(DamagedBatch, match=r"does not match its catalog row.*not affected.*`tidelog log accept-loss`"):
         store.log.read(4, 1 << 20, 10)
+    store.log.name = "flights-3"
+    with pytest.raises(DamagedBatch, match="offsets 4 to 4 of partition flights-3 are damaged"):
+        store.log.read(4, 1 << 20, 10)
     assert store.log.read(5, 1 << 20, 10).next_offset == 10
 
 

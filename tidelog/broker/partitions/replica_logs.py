@@ -166,7 +166,8 @@ class ReplicaLogs:
     def _adopt(self, partition_id: PartitionId, topic: str, log: PartitionLog, report: LoadReport) -> None:
         if log.offline_reason is not None:
             self.troubled[partition_id] = None
-        self._report(f"{topic}-{partition_id.partition}", report)
+        log.name = f"{topic}-{partition_id.partition}"
+        self._report(log.name, report)
         self.high_watermarks[partition_id] = report.high_watermark
         log.give_up(self._lost.get(partition_id, LostRanges()))
         log.damage.on_news = partial(self._found_damage, partition_id)
