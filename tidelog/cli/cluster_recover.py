@@ -23,6 +23,7 @@ from tidelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from tidelog.broker.metadata.recovery import RecoveryPlan
+    from tidelog.broker.metadata.remains import Remains
 
 OPEN_FILES_MAX = 256
 
@@ -98,7 +99,12 @@ def _document(plan: RecoveryPlan, *, is_done: bool) -> dict[str, Any]:
         "recovery_id": plan.recovery_id if is_done else None,
         "position": plan.restored.position,
         "directories": [
-            {"data_dir": found.name, "broker_id": found.node_id, "position": found.position, "damage": found.damage}
+            {
+                "data_dir": found.name,
+                "broker_id": found.node_id,
+                "position": found.position if found.has_log or found.snapshot else None,
+                "damage": found.damage,
+            }
             for found in plan.given
         ],
         "unproven": list(plan.restored.unproven),
@@ -108,6 +114,13 @@ def _document(plan: RecoveryPlan, *, is_done: bool) -> dict[str, Any]:
     }
 
 
+def _end(found: Remains) -> str:
+    if found.has_log:
+        return f"its metadata log ends at position {found.position}"
+    snapshot = "" if found.snapshot is None else f"; a snapshot goes up to position {found.position}"
+    return f"no metadata log can be read there{snapshot}"
+
+
 def _print(plan: RecoveryPlan, *, is_done: bool) -> None:
     image = plan.restored.image
     recovery = f" (recovery {plan.recovery_id})" if is_done else ""
@@ -115,7 +128,7 @@ def _print(plan: RecoveryPlan, *, is_done: bool) -> None:
         f"cluster {plan.cluster_id}: generation {plan.generation}{recovery}, from position {plan.restored.position}\n"
     )
     for found in plan.given:
-        print(f"{found.name}: broker {found.node_id}, its metadata log ends at position {found.position}")
+        print(f"{found.name}: broker {found.node_id}, {_end(found)}")
         for damage in found.damage:
             print(f"  {damage}")
     print(f"\ngoes on with {len(image.topics)} topics: {', '.join(image.topics) or 'none'}")

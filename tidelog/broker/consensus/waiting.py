@@ -59,7 +59,7 @@ def waiting_for(past: Past, answers: Sequence[QuorumDescribed], silent: Sequence
         parts.append(f"{_nodes(lost)} lost {past.log}, so the voters that are left are no majority")
     if silent:
         parts.append(f"it waits for the brokers at {', '.join(silent)}, which do not answer")
-    elif not answers:
+    elif not answers and not lost:
         parts.append("it knows no other broker: name one with --join (cluster.join)")
     if without or lost or not past.may_found:
         parts.append(past.remedy)

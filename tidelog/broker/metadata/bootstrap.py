@@ -187,7 +187,9 @@ class MetadataBootstrap:
         lost = lost_voters(voters, {self._node_id: self.member.incarnation}, found)
         if not lacks_majority(voters, lost):
             return ""
-        return waiting_for(Past(), [], [], [voter.node_id for voter in lost])
+        asked = zip(addresses, answers, strict=True)
+        silent = [f"{host}:{port}" for (host, port), answer in asked if not isinstance(answer, QuorumDescribed)]
+        return waiting_for(Past(), [], silent, [voter.node_id for voter in lost])
 
     def needs_witnesses(self, log: ElectedLog) -> bool:
         """True of a disk that votes with others: if it is an old copy, it does not know what it has promised."""

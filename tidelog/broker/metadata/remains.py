@@ -68,6 +68,11 @@ class Remains:
     damage: list[str] = field(default_factory=list)
 
     @property
+    def has_log(self) -> bool:
+        """True if a metadata log can be read there, were it empty."""
+        return bool(self.floors or self.entries)
+
+    @property
     def position(self) -> int:
         """How far this directory alone goes, counting entries that are not known to be chosen."""
         begin = max([0, *(floor.position for floor in self.floors), *([self.snapshot[0]] if self.snapshot else [])])

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from tests.unit.broker.consensus.stage import Site, Stage, play
 from tests.unit.broker.isr.stage import until
+from tidelog.broker.consensus.elected_log import ElectedLog
 from tidelog.broker.consensus.founding import NO_PAST, Address, LogOrigin, NamedVoter, find_origin
 from tidelog.broker.consensus.messages import QuorumDescribed
 from tidelog.broker.consensus.waiting import Past
+from tidelog.broker.metadata.bootstrap import MetadataBootstrap
 from tidelog.config.errors import ConfigError
 from tidelog.model.cluster import Voter
 from tidelog.model.errors import WrongCluster
@@ -175,6 +179,28 @@ def test_a_new_broker_does_not_found_with_one_that_has_a_past(cluster_id: str) -
         origin(1, [remembering(2, cluster_id), described(3)])
     with pytest.raises(StillWaiting, match="nodes 2, 3 lost the metadata log of a cluster"):
         origin(1, [remembering(2, cluster_id), remembering(3, cluster_id)])
+
+
+def test_a_voter_that_is_left_names_who_lost_its_disk_and_who_does_not_answer() -> None:
+    """It knows them all, from its own log: it needs nobody to be named."""
+
+    async def ask(address: Address) -> QuorumDescribed:
+        if address[1] == 4:
+            raise TimeoutError
+        return replace(described(address[1]), incarnation=f"new-disk-{address[1]}")
+
+    async def main() -> None:
+        bootstrap = SimpleNamespace(_node_id=5, member=SimpleNamespace(incarnation="disk-5"), _ask=ask)
+        log = SimpleNamespace(membership=SimpleNamespace(voters=voters(1, 2, 3, 4, 5)))
+        reason = await MetadataBootstrap.find_loss(cast("MetadataBootstrap", bootstrap), cast("ElectedLog", log))
+        assert reason.startswith("nodes 1, 2, 3 lost the metadata log, so")
+        assert "it waits for the brokers at h:4, which do not answer; if no other disk" in reason
+        log.membership.voters = voters(1, 2, 3, 5)
+        assert "--join" not in await MetadataBootstrap.find_loss(
+            cast("MetadataBootstrap", bootstrap), cast("ElectedLog", log)
+        )
+
+    run(main)
 
 
 def test_nobody_joins_a_log_whose_majority_is_lost() -> None:
