@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from tidelog.model.errors import DiskFull, Overloaded
 from tidelog.model.ports import Buffer
 from tidelog.storage.appender import Appender
 from tidelog.storage.log_reader import LogReader
@@ -15,7 +16,7 @@ from tidelog.storage.segment import Damage, Segment
 
 
 class Mender:
-    """Writes into the middle of one log. Blocking, but for `look_again`."""
+    """Writes into the middle of one log. Blocking, but for `look_again` and `renew_checkpoint`."""
 
     def __init__(self, state: LogState, reader: LogReader, appender: Appender) -> None:
         self._state = state
@@ -37,6 +38,17 @@ class Mender:
             return
         with self._or_offline():
             mend_rows(self._state.files.codec, part, self._state.tail)
+
+    def renew_checkpoint(self) -> bool:
+        """Begins a segment if the checkpoint of the active one is damaged: as long as the log is open, what it said,
+        and what came since, is in memory. True if that is done, and waits for a flush. The log is appended to, so on
+        the event loop, and never while it is truncated. Raises `LogOffline` or `InternalError`."""
+        active = self._state.active
+        if self._state.offline_reason is not None or not active.has_lost_checkpoint:
+            return False
+        with suppress(DiskFull, Overloaded):
+            self._appender.roll(self._state.rolled_ms)
+        return self._state.active is not active
 
     def repair(self, data: Buffer, *, is_committed: bool = False) -> Repair:
         """Puts a batch back in its place, durably, if a peer's copy is the very batch that is damaged there. Its row is

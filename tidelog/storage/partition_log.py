@@ -54,6 +54,7 @@ class PartitionLog(LogState):
         self.delete_records = deleter.delete_records
         self.truncate_to, self.start_over = truncator.truncate_to, truncator.start_over
         self.look_again, self.mend, self.repair = mender.look_again, mender.mend, mender.repair
+        self.renew_checkpoint = mender.renew_checkpoint
         self.damaged_ranges, self.give_up = self.damage.ranges, self.damage.give_up
 
     @property
@@ -83,6 +84,7 @@ class PartitionLog(LogState):
         piece.run()
         step = self.scrubber.end(piece)
         if step.mend_at is not None:
+            self.renew_checkpoint()
             self.mend(step.mend_at)
         return step
 

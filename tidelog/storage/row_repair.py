@@ -6,6 +6,10 @@ peer's copy that is, byte for byte, what the log holds at just that offset.
 Rows that stood for no batch are made again as what cannot mislead: a SEAL at the end of a sealed segment; in a slot
 store's journal a NAME before each entry that may have had one, as its head says; and else a MARK. The header is written
 anew from what is known of a segment that is open.
+
+What a checkpoint said is not made up: the state of producers has moved on. An opening takes it from an older segment
+then, or from a later one. So the header is made to say that there is none, once a later segment has another
+(`Mender.renew_checkpoint`).
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from xxhash import xxh3_128_digest
 
 from tidelog.model.batch_header import BatchHeader
 from tidelog.model.ports import Buffer
-from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, Kind, Row, RowCodec, Tail
+from tidelog.storage.rows import NO_TIMESTAMP, ROW_BYTES, HeaderRow, Kind, Row, RowCodec, Tail
 from tidelog.storage.segment import Damage, Segment
 from tidelog.storage.slot_entries import EntryKind, Head, decode_entry, name_for
 
@@ -57,7 +61,7 @@ def _mend_header(codec: RowCodec, segment: Segment, tail: Tail) -> bool:
     counts only if it is there, and sound; else older segments are asked, as after a start that made the header."""
     header = codec.parse_header(segment.raw_rows(0, 1))
     if header is not None and header.base_offset == segment.base_offset:
-        return False
+        return segment.next_sequence < tail.sequence and _disclaim_checkpoint(codec, segment, header)
     items = [codec.parse_checkpoint(segment.raw_rows(slot, 1)) for slot in range(1, segment.body_slot)]
     has_checkpoint = None not in items if items else segment.first_sequence == 0
     first = tail_before(segment, RowGap(0, 1, None, None), tail)
@@ -65,6 +69,17 @@ def _mend_header(codec: RowCodec, segment: Segment, tail: Tail) -> bool:
     first = first._replace(durable=min(first.durable, first.sequence), epoch=tail.epoch if is_empty else 0)
     made = codec.header(first, len(items), has_checkpoint=has_checkpoint)
     segment.catalog.pwritev([made], 0)
+    return True
+
+
+def _disclaim_checkpoint(codec: RowCodec, segment: Segment, header: HeaderRow) -> bool:
+    """Writes of a damaged checkpoint that there is none."""
+    if not segment.has_lost_checkpoint:
+        return False
+    as_it_was = Tail(
+        header.sequence, header.durable, header.epoch, header.base_offset, 0, NO_TIMESTAMP, header.log_start_offset
+    )
+    segment.catalog.pwritev([codec.header(as_it_was, header.checkpoint_rows, has_checkpoint=False)], 0)
     return True
 
 

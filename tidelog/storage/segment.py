@@ -192,13 +192,25 @@ class Segment:
             sequence += 1
 
     def count_bad_rows(self, slot: int, count: int) -> int:
-        """How many of `count` rows of any kind from `slot` on do not verify."""
+        """How many of `count` rows of any kind from `slot` on do not verify. A checkpoint that the header says is none
+        is not looked at."""
         raw = memoryview(self.raw_rows(slot, count))
         split = min(max(self.body_slot - slot, 0), count)
         head = (raw[i * ROW_BYTES : (i + 1) * ROW_BYTES] for i in range(split))
+        bad = [at for at, row in enumerate(head, start=slot) if not self._codec.is_sound(row)]
+        if any(bad) and not self._may_have_checkpoint():
+            bad = [at for at in bad if at == 0]
         body = self._checked(slot + split, raw[split * ROW_BYTES :])
-        sound = sum(map(self._codec.is_sound, head)) + sum(row is not None for row in body)
-        return count - sound
+        return len(bad) + count - split - sum(row is not None for row in body)
+
+    def _may_have_checkpoint(self) -> bool:
+        header = self._codec.parse_header(self.raw_rows(0, 1))
+        return header is None or header.base_offset != self.base_offset or header.has_checkpoint
+
+    @property
+    def has_lost_checkpoint(self) -> bool:
+        """True if rows of the checkpoint are damaged, and it still counts."""
+        return self.count_bad_rows(1, self.body_slot - 1) > 0
 
     def _search(self, is_at_or_before: Callable[[Row], bool]) -> int:
         """The last slot with a sound row that satisfies a predicate which holds for a prefix of the rows; one less

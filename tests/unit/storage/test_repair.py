@@ -256,12 +256,44 @@ def test_the_scrubber_writes_a_damaged_header_anew(ten: Store, base_offset: int)
 def test_a_header_without_a_sound_checkpoint_says_so(ten: Store) -> None:
     ten.harm_row(0, 5)
     ten.harm_row(1, 5)
-    scrub(ten)
-    assert scrub(ten) == 1, "what the checkpoint said is not made up"
-    assert read_checkpoint(RowCodec(IDENTITY), ten.segment(5)) is None
+    assert scrub(ten) == 2
+    assert scrub(ten) == 0
+    assert read_checkpoint(RowCodec(IDENTITY), ten.segment(5)) is None, "what the checkpoint said is not made up"
     ten.kill_and_open()
     assert ten.report.findings == []
     assert ten.is_whole
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_what_a_damaged_checkpoint_said_is_kept_in_a_new_segment(store: Store, *, is_full: bool) -> None:
+    """The segments that it stood for are deleted: the open log alone knows it."""
+    for n in TEN:
+        if n == 5:
+            store.log.roll(store.now_ms)
+        store.epoch = 1 + n // 3
+        store.append(b"v", producer=(n, 0, 0))
+    store.flush()
+    store.log.delete_records(5)
+    store.flush()
+    store.close_and_open()
+    lineage, producers = list(store.log.lineage), dict(store.log.producers.items())
+    assert lineage[0] == (1, 0) and len(producers) == 10
+    for slot in (1, 4):
+        store.harm_row(slot, 5)
+    if is_full:
+        store.files.fails = lambda kind, path: errno.ENOSPC if kind == "pwritev" else 0
+    assert scrub(store) == 2
+    store.files.fails = lambda kind, path: 0
+    assert len(store.log.segments) == (1 if is_full else 2)
+    assert scrub(store) == (2 if is_full else 0)
+    store.flush()
+    store.kill_and_open()
+    assert store.log.lineage == lineage
+    assert {key: state.batches for key, state in store.log.producers.items()} == {
+        key: state.batches for key, state in producers.items()
+    }
+    assert store.is_whole
+    assert scrub(store) == 0
 
 
 def test_a_row_in_the_last_segment_is_made_again(ten: Store) -> None:

@@ -68,8 +68,15 @@ class Means(NamedTuple):
     stats: Stats
 
 
-async def read_piece(scrubber: Scrubber, log: PartitionLog, listener: FlushListener, means: Means) -> Progress:
-    """Reads the next piece of a log, and makes its damaged catalog rows again. Raises as `Target.step`."""
+async def read_piece(
+    scrubber: Scrubber,
+    log: PartitionLog,
+    listener: FlushListener,
+    means: Means,
+    may_append: Callable[[], bool] = lambda: True,
+) -> Progress:
+    """Reads the next piece of a log, and makes its damaged catalog rows again. `may_append` is False while the log is
+    truncated. Raises as `Target.step`."""
     piece = scrubber.begin(PIECE_BYTES)
     if piece is None:
         return Progress(0, has_finished=True)
@@ -79,6 +86,8 @@ async def read_piece(scrubber: Scrubber, log: PartitionLog, listener: FlushListe
         step = scrubber.end(piece)
     if step.mend_at is not None:
         logger.warning("catalog rows are damaged", log=log.directory, rows=step.bad_rows)
+        if may_append() and log.renew_checkpoint():
+            means.log_writer.submit(listener)
         await means.log_writer.exclusively(listener, partial(log.mend, step.mend_at))
         left = piece.segment.count_bad_rows(piece.slots.start, len(piece.slots))
         return Progress(step.bytes_read, found=step.bad_rows, left=left)
@@ -106,7 +115,7 @@ class LogTarget:
         holder = self._find()
         if holder is None:
             return Progress(0, has_finished=True)
-        return await read_piece(holder.log.scrubber, holder.log, holder, self._means)
+        return await read_piece(holder.log.scrubber, holder.log, holder, self._means, lambda: holder.is_readable)
 
 
 class CopiesTarget:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.broker.isr.stage import until
 from tests.unit.broker.paxos.stage import Site, Stage, play
 from tests.unit.broker.repair import stage as isr
 from tidelog.broker.consensus.messages import DescribeSnapshots, FetchSnapshot
@@ -18,6 +19,7 @@ from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.repair.scrub_targets import (
     CopiesTarget,
     JournalTarget,
+    LogTarget,
     Means,
     Target,
     facts_target,
@@ -222,6 +224,29 @@ def test_facts_beside_a_journal_are_mended_from_the_other_copy_or_from_memory(ba
         assert not third.replica._files.stored.is_amnesiac
 
     in_one_life(story)
+
+
+# -- logs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_truncated", [False, True])
+def test_a_damaged_checkpoint_is_replaced_by_the_next_segments_but_not_under_a_truncation(
+    *, is_truncated: bool
+) -> None:
+    async def story(stage: isr.RepairStage) -> None:
+        stage.write(b"a", b"b")
+        log, replica = stage.site.log, stage.replica(1)
+        log.roll(0)
+        stage.write(b"c")
+        damaged = log.active
+        flip(log.files.opened.files, damaged.catalog_path, ROW_BYTES + 30)
+        replica.is_readable = not is_truncated
+        await scrub(LogTarget(lambda: replica, Means(stage.site.writer, stage.site.stats)))
+        assert (log.active is damaged) == damaged.has_lost_checkpoint == is_truncated
+        assert not is_truncated or not log.is_dirty
+        await until(lambda: not log.is_dirty)
+
+    isr.play(story)
 
 
 # -- facts in two copies -----------------------------------------------------------------------------------------------
