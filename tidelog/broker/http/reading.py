@@ -10,7 +10,8 @@ from tidelog.broker.http import params
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.produce import check_partition
-from tidelog.model.errors import InvalidRequest, NotAReplica
+from tidelog.model.cluster import PartitionInfo
+from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, NotAReplica
 from tidelog.model.ids import PartitionId
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange, format_lost
 
@@ -18,8 +19,8 @@ from tidelog.model.lost_ranges import LOST_HEADER, LostRange, format_lost
 def readable_partition(context: Context, call: Call) -> ReadHandle:
     """The partition of the path, at the replica that the client wants.
 
-    `replica=local` wants the addressed broker's own copy, and gets `NotAReplica` (404) if there is none; `replica=any`
-    wants that copy, else the leader's; without it the leader answers.
+    `replica=local` wants the addressed broker's own copy, and gets `NotAReplica` (404) if it is to hold none;
+    `replica=any` wants that copy, else the leader's; without it the leader answers.
     """
     replica = call.query.get("replica")
     if replica not in (None, "local", "any"):
@@ -33,11 +34,18 @@ def readable_partition(context: Context, call: Call) -> ReadHandle:
         copy = context.face.partitions.local_copy(PartitionId(topic.topic_id, number))
         if copy is not None:
             return copy
-        if replica == "local" and topic.partitions[number].leader != context.face.cluster.node_id:
-            raise NotAReplica(
-                f"broker {context.face.cluster.node_id} holds no copy of {name}-{number}; see its replicas"
-            )
+        if replica == "local":
+            _require_led(context.face.cluster.node_id, name, topic.partitions[number])
     return context.face.partitions.handle(name, number)
+
+
+def _require_led(node_id: int, topic: str, info: PartitionInfo) -> None:
+    """Says why a broker has no copy to show, unless that is the leader's business."""
+    name = f"{topic}-{info.partition}"
+    if node_id not in info.replicas:
+        raise NotAReplica(f"broker {node_id} holds no copy of {name}; see its replicas")
+    if node_id != info.leader:
+        raise LeaderNotAvailable(f"broker {node_id}'s copy of {name} is not open now; try again")
 
 
 async def start_offset(partition: ReadHandle, query: Mapping[str, str]) -> int:

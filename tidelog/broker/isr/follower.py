@@ -1,7 +1,8 @@
 """A follower's side of one partition: its log, and the core that keeps it equal to the leader's.
 
 The fetcher of the leader's broker asks (`ask`) and brings the answers; the log writer reports what has become durable.
-Nothing here waits but a truncation, during which nothing is asked.
+Nothing here waits but a truncation, during which nothing is asked. While nobody leads there is no fetcher, and nothing
+of the log changes but by repairs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Roles of partitions whose replicas copy their leader's log: leader (`Partition`), follower, or leader to be.
 
 A new leader epoch gets a new object over the same log, so that nothing of the old leadership goes on in the new one.
-Followers of one leader share a `Fetcher`. A broker that is to lead, and finds the end of its log damaged, first has it
-settled what of that was committed (`Settling`).
+Followers of one leader share a `Fetcher`. While nobody leads, a replica is a follower that no fetcher asks for: its log
+stays as it is, and is read, scrubbed, repaired and given copies of as ever. A broker that is to lead, and finds the end
+of its log damaged, first has it settled what of that was committed (`Settling`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidelog.broker.partitions.replica_logs import is_lost, log_settings
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
 from tidelog.broker.runtime.mapping_union import MappingUnion
 from tidelog.controller.partition_commands import UnfitReason
-from tidelog.model.cluster import NO_LEADER, ClusterImage, PartitionInfo
+from tidelog.model.cluster import END_UNKNOWN, NO_LEADER, ClusterImage, PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.replication.isr.events import Tick
@@ -118,7 +119,7 @@ class IsrRoles:
             return True
         if info.leader == self._node_id:
             await self._take_over(assigned, log, image)
-        elif info.leader != NO_LEADER:
+        else:
             self._follow(assigned, log)
         self._logs.check(partition_id, log)
         return True
@@ -199,8 +200,9 @@ class IsrRoles:
         self._tasks.spawn(partition_id, partition.run())
 
     def _follow(self, assigned: Assignment, log: PartitionLog) -> None:
+        """Follows whoever leads; if nobody does, the replica is only held."""
         partition_id, topic, info, config = assigned
-        known = self._logs.high_watermark(partition_id, log)
+        known = min([self._logs.high_watermark(partition_id, log), *_given_up_from(info, log)])
         state = log_state(log)._replace(durable_offset=acknowledged_end(log, known))
         core = IsrFollower(info.leader_epoch, state, known)
         follower = Follower(
@@ -208,11 +210,15 @@ class IsrRoles:
         )
         follower.is_fsynced = config.ack_durability == "fsynced"
         self.followers[partition_id] = follower
-        fetcher = self._fetchers.get(info.leader)
+        if info.leader != NO_LEADER:
+            self._fetcher(info.leader).add(follower)
+
+    def _fetcher(self, leader: int) -> Fetcher:
+        fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[info.leader] = self._new_fetcher(info.leader)
-            self._tasks.spawn(f"fetcher-{info.leader}", fetcher.run())
-        fetcher.add(follower)
+            fetcher = self._fetchers[leader] = self._new_fetcher(leader)
+            self._tasks.spawn(f"fetcher-{leader}", fetcher.run())
+        return fetcher
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
@@ -267,6 +273,13 @@ def _live_epochs(image: ClusterImage) -> Mapping[int, int]:
 def _identities(info: PartitionInfo, image: ClusterImage) -> dict[int, LogIdentity]:
     brokers = {int(node): image.brokers[node] for node in info.replicas if node in image.brokers}
     return {node: LogIdentity(broker.storage, info.since_of(node)) for node, broker in brokers.items()}
+
+
+def _given_up_from(info: PartitionInfo, log: PartitionLog) -> list[int]:
+    """The ends of what an operator has had the partition go on from since the last batch of this log: what lies behind
+    one is not committed any more, whatever was known before."""
+    later = [one for one in info.regroupings if one.leader_epoch > log.tail.epoch]
+    return [one.end for one in later if one.end != END_UNKNOWN]
 
 
 def _settlement_of(partition_id: PartitionId) -> str:

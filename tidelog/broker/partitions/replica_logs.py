@@ -73,7 +73,7 @@ class ReplicaLogs:
         return partition_id in self._manager.logs
 
     def find(self, partition_id: PartitionId) -> PartitionLog | None:
-        """Returns the log if it is open and takes writes, whatever its role; it has none while nobody leads."""
+        """Returns the log if it is open and takes writes, whatever its role."""
         log = self._manager.logs.get(partition_id)
         return None if log is None or log.offline_reason is not None else log
 
