@@ -131,6 +131,8 @@ class Node:
     def local_copy(self, partition_id: PartitionId) -> Partition | None:
         return self.partitions.get(partition_id)
 
+    any_copy = local_copy
+
     def _local(self, topic: str, partition: int) -> Partition:
         assert self._site is not None
         return self._site.partition(topic, partition)

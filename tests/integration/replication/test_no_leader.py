@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.integration.replication.test_lost_logs import FAST, write
+from tests.integration.replication.test_lost_logs import FAST, lose, write
 from tests.integration.replication.test_regrouping import give_up
 from tests.integration.replication.three_brokers import ThreeBrokers, three_brokers, until
 from tidelog.broker.broker import NewTopic
@@ -89,6 +89,34 @@ def test_what_is_left_is_read_scrubbed_and_compared_though_nobody_leads() -> Non
                 await cluster.settle()
             await bring_back(cluster)
             await cluster.until_shown(3, [*values, b"more"])
+
+    run(story)
+
+
+def test_an_empty_log_in_place_of_a_lost_one_is_no_copy_before_it_is_filled() -> None:
+    async def story() -> None:
+        async with three_brokers(**SETTINGS) as cluster:
+            partition_id, values = await begin(cluster)
+            await leave_behind(cluster, partition_id, b"more")
+            await cluster.stop(3)
+            lose(cluster, 3, partition_id)
+            await cluster.start(3)
+            await cluster.settle()
+            for offset in (0, 2):
+                with pytest.raises(LeaderNotAvailable, match="was lost"):
+                    await read(cluster, 3, "any", offset)
+            await bring_back(cluster)
+            values.append(b"more")
+            await until(lambda: cluster.brokers[3].image.topics["t"].partitions[0].leader == 2)
+            assert await read(cluster, 3, "any") == values, "if it has them not itself yet, the leader has"
+            await until(lambda: cluster.info().isr == (2, 3))
+            await leave_behind(cluster, partition_id, b"again more")
+            for _ in range(2):
+                assert await read(cluster, 3, "any") == values
+                assert await read(cluster, 3, "any", len(values)) == []
+                await cluster.stop(3)
+                await cluster.start(3)
+                await cluster.settle()
 
     run(story)
 

@@ -69,6 +69,10 @@ class Replicas(Protocol):
         """This broker's own copy of a partition; None if it holds none, or cannot open it."""
         ...
 
+    def any_copy(self, partition_id: PartitionId) -> ReadHandle | None:
+        """Returns the copy for who would take any; None if the leader is to be asked."""
+        ...
+
 
 class Partitions:
     """The partitions of the cluster, as one broker reaches them."""
@@ -86,6 +90,10 @@ class Partitions:
     def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
         """This broker's own copy of a partition; None if it holds none, or cannot open it."""
         return self._replicas.local_copy(partition_id)
+
+    def any_copy(self, partition_id: PartitionId) -> ReadHandle | None:
+        """Returns the copy for who would take any; None if the leader is to be asked."""
+        return self._replicas.any_copy(partition_id)
 
     @staticmethod
     async def offsets_of(

@@ -31,7 +31,8 @@ def readable_partition(context: Context, call: Call) -> ReadHandle:
     if replica is not None:
         topic = context.face.cluster.topic(name)
         check_partition(topic, number)
-        copy = context.face.partitions.local_copy(PartitionId(topic.topic_id, number))
+        partitions, partition_id = context.face.partitions, PartitionId(topic.topic_id, number)
+        copy = partitions.any_copy(partition_id) if replica == "any" else partitions.local_copy(partition_id)
         if copy is not None:
             return copy
         if replica == "local":

@@ -20,7 +20,7 @@ from tidelog.broker.isr.isr_inputs import isr_changed, isr_settings, log_state
 from tidelog.broker.isr.partition import IsrContext, Partition
 from tidelog.broker.isr.settling import LogIdentity, Settling, begin_settling, verify_end
 from tidelog.broker.partitions.committed import fill_lost_end
-from tidelog.broker.partitions.replica_logs import is_lost, log_settings
+from tidelog.broker.partitions.replica_logs import is_lost, log_settings, note_filled
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
 from tidelog.broker.runtime.mapping_union import MappingUnion
 from tidelog.controller.partition_commands import UnfitReason
@@ -104,6 +104,7 @@ class IsrRoles:
         partition_id, topic, info, config = assigned
         running = self.holders.get(partition_id)
         if running is not None and running.leader_epoch == info.leader_epoch:
+            note_filled(running.log, info, self._node_id)
             if isinstance(running, Partition):
                 self._refresh(running, assigned, image)
             elif isinstance(running, Follower):
@@ -117,6 +118,7 @@ class IsrRoles:
         log = self._logs.get(partition_id, topic.name, config, info.since_of(self._node_id), is_alone=is_alone)
         if log is None or (info.leader == self._node_id and is_lost(log, info, self._node_id)):
             return True
+        note_filled(log, info, self._node_id)
         if info.leader == self._node_id:
             await self._take_over(assigned, log, image)
         else:

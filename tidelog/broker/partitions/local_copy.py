@@ -3,7 +3,8 @@
 A follower's high watermark is a little behind the leader's, so a copy may show less than the leader does, but never
 what the leader would not. An offset past the copy's end is out of range here, even if the leader has it already; and
 where a log is offline, nobody knows what should follow its end: a read there is refused. A broker that leads, or led
-until it was isolated, may be read in the same way: nothing is said of being up to date.
+until it was isolated, may be read in the same way: nothing is said of being up to date. A copy that was lost and is
+being filled again lacks what others still have: to readers that take any copy it is none where it ends.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class LocalCopy:
     stats: Stats
     is_leading: bool = False
     """Nothing is committed behind the end of this log, even if it is offline."""
+    is_filling: bool = False
+    """A read where this copy ends is refused."""
 
     @property
     def topic(self) -> str:
@@ -64,12 +67,14 @@ class LocalCopy:
 
         Waits a little if that batch is damaged on this disk: another replica's copy may soon be in its place.
 
-        Raises `OffsetOutOfRange`, `LeaderNotAvailable` if the role here is ending, `LogOffline` at the end of a copy
-        that gets no more, or `DamagedBatch` if the batch that holds `offset` is damaged still.
+        Raises `OffsetOutOfRange`, `LeaderNotAvailable` if the role here is ending, or where a copy ends that is being
+        filled, `LogOffline` where one ends that gets no more, or `DamagedBatch` if the batch that holds `offset` is
+        damaged still.
         """
         log = self._log()
         if offset >= self.replica.high_watermark and not self.is_leading:
             log.require_online()
+            self._require_filled()
         high_watermark = self.replica.high_watermark
         try:
             try:
@@ -114,6 +119,13 @@ class LocalCopy:
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
         return first_since(self._log(), timestamp_ms, self.replica.high_watermark)
+
+    def _require_filled(self) -> None:
+        if self.is_filling:
+            raise LeaderNotAvailable(
+                f"nobody leads {self.topic}-{self.partition}, and broker {self.node_id}'s copy was lost: it ends at "
+                f"offset {self.replica.high_watermark}; ask another replica, or try again"
+            )
 
     def _log(self) -> PartitionLog:
         if not self.replica.is_readable:

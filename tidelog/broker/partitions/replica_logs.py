@@ -224,3 +224,10 @@ def may_deny(log: PartitionLog, info: PartitionInfo, node_id: NodeId) -> bool:
     found that it has everything."""
     is_filled = not is_lost(log, info, node_id) and node_id in (*info.isr, *info.elr)
     return log.stands_in_since is UNSET or is_filled
+
+
+def note_filled(log: PartitionLog, info: PartitionInfo, node_id: NodeId) -> None:
+    """A log that stood in for a lost one, and is in sync, is a copy like any other from then on. Its next checkpoint
+    remembers it; without that it stands in until it is in sync again."""
+    if log.stands_in_since is not UNSET and may_deny(log, info, node_id):
+        log.stands_in_since = UNSET

@@ -7,8 +7,11 @@ something is damaged -> Repairer, with other replicas' copies
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import UNSET
 
 from tidelog.broker.isr.runtime import IsrRuntime
 from tidelog.broker.membership.controller_channel import ControllerChannel
@@ -34,7 +37,7 @@ from tidelog.broker.replicas.scrub_list import replica_targets
 from tidelog.broker.runtime.resources import Resources
 from tidelog.broker.runtime.role_tasks import RoleTasks
 from tidelog.controller.partition_commands import LostReplica, UnfitReplica
-from tidelog.model.cluster import ISR, PAXOS, ClusterImage
+from tidelog.model.cluster import ISR, NO_LEADER, PAXOS, ClusterImage
 from tidelog.model.ids import PartitionId, TopicId
 
 RUNTIMES: Final[Mapping[str, Callable[[ProtocolContext], ProtocolRuntime]]] = MappingProxyType(
@@ -221,13 +224,23 @@ class DataPlane:
             )
         return found
 
-    def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
+    def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
         """Returns this broker's copy of a partition, leader or not; None if it holds none, or cannot open it."""
         replica = self.replicas.readable.get(partition_id)
         if replica is None:
             return None
         resources, is_leading = self._resources, partition_id in self.replicas.partitions
         return LocalCopy(replica, resources.node_id, resources.purgatory, resources.stats, is_leading)
+
+    def any_copy(self, partition_id: PartitionId) -> ReadHandle | None:
+        """Returns `local_copy` for who would take another as well: a log that stands in for a lost one is none while
+        somebody leads, and else is one only of what it has."""
+        copy, newest = self.local_copy(partition_id), self.replicas.newest(partition_id)
+        if copy is None or copy.replica.log.stands_in_since is UNSET:
+            return copy
+        if newest is None or may_deny(copy.replica.log, newest[0].info, self._resources.node_id):
+            return copy
+        return replace(copy, is_filling=True) if newest[0].info.leader == NO_LEADER else None
 
     # -- for the parts ----------------------------------------------------------------------------------------------
 

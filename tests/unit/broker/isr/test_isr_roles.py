@@ -8,6 +8,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+from msgspec import UNSET
+
 from tests.unit.broker.isr.stage import PARTITION, Site
 from tidelog.broker.isr.follower import Follower
 from tidelog.broker.isr.isr_roles import IsrRoles
@@ -127,5 +129,19 @@ def test_what_an_operator_gave_up_is_not_shown_by_who_comes_back() -> None:
         assert it.held.high_watermark == 2, "the log has batches of that epoch"
         await it.serve(NO_LEADER, 4, regroupings=tuple(regroupings))
         assert it.held.high_watermark == 1
+
+    play(story)
+
+
+def test_a_log_that_stands_in_for_a_lost_one_does_so_until_it_is_in_sync() -> None:
+    async def story(it: Cast) -> None:
+        log = it.site.log
+        log.stands_in_since = 5
+        await it.serve(NO_LEADER, 3, since=((NODE, 5),), elr=(NODE,))
+        assert log.stands_in_since == 5, "the metadata count on the lost one still"
+        await it.serve(OTHER, 4, since=((NODE, 9),), isr=(OTHER,), elr=())
+        assert log.stands_in_since == 5
+        await it.serve(OTHER, 4, isr=(NODE, OTHER))
+        assert log.metainfo(0).stands_in_since is UNSET
 
     play(story)
