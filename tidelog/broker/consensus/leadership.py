@@ -83,13 +83,11 @@ class Leadership:
         self.voter_changer.close()
 
     def enlist(self, voter_id: int) -> None:
-        """The log gave this disk an id to vote under; its vote counts when a voter set names it. An id that other
-        voters have come after is used up, unless it is in force."""
-        membership = self.voter_changer.membership
-        is_named = membership.voter_of(self._member.node_id, self._member.incarnation) is not None
-        if voter_id < membership.voters.next_voter_id and not is_named:
+        """The log gave this disk an id to vote under; its vote counts when a voter set names it."""
+        member = self._member
+        if self.voter_changer.membership.is_used_up(voter_id, member.node_id, member.incarnation):
             return
-        self._member.voter_id = voter_id
+        member.voter_id = voter_id
         if self.engine_id != self._engine.node.node:
             self.voter_changer.reconfigure()
         self._engine.step(Enlist())

@@ -133,12 +133,22 @@ class ClusterMetadata:
                 self.image, position, self._snapshot_voters = loaded
         member = self._member = bootstrap.member
         membership, leader = self._membership(member), self._listener
+        voter_id = self._assigned_voter_id()
+        if voter_id and not membership.is_used_up(voter_id, member.node_id, member.incarnation):
+            # The snapshot may be of later than what is known to be chosen here: the engine begins as that voter, for it
+            # cannot become another one before it has applied what made the voters (`PaxosNode`).
+            member.voter_id = voter_id
         self._log = ElectedLog(member, membership, self._context, self, leader, delivered=position)
         if is_resumed:
             bootstrap.check_alone(self._log)
             await bootstrap.check_cluster(address, contacts)
             await bootstrap.identify(self._context.log_writer)
         self._is_open = True
+
+    def _assigned_voter_id(self) -> int:
+        """Returns the id that this disk is to vote under, by the image; 0 if it has none."""
+        broker = self.image.brokers.get(self._node_id)
+        return broker.voter_id if broker is not None and broker.storage == self.incarnation else 0
 
     def _membership(self, member: LogMember) -> Membership:
         """The voters by the snapshot, or from the log's beginning."""
@@ -190,9 +200,8 @@ class ClusterMetadata:
         """Takes part, from now on."""
         self._spawn("facts", self._log.disk.run())
         self._know_peers()
-        for broker in self.image.brokers.values():
-            if broker.node_id == self._node_id and broker.storage == self.incarnation:
-                self._log.leadership.enlist(broker.voter_id)
+        if voter_id := self._assigned_voter_id():
+            self._log.leadership.enlist(voter_id)
         if self._is_resumed and self._bootstrap.needs_witnesses(self._log):
             self._log.mute()
             self._spawn("witnesses", self._find_witnesses())

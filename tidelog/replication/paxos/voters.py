@@ -212,6 +212,10 @@ class Membership:
         found = [voters.find(node_id, incarnation) for voters in sets]
         return next((voter for voter in found if voter is not None), None)
 
+    def is_used_up(self, voter_id: int, node_id: int, incarnation: str) -> bool:
+        """Returns True for an id that other voters have come after, unless it is in force: it votes no more."""
+        return voter_id < self.voters.next_voter_id and self.voter_of(node_id, incarnation) is None
+
     # -- what the log says -------------------------------------------------------------------------------------------
 
     def on_applied(self, position: int, voters: VoterSet | None, verdict: Verdict) -> bool:

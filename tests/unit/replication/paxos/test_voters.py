@@ -185,6 +185,13 @@ def test_the_newest_voters_applied_decide() -> None:
     assert not membership.on_applied(5, THREE, Verdict.APPLIED), "a position is applied once"
 
 
+def test_an_id_is_used_up_when_other_voters_have_come_after_it() -> None:
+    membership = Membership(THREE)
+    assert not membership.is_used_up(4, 4, "another disk"), "it is the next one's"
+    assert membership.is_used_up(2, 2, "another disk")
+    assert not membership.is_used_up(2, 2, "disk-2"), "it is in force"
+
+
 def test_void_voters_decide_nothing() -> None:
     membership = Membership(THREE)
     assert not membership.on_applied(5, FOUR, Verdict.VOID)
