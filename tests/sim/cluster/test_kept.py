@@ -47,6 +47,7 @@ KEPT = {
     "repeated-batch-of-a-deleted-past": "a follower that started over took a repeat of a deleted batch for new",
     "restarted-leader-goes-on-in-its-epoch": "a restarted leader went on in its old epoch with less than it had",
     "sequence-gap-after-acknowledgement": "a leader that was cut off told a producer of a gap that only it had",
+    "snapshot-newer-than-what-is-chosen": "a disk with a new voter id and a newer snapshot than log ended each start",
     "voters-changed-by-what-the-disk-held": "a restarted voter went by the voters of its last snapshot for ever",
     "wiped-voter-taken-for-new": "a wiped voter began to found a second cluster with brokers that were still starting",
 }
