@@ -121,7 +121,7 @@ class Stage:
                     await asyncio.sleep(0.1)
 
     async def wait(self, node: int) -> WaitingPartition | None:
-        """What the partition waits for at this broker."""
+        """Returns what the partition waits for at this broker."""
 
         async def look(broker: Broker) -> WaitingPartition | None:
             return broker.data.waiting().get((TOPIC, 0))

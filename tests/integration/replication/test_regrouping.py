@@ -180,7 +180,7 @@ def files_in(cluster: ThreeBrokers, node: int, directory: str) -> dict[str, byte
 
 
 def waiting(cluster: ThreeBrokers) -> list[tuple[tuple[str, int], int, int, set[int]]]:
-    """What the metrics of the leader by the metadata tell of partitions that wait."""
+    """Returns what the metrics of the leader, by the metadata, tell of partitions that wait."""
     broker = cluster.brokers.get(cluster.info().leader)
     known = {} if broker is None else broker.data.waiting()
     return [(key, wait.damaged_ranges, wait.without_copy, set(wait.awaited)) for key, wait in known.items()]

@@ -138,7 +138,7 @@ def faulty_of_a_minority_is_chosen() -> list[Patch]:
 
 
 def only_a_quorum_can_deny() -> list[Patch]:
-    """Of an even number of voters more are waited for than can prove that nothing is chosen."""
+    """An election of an even number of voters waits for more than can prove that nothing is chosen."""
     return [(fill, "blocks", lambda nodes, quorum: quorum.is_met(nodes))]
 
 

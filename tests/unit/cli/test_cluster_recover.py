@@ -1,4 +1,4 @@
-"""What `tidelog cluster recover` says of each directory."""
+"""`tidelog cluster recover` tells of each directory what it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tidelog log accept-loss` says of what it has done."""
+"""`tidelog log accept-loss` says what it has done."""
 
 from __future__ import annotations
 

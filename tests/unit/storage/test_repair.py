@@ -240,7 +240,7 @@ def test_the_scrubber_makes_damaged_rows_again(ten: Store, slots: tuple[int, ...
 
 @pytest.mark.parametrize("base_offset", [0, 5])
 def test_the_scrubber_writes_a_damaged_header_anew(ten: Store, base_offset: int) -> None:
-    """As it was: the checkpoint of the second segment is still there, and counts."""
+    """The header is as it was: the checkpoint of the second segment is still there, and counts."""
     segment = ten.segment(base_offset)
     before = read_checkpoint(RowCodec(IDENTITY), segment)
     assert before is not None

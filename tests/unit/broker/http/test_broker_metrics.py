@@ -1,4 +1,4 @@
-"""What the pages of metrics say of repairs: whom a partition waits for, and what was given up."""
+"""The page of metrics says of repairs whom a partition waits for, and what was given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log says of a copy that cannot be had."""
+"""A replica logs once why it cannot copy another's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log holds behind a hole is gone when it is opened, so it is no copy that a strike may leave as the last."""
+"""A log ends at its first hole when it is opened, so a strike may not leave a copy behind a hole as the last one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.storage.scan import BadEnd
 
 BATCHES = 6
 BASES = (0, 2, 4)
-"""Of the segments, of two batches each."""
+"""The base offsets of the segments, of two batches each."""
 
 
 def two_a_segment() -> Store:

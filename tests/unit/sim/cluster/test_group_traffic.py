@@ -1,4 +1,4 @@
-"""What is drawn of consumer groups can be done on the network that is drawn."""
+"""Consumer groups that are drawn have the time that they need on the network that is drawn."""
 
 from __future__ import annotations
 

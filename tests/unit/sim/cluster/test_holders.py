@@ -57,7 +57,7 @@ def test_who_may_be_robbed_beside_damage(
 
 
 def test_no_journal_of_a_guarded_partition_may_go() -> None:
-    """Its copies are damaged already: who forgets what it accepted takes the proof that one was chosen."""
+    """The partition's copies are damaged already: a voter that forgets takes the proof that one was chosen."""
     holders = holders_of(PaxosCluster())
     assert holders.may_forget(PARTITION, 1)
     holders.guards(PARTITION)
