@@ -21,6 +21,8 @@ from tidelog.replication.paxos.replica import Replica
 
 REPAIRS_PER_BEAT = 8
 """Payloads that one peer is asked for at a time."""
+STRANGERS_MAX = 4
+"""So many that are no peers are asked besides, the newest: the last one to come may lack the same as this replica."""
 
 
 class Catchup:
@@ -29,7 +31,7 @@ class Catchup:
     def __init__(self, peers: Sequence[int], replica: Replica) -> None:
         self._peers = tuple(peers)
         self._replica = replica
-        self._stranger: int | None = None
+        self._strangers: tuple[int, ...] = ()
         self._asked_below: dict[int, int] = {}
         """By peer: where to go on with the payloads that are missing."""
         self._lacking: dict[int, set[int]] = {}
@@ -43,8 +45,8 @@ class Catchup:
     def meet(self, proposer: int) -> None:
         """Somebody writes to this log, or tries to. If it is no peer, the members have changed, and all that were known
         here may be gone: it is asked as well."""
-        if proposer not in self._peers:
-            self._stranger = proposer
+        if proposer not in (*self._peers, *self._strangers):
+            self._strangers = (*self._strangers, proposer)[-STRANGERS_MAX:]
 
     def asked(self, sender: int, position: int) -> None:
         """Somebody asks what is here from a position on, and lacks it as a rule. But a sender that is further on has
@@ -55,7 +57,7 @@ class Catchup:
 
     def on_timer(self) -> list[Action]:
         """Asks the next peer, and sets the timer again."""
-        peers = self._peers if self._stranger is None else (*self._peers, self._stranger)
+        peers = (*self._peers, *self._strangers)
         if not peers:
             return [SetTimer(Timer.CATCHUP)]
         self._turn = (self._turn + 1) % len(peers)

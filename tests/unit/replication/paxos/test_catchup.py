@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.replication.paxos.catchup import REPAIRS_PER_BEAT, Catchup
+from tidelog.replication.paxos.catchup import REPAIRS_PER_BEAT, STRANGERS_MAX, Catchup
 from tidelog.replication.paxos.events import Send
 from tidelog.replication.paxos.messages import LearnRequest, LearnResponse
 from tidelog.replication.paxos.replica import Replica
@@ -52,6 +52,26 @@ def test_every_peer_is_asked_for_every_payload_though_none_comes() -> None:
             assert len(positions) == len(set(positions)) == REPAIRS_PER_BEAT
             seen[peer].update(positions)
     assert seen == {peer: set(range(count)) for peer in PEERS}
+
+
+def test_a_stranger_is_asked_though_another_comes_before_each_beat() -> None:
+    """An only voter cannot read who the voters are now. The leader, whom it does not know, writes once; a learner, who
+    lacks the same, asks time and again."""
+    catchup = Catchup((), replica(3, faulty=range(1, 3)))
+    catchup.meet(6)
+    seen: dict[int, list[int]] = {}
+    for _ in range(2):
+        catchup.asked(7, 3)
+        seen |= asked(catchup, 3)
+    assert seen == {6: [1, 2], 7: [1, 2]}
+
+
+def test_strangers_are_few() -> None:
+    catchup = Catchup((), replica(3, faulty=range(1, 3)))
+    for sender in range(100):
+        catchup.meet(sender)
+    seen = [peer for _ in range(2 * STRANGERS_MAX) for peer in asked(catchup, 3)]
+    assert sorted(set(seen)) == list(range(100 - STRANGERS_MAX, 100))
 
 
 def test_what_has_come_is_not_asked_for_again() -> None:
