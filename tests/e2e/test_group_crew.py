@@ -14,7 +14,7 @@ MEMBER = """
 import signal, sys, time
 from pathlib import Path
 while not Path(sys.argv[1]).exists():
-    time.sleep(0.01)
+    time.sleep(0.01)  # the test lets it go on by making a file
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print('{"what": "up", "at": 0.0}', flush=True)
 while True:

@@ -49,8 +49,8 @@ DataDir = Annotated[str, typer.Option(metavar="DIR", envvar="TIDELOG_LOG_DIR", h
 
 @dataclass(slots=True)
 class Check:
-    """What verifying one log found. `damage` are offsets that this disk has lost, `findings` sentences. `rewritten` are
-    entries that are damaged, and of which nothing is lost: a broker has put their slots again, behind them."""
+    """The outcome of verifying one log. `damage` are offsets that this disk has lost, `findings` sentences. `rewritten`
+    are entries that are damaged, and of which nothing is lost: a broker has put their slots again, behind them."""
 
     topic: str
     partition: int

@@ -36,12 +36,12 @@ def readable_partition(context: Context, call: Call) -> ReadHandle:
         if copy is not None:
             return copy
         if replica == "local":
-            _require_led(context.face.cluster.node_id, name, topic.partitions[number])
+            _require_copy(context.face.cluster.node_id, name, topic.partitions[number])
     return context.face.partitions.handle(name, number)
 
 
-def _require_led(node_id: int, topic: str, info: PartitionInfo) -> None:
-    """Says why a broker has no copy to show, unless that is the leader's business."""
+def _require_copy(node_id: int, topic: str, info: PartitionInfo) -> None:
+    """Raises the reason why a broker has no copy to show; a leader answers for itself."""
     name = f"{topic}-{info.partition}"
     if node_id not in info.replicas:
         raise NotAReplica(f"broker {node_id} holds no copy of {name}; see its replicas")

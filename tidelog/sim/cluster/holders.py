@@ -117,7 +117,7 @@ class Holders:
         return bool(node not in members or sound or book.is_paxos)
 
     def may_forget(self, partition_id: PartitionId, node: int) -> bool:
-        """As `Majorities.may_forget`; no journal of a guarded partition may go."""
+        """Returns `Majorities.may_forget`, and False for a guarded partition: none of its journals may go."""
         info = self._info(partition_id)
         if info is None or partition_id in self._guarded:
             return False
