@@ -117,6 +117,8 @@ class Engine:
         self.former_ids: tuple[int, ...] = ()
         """Ids that this disk went by before. It remembers what it promised under them, so whoever still needs them is
         answered under them: at once, or, if an answer has to wait for the disk, when it is asked again."""
+        self.on_missing: Callable[[int], None] = lambda position: None
+        """Told of a position whose payload turned out to be nowhere on this disk."""
         self._asked_as = 0
         self._answer: Proposed | Refused | None = None
         disk.on_stored = lambda sequence: self.step(Stored(sequence))
@@ -181,10 +183,24 @@ class Engine:
         """Takes what the journal has lost from what is held, or from the state machine; the digest proves that it is
         the same."""
         payload = self.payloads.get(value.digest) or self.disk.applied_copy(value)
-        if payload is not None:
-            self.payloads.hold_as(value.digest, payload)
-            self.step(Restored(position))
+        if payload is None:
+            self.on_missing(position)
+        else:
+            self.restore(position, value, payload)
         return payload
+
+    def restore(self, position: int, value: Value, payload: Buffer) -> None:
+        """Has this payload, whose digest is the value's, written anew where the journal has lost it."""
+        self.payloads.hold_as(value.digest, payload)
+        self.step(Restored(position))
+
+    def copy_of(self, position: int, value: Value) -> Buffer | None:
+        """Returns the payload of a value that another replica has at this position, wherever this disk has it; the
+        digest proves it, whatever the journal here has there. Raises `Overloaded`."""
+        slot = self.node.replica.slots.get(position)
+        if slot is not None and slot.value.digest == value.digest:
+            return self.buffer_of(position, slot.value)
+        return self.payloads.get(value.digest) or self.disk.applied_copy(value)
 
     def write_anew(self, position: int | None) -> None:
         """Something of what the journal has of a position, or of the floor (None), is damaged: writes it once more, as

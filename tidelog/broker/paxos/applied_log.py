@@ -58,6 +58,8 @@ WAITING_MAX = 64
 """Values that may wait for room here."""
 
 PIECE_BYTES = 1 << 20
+PAYLOAD_BYTES_MAX = 64 << 20
+"""No value is larger: it comes in one frame of a peer."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -367,15 +369,19 @@ class AppliedLog:
 
 def payload_in(log: PartitionLog, value: Value) -> bytes | None:
     """Returns the batches of a value that is in the log, whole; None if they are not, or cannot be read."""
-    found, offset, end_offset = b"", value.base_offset, value.base_offset + value.count
+    pieces: list[bytes] = []
+    offset, end_offset, size = value.base_offset, value.base_offset + value.count, 0
     if value.kind is not Kind.APPEND or offset < log.log_start_offset or end_offset > log.log_end_offset:
         return None
     try:
         while offset < end_offset:
             extent = log.read(offset, PIECE_BYTES, end_offset)
-            if not extent.data:
+            size += len(extent.data)
+            if not extent.data or size > PAYLOAD_BYTES_MAX:
                 return None
-            found, offset = found + bytes(extent.data), extent.next_offset
+            pieces.append(bytes(extent.data))
+            offset = extent.next_offset
     except TidelogError:
         return None
+    found = b"".join(pieces)
     return found if digest_of(found) == value.digest else None

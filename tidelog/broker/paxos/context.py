@@ -11,7 +11,7 @@ import msgspec
 
 from tidelog.broker.partitions.led_partition import LeaderContext
 from tidelog.broker.paxos.journal_truncation import JournalBounds
-from tidelog.broker.paxos.messages import ReadApplied
+from tidelog.broker.paxos.messages import ReadApplied, ReadValue
 from tidelog.model.cluster import Voter
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer, Entropy
@@ -60,7 +60,7 @@ class Peers(Protocol):
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
         """Sends a one-way message; it may be lost."""
 
-    def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Awaitable[Answer]:
+    def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Awaitable[Answer]:
         """Asks a broker, within so many seconds. Raises as `PeerNode.request`."""
 
     def is_live(self, node_id: int) -> bool:

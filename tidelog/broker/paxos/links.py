@@ -91,6 +91,11 @@ class Links:
         """The brokers of the other voters."""
         return [voter.node_id for voter in self._voters().voters if voter.node_id != self._node_id]
 
+    def holders(self) -> list[int]:
+        """Returns all other brokers that hold a replica, by the metadata or by the log, the live ones first."""
+        nodes = dict.fromkeys([*self.others(), *self._holders])
+        return sorted(nodes, key=lambda node: not self._peers.is_live(node))
+
     def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:
         """The brokers that go by these ids."""
         found = [self.routes.node_of(engine_id) for engine_id in engine_ids]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.broker.consensus.messages import PaxosFrame
+from tidelog.replication.paxos.state import Value
 
 
 class PartitionFrame(msgspec.Struct, frozen=True, tag=True):
@@ -60,5 +61,23 @@ class AppliedRead(msgspec.Struct, frozen=True, tag=True):
     """The digest of the batch that is damaged there; empty if its row is lost as well."""
 
 
-PAXOS_MESSAGES = (PartitionFrame, AppliedDurable, ReadApplied, AppliedRead)
+class ReadValue(msgspec.Struct, frozen=True, tag=True):
+    """Asks any replica for the payload of a value that the journal of the one that asks has lost, from memory, journal
+    or log: its digest proves it, whatever else the answering replica has there. Answered by `ValueRead`."""
+
+    topic_id: str
+    partition: int
+    position: int
+    value: Value
+    era: int = 0
+    """The era of the replica that asks."""
+
+
+class ValueRead(msgspec.Struct, frozen=True, tag=True):
+    """Brings the payload, which follows; none if it is not here whole."""
+
+    is_held: bool
+
+
+PAXOS_MESSAGES = (PartitionFrame, AppliedDurable, ReadApplied, AppliedRead, ReadValue, ValueRead)
 """All messages of this page: a peer node has to know them."""

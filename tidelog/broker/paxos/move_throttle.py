@@ -22,7 +22,7 @@ from msgspec import structs
 from tidelog.broker.consensus.messages import PaxosFrame
 from tidelog.broker.partitions.throttle import Direction, Throttle
 from tidelog.broker.paxos.context import Peers
-from tidelog.broker.paxos.messages import PartitionFrame, ReadApplied
+from tidelog.broker.paxos.messages import PartitionFrame, ReadApplied, ReadValue
 from tidelog.model.errors import Overloaded
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Buffer
@@ -111,8 +111,10 @@ class ThrottledPeers:
             message, payload = allowed
         return self._peers.notify(node_id, message, payload)
 
-    async def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Answer:
-        """Asks as `Peers.ask`; raises `Overloaded` besides."""
+    async def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Answer:
+        """Asks as `Peers.ask`; raises `Overloaded` besides. A value that a voter has lost is no copying."""
+        if isinstance(message, ReadValue):
+            return await self._peers.ask(node_id, message, deadline_s)
         partition_id = PartitionId(TopicId(message.topic_id), message.partition)
         size = min(message.bytes_max, await self._move_throttle.may_receive(partition_id, deadline_s))
         asked = structs.replace(message, bytes_max=size)

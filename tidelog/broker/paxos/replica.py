@@ -35,6 +35,7 @@ from tidelog.broker.paxos.journal_copies import find_in_journal
 from tidelog.broker.paxos.journal_truncator import JournalTruncator
 from tidelog.broker.paxos.links import Links
 from tidelog.broker.paxos.partition import WINDOW, PaxosPartition
+from tidelog.broker.paxos.payload_search import PayloadSearch
 from tidelog.broker.paxos.proposing import Proposer
 from tidelog.broker.paxos.regrouping import end_of_rows
 from tidelog.broker.paxos.voting import Voting
@@ -116,6 +117,7 @@ class PaxosReplica:
         )
         self.engine = Engine(node, self._disk, self._links.post, self, entropy, notice_s=NOTICE_S)
         self.engine.former_ids = files.former_ids(self._engine_id)
+        self._search = PayloadSearch(self.partition_id, self.engine, self._links, context)
         self.wait = ElectionWait(self.partition_id, self.engine, self._links)
         self.voting = Voting(
             self.engine,
@@ -164,6 +166,7 @@ class PaxosReplica:
         self.engine.close()
         self._truncator.close()
         self.applied.close()
+        await self._search.close()
         await self.applying.close()
         metadata = self.engine.node.replica.metadata
         if metadata.may_forget:

@@ -16,7 +16,7 @@ from tidelog.broker.partitions.replica_logs import log_settings
 from tidelog.broker.partitions.roles import Assignment, ProtocolContext
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity, voters_of
 from tidelog.broker.paxos.journal_truncation import JournalBounds
-from tidelog.broker.paxos.messages import ReadApplied
+from tidelog.broker.paxos.messages import ReadApplied, ReadValue
 from tidelog.broker.paxos.move_throttle import MoveThrottle, ThrottledPeers
 from tidelog.broker.paxos.opening import open_replica
 from tidelog.broker.paxos.partition import PaxosPartition
@@ -156,7 +156,7 @@ class _DataLane:
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
         return self._peers.notify(node_id, message, payload, lane=Lane.DATA)
 
-    def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Awaitable[Answer]:
+    def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Awaitable[Answer]:
         return self._peers.request(node_id, message, deadline_s=deadline_s, lane=Lane.DATA)
 
     def is_live(self, node_id: int) -> bool:

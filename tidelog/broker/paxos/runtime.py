@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice, WaitingElection
-from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
+from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied, ReadValue
 from tidelog.broker.paxos.move_throttle import MoveThrottle
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
@@ -32,7 +32,8 @@ class PaxosRuntime:
         self._voter_reconciler = VoterReconciler(context, self.roles)
         service = PaxosService(self.roles.holders.get, move_throttle)
         self.requests: dict[type[msgspec.Struct], AnswerPeer] = {
-            ReadApplied: lambda caller, asked: service.read(caller.node_id, asked)
+            ReadApplied: lambda caller, asked: service.read(caller.node_id, asked),
+            ReadValue: lambda _, asked: service.read_value(asked),
         }
         self.notifications: dict[type[msgspec.Struct], TakeNotice] = {
             PartitionFrame: service.take_frame,

@@ -11,17 +11,19 @@ from collections.abc import Callable
 
 import msgspec
 
-from tidelog.broker.paxos.messages import AppliedDurable, AppliedRead, PartitionFrame, ReadApplied
+from tidelog.broker.paxos.messages import AppliedDurable, AppliedRead, PartitionFrame, ReadApplied, ReadValue, ValueRead
 from tidelog.broker.paxos.move_throttle import MoveThrottle, where
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.model.batch_header import parse_header
-from tidelog.model.errors import DamagedBatch, NotFound
+from tidelog.model.errors import DamagedBatch, InvalidRequest, NotFound
 from tidelog.model.ids import PartitionId, TopicId
+from tidelog.replication.paxos.state import WITH_PAYLOAD
 from tidelog.storage.rows import Row
 from tidelog.storage.segment import end_of
 from tidelog.transport.peer import Answer
 
 READ_BYTES_MAX = 4 << 20
+DIGEST_BYTES = 16
 TURN_S_MAX = 2.0
 """How long whoever asks for batches is kept waiting at most."""
 
@@ -69,9 +71,7 @@ class PaxosService:
         return answer
 
     def _read(self, asked: ReadApplied, size: int) -> Answer:
-        replica = self._find(asked.topic_id, asked.partition)
-        if replica is None or not replica.is_readable or replica.era != asked.era:
-            raise NotFound("this broker has no such replica now")
+        replica = self._readable(asked)
         log = replica.log
         offset = max(asked.offset, log.log_start_offset)
         end = replica.high_watermark
@@ -87,6 +87,20 @@ class PaxosService:
             producers = replica.applied.producers_before(first)
         floor = msgspec.msgpack.encode(replica.floor())
         return Answer(AppliedRead(log.log_start_offset, floor, len(producers), damaged_to, digest), (data, producers))
+
+    async def read_value(self, asked: ReadValue) -> Answer:
+        """Gives the payload of a value to a replica that lost it. Raises `NotFound`, `InvalidRequest`, `Overloaded`."""
+        value = asked.value
+        if value.kind not in WITH_PAYLOAD or len(value.digest) != DIGEST_BYTES or value.base_offset < 0:
+            raise InvalidRequest("no value with a payload has such a name")
+        payload = self._readable(asked).engine.copy_of(asked.position, value)
+        return Answer(ValueRead(payload is not None), () if payload is None else (payload,))
+
+    def _readable(self, asked: ReadApplied | ReadValue) -> PaxosReplica:
+        replica = self._find(asked.topic_id, asked.partition)
+        if replica is None or not replica.is_readable or replica.era != asked.era:
+            raise NotFound("this broker has no such replica now")
+        return replica
 
     def _find(self, topic_id: str, partition: int) -> PaxosReplica | None:
         return self._replica(PartitionId(TopicId(topic_id), partition))

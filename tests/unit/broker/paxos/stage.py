@@ -18,7 +18,7 @@ from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.paxos.comparison import birth_of
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity, voters_of
 from tidelog.broker.paxos.journal_truncation import JournalBounds
-from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied
+from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadApplied, ReadValue
 from tidelog.broker.paxos.move_throttle import MoveThrottle, ThrottledPeers
 from tidelog.broker.paxos.opening import open_replica
 from tidelog.broker.paxos.partition import PaxosPartition
@@ -218,12 +218,15 @@ class Site:
         self.stage.carry(self.node, node_id, msgspec.msgpack.encode(message), b"".join(payload))
         return True
 
-    async def ask(self, node_id: int, message: ReadApplied, deadline_s: float) -> Answer:
+    async def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Answer:
         await asyncio.sleep(DELAY_S)
         other = self.stage.sites[node_id]
-        if not other.is_up or self.stage.is_cut(self.node, node_id) or not self.stage.asks_answered:
+        if not other.is_ready or self.stage.is_cut(self.node, node_id) or not self.stage.asks_answered:
             raise TimeoutError
-        answer = await other.service.read(self.node, message)
+        if isinstance(message, ReadValue):
+            answer = await other.service.read_value(message)
+        else:
+            answer = await other.service.read(self.node, message)
         return Answer(answer.message, (b"".join(answer.payload),))
 
     def is_live(self, node_id: int) -> bool:

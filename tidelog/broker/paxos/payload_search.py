@@ -1,0 +1,118 @@
+"""How a replica gets back what it has accepted, and can neither read nor know to be chosen.
+
+A damaged entry of a journal leaves a slot that is faulty: its number and its name stand, its payload is gone. If the
+value is chosen, a copy comes with what others have learned. Where nobody knows that, nobody sends one unasked, and an
+election that has to know it (`Awaits`) asks those who vote for nothing but what their journals accepted. But the name
+has the payload's digest, which proves any copy: of a voter or not, chosen or not, shown to readers or hidden from them.
+So while it has such a slot, every replica, whether it campaigns or has promised to one that does, asks all other
+brokers that hold one (`ReadValue`): for what is in memory, in the journal or in the log there. A voter whose journal is
+lost may have the only good copy, in its log.
+
+What comes is written anew, under the number that stands there. That promises nothing, and accepts nothing that was not
+accepted before; the next promise shows the slot whole, and the election asks for promises until one does.
+
+VOTERS may come as well, but from journals alone, since no log holds them. A slot that has lost its name cannot be asked
+for. Nothing is asked while no slot is faulty; one question at a time, of a few values each round, the next ones after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from tidelog.broker.consensus.engine import Engine
+from tidelog.broker.consensus.payloads import digest_of
+from tidelog.broker.paxos.context import PartitionContext
+from tidelog.broker.paxos.links import Links
+from tidelog.broker.paxos.messages import ReadValue
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Buffer
+from tidelog.replication.paxos.state import Slot
+
+ASKED_MAX = 8
+"""Values that all others are asked for in one round."""
+ANSWER_S_MAX = 5.0
+PAUSE_S = 0.2
+"""T: after a round, for a time drawn from [T, 2T)."""
+
+logger = structlog.get_logger("tidelog.paxos")
+
+
+class PayloadSearch:
+    """The search of one replica, which begins when its engine misses a payload, and ends when none is missing."""
+
+    def __init__(self, partition_id: PartitionId, engine: Engine, links: Links, context: PartitionContext) -> None:
+        self._partition_id = partition_id
+        self._engine = engine
+        self._links = links
+        self._context = context
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._begin = 0
+        """The position that the next round begins with."""
+        engine.on_missing = self.begin
+
+    def begin(self, position: int) -> None:
+        """The payload at this position is nowhere on this disk."""
+        slot = self._engine.node.replica.slots.get(position)
+        is_searching = self._task is not None and not self._task.done()
+        if slot is not None and not slot.learned and not is_searching and not self._is_closed:
+            self._task = self._context.spawn(f"paxos-search-{self._partition_id}", self._run())
+
+    async def close(self) -> None:
+        """Searches no more."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while wanted := self._wanted():
+            self._begin = wanted[-1].position + 1
+            for node in self._links.holders():
+                await self._ask(node, wanted)
+            await asyncio.sleep(PAUSE_S * self._context.entropy.uniform(1, 2))
+
+    def _wanted(self) -> list[Slot]:
+        """The slots of the next round; behind the last position, from the first on again."""
+        replica = self._engine.node.replica
+        if replica.is_halted:
+            return []
+        positions = range(replica.applied.position, replica.end)
+        found = [slot for slot in map(replica.slots.get, positions) if slot is not None and _is_sought(slot)]
+        return sorted(found, key=lambda slot: (slot.position < self._begin, slot.position))[:ASKED_MAX]
+
+    async def _ask(self, node: int, wanted: list[Slot]) -> None:
+        """Asks one broker for these, as far as they are missing still; nothing more after it has failed once."""
+        for slot in wanted:
+            if not self._is_missing(slot):
+                continue
+            where = self._partition_id
+            asked = ReadValue(where.topic_id, where.partition, slot.position, slot.value, self._links.era)
+            try:
+                answer = await self._context.peers.ask(node, asked, ANSWER_S_MAX)
+            except (TidelogError, TimeoutError, OSError):
+                return
+            self._take(node, slot, answer.body)
+
+    def _is_missing(self, slot: Slot) -> bool:
+        replica = self._engine.node.replica
+        now = replica.slots.get(slot.position)
+        return not replica.is_halted and now is not None and now.faulty and now.value == slot.value
+
+    def _take(self, node: int, slot: Slot, payload: Buffer) -> None:
+        """Takes an answer, if it is a copy: meanwhile another value may stand there, or a copy have come."""
+        if self._is_missing(slot) and digest_of(payload) == slot.value.digest:
+            logger.info(
+                "a damaged entry of a journal is mended from another broker's copy",
+                partition=str(self._partition_id),
+                position=slot.position,
+                broker=node,
+            )
+            self._engine.restore(slot.position, slot.value, payload)
+
+
+def _is_sought(slot: Slot) -> bool:
+    return slot.faulty and not slot.learned and len(slot.value.digest) > 0
