@@ -17,6 +17,7 @@ KEPT_OF_MAJORITIES = {
     "copied-log-further-than-the-jump": "a replica went by voters that a copied log knew of, and its engine did not",
     "disk-with-two-ids": "a move that was ordered again gave a disk a new id, while the log needed it by the old one",
     "end-told-before-the-election": "a leader that was not elected yet told a reader that the log ends before",
+    "last-copy-in-the-log-of-a-lost-vote": "an election waited for what only the log of a voter without a journal had",
     "lead-given-to-a-removed-member": "a move was called off too late, and nobody who was still a member got the lead",
     "leader-without-an-id": "a replica without an id, whose disk had voted, was named leader, and its broker died",
     "leader-epoch-that-rotted": "a power cut took a row, and a bit of the batch turned over that no checksum covers",

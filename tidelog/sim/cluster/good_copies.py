@@ -130,21 +130,16 @@ class GoodCopies:
         return [copy for copy in copies if committed.issuperset(copy.batches)]
 
     def may_go(self, partition_id: PartitionId, copies: list[Copy]) -> bool:
-        """True if each batch of these is whole elsewhere, too, on the disk of a replica, where a start finds it. While
-        a vote is lost, a journal's has to be in a journal: an election asks no log what a damaged entry was."""
-        others = [
-            copy
+        """True if each batch of these is whole elsewhere, too, on the disk of a replica, where a start finds it."""
+        others = {
+            batch
             for node in self._ledger.replicas(partition_id)
             for is_journal in (False, True)
             for copy in self._found(partition_id, node, is_journal=is_journal)
             if copy not in copies
-        ]
-        whole = {batch for copy in others for batch in copy.batches}
-        in_journals = {batch for copy in others if copy.is_in_journal for batch in copy.batches}
-        asks_journals = self._ledger.majorities.has_lost_votes(partition_id)
-        return all(
-            (in_journals if copy.is_in_journal and asks_journals else whole).issuperset(copy.batches) for copy in copies
-        )
+            for batch in copy.batches
+        }
+        return all(others.issuperset(copy.batches) for copy in copies)
 
     def _found(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
         copies = self.read(partition_id, node, is_journal=is_journal)

@@ -117,11 +117,9 @@ class Holders:
         return bool(node not in members or sound or book.is_paxos)
 
     def may_forget(self, partition_id: PartitionId, node: int) -> bool:
-        """Returns `Majorities.may_forget`, and False for a guarded partition: none of its journals may go."""
+        """Returns what `Majorities.may_forget` does."""
         info = self._info(partition_id)
-        if info is None or partition_id in self._guarded:
-            return False
-        return self.majorities.may_forget(partition_id, info, node)
+        return info is not None and self.majorities.may_forget(partition_id, info, node)
 
     def forgets(self, partition_id: PartitionId, node: int) -> None:
         """As `Majorities.forgets`."""

@@ -48,11 +48,6 @@ class Majorities:
         gone = {*ids, *self.logs[partition_id].lost}
         return all(2 * len(gone.intersection(group)) < len(group) for group in self._groups(partition_id, info))
 
-    def has_lost_votes(self, partition_id: PartitionId) -> bool:
-        """True if a voter in force has lost its vote."""
-        log = self.logs.get(partition_id)
-        return log is not None and any(one in log.lost for one in next(log.possible_voters()).ids)
-
     def forgets(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> None:
         """Whoever voted there is dead."""
         self.logs[partition_id].lost.update(dict.fromkeys(self._ids_on(partition_id, info, node)))

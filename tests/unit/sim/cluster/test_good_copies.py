@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.storage.conftest import DIRECTORY, IDENTITY, Store, WatchedFiles
-from tidelog.sim.cluster.data_rot import CopyExtent
-from tidelog.sim.cluster.good_copies import Copy, GoodCopies, end_of
-from tidelog.sim.cluster.shadows import Held
+from tidelog.sim.cluster.good_copies import GoodCopies, end_of
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.storage.log_manager import log_directory
@@ -85,11 +83,6 @@ def test_no_log_ends_where_it_begins() -> None:
     assert end_of(IDENTITY, {}) == 0
 
 
-def ledger_of(nodes: list[int], *, has_lost_votes: bool = False) -> Any:
-    majorities = SimpleNamespace(has_lost_votes=lambda partition_id: has_lost_votes)
-    return SimpleNamespace(replicas=lambda partition_id: nodes, majorities=majorities)
-
-
 def good_copies(*stores: Store) -> GoodCopies:
     """Returns those of replicas on nodes 1, 2 and so on, whose logs these are."""
     disks = {node: SimDisk(node) for node, _ in enumerate(stores, 1)}
@@ -97,7 +90,8 @@ def good_copies(*stores: Store) -> GoodCopies:
         for path, content in files_of(store, log_directory(IDENTITY)).items():
             rot.plant(disk.medium, path, content)
     world: Any = SimpleNamespace(machine=lambda node: SimpleNamespace(disk=disks[node]))
-    return GoodCopies(world, ledger_of(list(disks)))
+    ledger: Any = SimpleNamespace(replicas=lambda partition_id: list(disks))
+    return GoodCopies(world, ledger)
 
 
 @pytest.mark.parametrize(("hole", "may_go"), [((), True), ((1,), False), ((2,), False), ((5,), True)])
@@ -106,28 +100,3 @@ def test_a_copy_behind_a_hole_of_its_log_is_none(hole: tuple[int, ...], *, may_g
     copies = good_copies(two_a_segment(), harmed(hole, hole))
     (copy,) = (one for one in copies.read(IDENTITY, 1, is_journal=False) if one.batches[0].base == 4)
     assert copies.may_go(IDENTITY, [copy]) is may_go
-
-
-def held(node: int, *, is_journal: bool) -> Copy:
-    return Copy(CopyExtent(node, f"{node}", 0, 1), (Held(0, 1, 0, 7),), is_journal)
-
-
-@pytest.mark.parametrize("has_lost_votes", [False, True])
-@pytest.mark.parametrize("is_in_another_journal", [False, True])
-def test_while_a_vote_is_lost_a_journal_has_what_another_has(
-    monkeypatch: pytest.MonkeyPatch, *, is_in_another_journal: bool, has_lost_votes: bool
-) -> None:
-    """An election asks no log: the copy that node 2 has there does not count."""
-    here, in_log = held(1, is_journal=True), held(2, is_journal=False)
-    found = [here, in_log, *([held(3, is_journal=True)] if is_in_another_journal else [])]
-    monkeypatch.setattr(
-        GoodCopies,
-        "_found",
-        lambda self, partition_id, node, *, is_journal: [
-            copy for copy in found if (copy.node, copy.is_in_journal) == (node, is_journal)
-        ],
-    )
-    world: Any = SimpleNamespace()
-    copies = GoodCopies(world, ledger_of([1, 2, 3], has_lost_votes=has_lost_votes))
-    assert copies.may_go(IDENTITY, [here]) is (is_in_another_journal or not has_lost_votes)
-    assert copies.may_go(IDENTITY, [in_log]), "no election asks for it"

@@ -56,14 +56,6 @@ def test_who_may_be_robbed_beside_damage(
     assert tuple(node for node in (1, 2, 3) if holders.may_wipe(node)) == robbable
 
 
-def test_no_journal_of_a_guarded_partition_may_go() -> None:
-    """The partition's copies are damaged already: a voter that forgets takes the proof that one was chosen."""
-    holders = holders_of(PaxosCluster())
-    assert holders.may_forget(PARTITION, 1)
-    holders.guards(PARTITION)
-    assert not holders.may_forget(PARTITION, 1)
-
-
 def torn() -> Holders:
     """Returns holders of a batch that a leader called committed, and of which all have the row alone."""
     holders = holders_of(IsrCluster())

@@ -52,14 +52,6 @@ class Ends:
         return self.majorities.loses_memory(PARTITION, self.cluster.partition, node)
 
 
-def test_a_voter_whose_journal_is_gone_has_lost_its_vote() -> None:
-    ends = Ends()
-    assert not ends.majorities.has_lost_votes(PARTITION)
-    ends.robs(2)
-    assert ends.majorities.has_lost_votes(PARTITION)
-    assert not ends.majorities.has_lost_votes(PartitionId(TopicId(topic_id("isr")), 0)), "nobody votes there"
-
-
 def test_a_mark_on_the_disk_is_enough_to_be_dead() -> None:
     """Nothing was answered from memory yet, but who starts again cannot know that."""
     ends = Ends()
