@@ -50,9 +50,9 @@ class Mender:
             self._appender.roll(self._state.rolled_ms)
         return self._state.active is not active
 
-    def repair(self, data: Buffer, *, is_committed: bool = False) -> Repair:
+    def repair(self, data: Buffer, *, belongs_there: bool = False) -> Repair:
         """Puts a batch back in its place, durably, if a peer's copy is the very batch that is damaged there. Its row is
-        made again, if only that is damaged, or, with `is_committed`, if both are. See `tidelog.storage.repair`.
+        made again, if only that is damaged, or, with `belongs_there`, if both are. See `tidelog.storage.repair`.
 
         Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, as `Appender.roll`, or `OSError`:
         the log is offline then.
@@ -61,7 +61,7 @@ class Mender:
         if self._state.active.lost_at_end:
             self._appender.roll(self._state.rolled_ms)
         with self._or_offline():
-            verdict, healed = repair_batch(self._state, self._reader, data, is_committed=is_committed)
+            verdict, healed = repair_batch(self._state, self._reader, data, belongs_there=belongs_there)
         if healed is not None:
             self._state.damage.forget(healed.start, healed.end)
         return verdict

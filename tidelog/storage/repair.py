@@ -6,9 +6,10 @@ was, and nothing else in the files changes. A crash half-way leaves a damaged ba
 row, which still says what belongs there, was not touched.
 
 Where the row is damaged and its batch is not, the row is made again (`row_repair`). If both are damaged, this disk does
-not know what it lost, and cannot tell if a copy is it. But below the high watermark all replicas have the same: a copy
-of what is *committed* at that offset is it, and goes where the batch before it ends, if it fits between the sound rows
-on either side; or into the segment that was made for it, if the log went on without it (`lost_offsets`).
+not know what it lost, and cannot tell if a copy is it. But below the high watermark all replicas have the same, and a
+follower that is aligned has what its leader has: a copy of what is *committed* at that offset, or stands there in the
+leader's log, is it. It goes where the batch before it ends, if it fits between the sound rows on either side; or into
+the segment that was made for it, if the log went on without it (`lost_offsets`).
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ class Repair(Enum):
 
 
 def repair_batch(
-    state: LogState, reader: LogReader, data: Buffer, *, is_committed: bool = False
+    state: LogState, reader: LogReader, data: Buffer, *, belongs_there: bool = False
 ) -> tuple[Repair, Damage | None]:
-    """Repairs a log with a copy of one batch: what came of it, and which offsets can be read now. `is_committed`: at
-    this offset this batch is committed, and so it is what this log holds there, or held.
+    """Repairs a log with a copy of one batch: what came of it, and which offsets can be read now. `belongs_there`: this
+    batch, and no other, is what this log holds at its offset, or held.
 
     Raises `InvalidBatch`, `OffsetOutOfRange`, `Overloaded`, `OSError`."""
     header = verify_batch(data)
@@ -63,7 +64,7 @@ def repair_batch(
     if isinstance(entry, Damage):
         mended = mend_rows(codec, segment, tail, (header, data))
         healed = next((gap for gap in mended if gap.start <= header.base_offset < gap.end), None)
-        if healed is None and is_committed:
+        if healed is None and belongs_there:
             is_filled_in = _fill_in(codec, segment, tail, header, data)
             if is_filled_in:
                 mend_rows(codec, segment, tail)

@@ -41,6 +41,7 @@ KEPT = {
     "elections-in-one-entry": "two decisions in one entry of the log were taken for one by the simulator",
     "first-batch-overtaken": "a client's second batch overtook its first, whose sequence is free",
     "logs-kept-shut-by-full-disks": "a log that could not be opened was never tried again while the metadata changed",
+    "lost-row-above-the-high-watermark": "a follower that lost batch and row waited for a commit that waited for it",
     "question-of-one-who-was-put-out": "a leader forgot what a follower had said, and never asked it again",
     "reader-of-a-cut-tail": "a leader that was cut off told a reader of its successor's that the log ends before",
     "registration-of-a-dead-process": "what a dead process had sent came late, and put the next one out for good",

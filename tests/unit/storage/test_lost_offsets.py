@@ -82,12 +82,12 @@ def test_a_lookup_by_time_may_have_been_for_them(store: Store) -> None:
 def test_copies_have_room_one_behind_the_other(holed: Store, reopen: bool) -> None:
     first, second, third = made(holed, 3), made(holed, 4, 2), made(holed, 6)
     assert holed.log.repair(first) is Repair.UNKNOWN, "it may be something else than what is committed"
-    assert holed.log.repair(second, is_committed=True) is Repair.UNKNOWN, "it is not its turn"
+    assert holed.log.repair(second, belongs_there=True) is Repair.UNKNOWN, "it is not its turn"
     for copy in (first, second, third):
         if reopen:
             holed.kill_and_open()
-        assert holed.log.repair(copy, is_committed=True) is Repair.DONE
-        assert holed.log.repair(copy, is_committed=True) is Repair.NOT_NEEDED
+        assert holed.log.repair(copy, belongs_there=True) is Repair.DONE
+        assert holed.log.repair(copy, belongs_there=True) is Repair.NOT_NEEDED
     assert holed.log.damaged_ranges() == []
     assert holed.is_whole
     holed.append(b"9")
@@ -104,9 +104,9 @@ def test_at_the_very_end_there_is_room_as_well(store: Store) -> None:
     store.append(b"0")
     store.log.append_lost(1, 3, EPOCH, store.now_ms)
     store.kill_and_open()
-    assert store.log.repair(made(store, 1), is_committed=True) is Repair.DONE
+    assert store.log.repair(made(store, 1), belongs_there=True) is Repair.DONE
     store.append(b"3")
-    assert store.log.repair(made(store, 2), is_committed=True) is Repair.DONE
+    assert store.log.repair(made(store, 2), belongs_there=True) is Repair.DONE
     store.flush()
     store.kill_and_open()
     assert store.is_whole and store.log.log_end_offset == 4
@@ -120,7 +120,7 @@ def test_a_disk_that_has_no_room_to_go_on_behind_them_makes_some_later(store: St
     assert store.log.log_end_offset == 2 and store.log.active.is_lost
     store.files.fails = lambda kind, path: 0
     store.flush()
-    assert store.log.repair(made(store, 1), is_committed=True) is Repair.DONE
+    assert store.log.repair(made(store, 1), belongs_there=True) is Repair.DONE
     store.append(b"2")
     store.flush()
     store.kill_and_open()
@@ -128,7 +128,7 @@ def test_a_disk_that_has_no_room_to_go_on_behind_them_makes_some_later(store: St
 
 
 def test_what_does_not_end_where_they_do_is_not_taken(holed: Store) -> None:
-    assert holed.log.repair(made(holed, 3, 5), is_committed=True) is Repair.UNKNOWN
+    assert holed.log.repair(made(holed, 3, 5), belongs_there=True) is Repair.UNKNOWN
     assert offsets(holed) == WITH_HOLE
 
 
@@ -136,16 +136,16 @@ def test_a_crash_before_the_row_leaves_them_lost(holed: Store) -> None:
     copy = made(holed, 3, 4)
     holed.files.fails = lambda kind, path: errno.EIO if kind == "pwritev" and path.endswith("0003.catalog") else 0
     with pytest.raises(OSError, match="EIO"):
-        holed.log.repair(copy, is_committed=True)
+        holed.log.repair(copy, belongs_there=True)
     holed.files.fails = lambda kind, path: 0
     holed.kill_and_open()
     assert offsets(holed) == WITH_HOLE
-    assert holed.log.repair(copy, is_committed=True) is Repair.DONE
+    assert holed.log.repair(copy, belongs_there=True) is Repair.DONE
     assert holed.is_whole
 
 
 def test_a_torn_row_of_a_copy_is_made_again(holed: Store) -> None:
-    assert holed.log.repair(made(holed, 3, 4), is_committed=True) is Repair.DONE
+    assert holed.log.repair(made(holed, 3, 4), belongs_there=True) is Repair.DONE
     holed.log.close(holed.log.log_end_offset)
     holed.harm_row(1, 3)
     holed.open()
@@ -175,7 +175,7 @@ def test_a_deletion_goes_across_them(holed: Store, at: int) -> None:
     shown = [extent for extent in WITH_HOLE if abs(extent[1]) > at]
     assert offsets(holed) == shown
     if 3 <= at < 7:
-        assert holed.log.repair(made(holed, 3, 4), is_committed=True) is Repair.DONE
+        assert holed.log.repair(made(holed, 3, 4), belongs_there=True) is Repair.DONE
         assert holed.log.read(at, 1, 9).next_offset == 7
 
 
@@ -187,8 +187,8 @@ def test_several_in_a_row_have_a_segment_each(store: Store) -> None:
     store.flush()
     store.kill_and_open()
     assert offsets(store) == [(0, -2), (-2, -3), (3, 4)]
-    assert store.log.repair(made(store, 0, 2), is_committed=True) is Repair.DONE
-    assert store.log.repair(made(store, 2), is_committed=True) is Repair.DONE
+    assert store.log.repair(made(store, 0, 2), belongs_there=True) is Repair.DONE
+    assert store.log.repair(made(store, 2), belongs_there=True) is Repair.DONE
     store.kill_and_open()
     assert store.is_whole
 
@@ -214,7 +214,7 @@ def test_a_lost_end_has_room_for_what_was_there(store: Store, left: str, goes_on
         assert offsets(store) == [(0, 1), (-1, -2)]
     if goes_on != "behind":
         store.append(b"2")
-    assert store.log.repair(copy, is_committed=True) is Repair.DONE
+    assert store.log.repair(copy, belongs_there=True) is Repair.DONE
     store.append(b"4")
     store.flush()
     for _ in range(2):

@@ -159,7 +159,7 @@ def test_what_is_committed_there_fills_in_what_is_lost_with_its_row(ten: Store, 
     scrub(ten)
     assert ranges(ten)
     for n in lost:
-        assert ten.log.repair(ten.appended[n], is_committed=True) is Repair.DONE
+        assert ten.log.repair(ten.appended[n], belongs_there=True) is Repair.DONE
         assert ten.log.read(n, 1, 10).data == ten.appended[n]
     assert ranges(ten) == []
     assert scrub(ten) == 0
@@ -174,7 +174,7 @@ def test_of_a_run_of_lost_batches_the_one_that_is_still_there_is_found_again(ten
         ten.harm_row(1 + n)
     scrub(ten)
     assert ranges(ten) == [(2, 4)]
-    assert ten.log.repair(ten.appended[2], is_committed=True) is Repair.DONE
+    assert ten.log.repair(ten.appended[2], belongs_there=True) is Repair.DONE
     scrub(ten)
     assert ten.is_whole
 
@@ -188,7 +188,7 @@ def test_what_does_not_fit_there_is_not_filled_in(ten: Store) -> None:
     longer = assign_offsets(ten.batch(b"a longer value"), 2, 1).data
     (batch,) = split_batches(ten.appended[2], batch_bytes_max=1 << 20)
     for data in (longer, assign_offsets(batch, 2, 2).data, ten.appended[8]):
-        assert ten.log.repair(data, is_committed=True) is Repair.UNKNOWN
+        assert ten.log.repair(data, belongs_there=True) is Repair.UNKNOWN
     assert before == [ten.content(ten.log_path(base)) for base in (0, 5)]
 
 

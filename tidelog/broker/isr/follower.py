@@ -109,6 +109,11 @@ class Follower:
         """The end of what is known to be committed, and is here."""
         return self._core.high_watermark
 
+    @property
+    def aligned_epoch(self) -> int:
+        """Tells as `Holder.aligned_epoch`: none before the leader has found this log's end in its own."""
+        return self.leader_epoch if self._core.is_aligned else -1
+
     def second_copy(self, wanted: Identity) -> None:
         """Returns nothing: the log is all that this replica keeps."""
 
@@ -299,7 +304,7 @@ class Follower:
 def acknowledged_end(log: PartitionLog, high_watermark: int) -> int:
     """How far a follower may say that its log is durable: up to the first damaged batch that is not known to be
     committed. It may have been torn, and never acknowledged: to acknowledge it now would count a copy that is none. Of
-    what has lost its row as well, a copy comes only once it is committed: that holds nobody up."""
+    what has lost its row as well, the leader's log tells what it was: that holds nobody up."""
     damaged = [max(one.start, high_watermark) for one in log.damaged_ranges() if _is_doubtful(one, high_watermark)]
     return min([log.durable_offset, *damaged])
 

@@ -90,6 +90,11 @@ class Settling:
         lost = frozenset(node for node, identity in self.identities.items() if identities.get(node) != identity)
         self.core.step(MembersLost(lost))
 
+    @property
+    def aligned_epoch(self) -> int:
+        """Tells as `Holder.aligned_epoch`: what the log will hold in its epoch is not settled."""
+        return -1
+
     def on_flushed(self) -> None:
         """Nothing of it waits for a flush."""
 

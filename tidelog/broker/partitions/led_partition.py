@@ -190,6 +190,11 @@ class LedPartition(ABC):
         """Until the role ends."""
         return not self._is_closing
 
+    @property
+    def aligned_epoch(self) -> int:
+        """Tells as `Holder.aligned_epoch`: this is the leader's log."""
+        return self.leader_epoch
+
     def second_copy(self, wanted: Identity) -> bytes | None:
         """As `Holder.second_copy`: the leader's side has no other than the log."""
         return None

@@ -315,6 +315,11 @@ class PaxosReplica:
         """The log has become durable, or was repaired."""
         self.applied.on_flushed()
 
+    @property
+    def aligned_epoch(self) -> int:
+        """Tells as `Holder.aligned_epoch`: nothing is in the log that is not committed."""
+        return -1
+
     def second_copy(self, wanted: Identity) -> bytes | None:
         """As `Holder.second_copy`: from the journal."""
         return find_in_journal(self.engine, self.log, wanted)

@@ -44,6 +44,11 @@ class Holder(Protocol):
     @property
     def high_watermark(self) -> int: ...
 
+    @property
+    def aligned_epoch(self) -> int:
+        """Tells the epoch of the leader whose log this one is, or is a prefix of; -1 if none is known."""
+        ...
+
     def on_flushed(self) -> None: ...
 
     def second_copy(self, wanted: Identity) -> bytes | None:
@@ -84,20 +89,23 @@ class Copies:
         if holder is None or not holder.is_readable:
             unknown = tuple(Held(Holding.UNKNOWN) for _ in asked.wanted)
             return Answer(RecoverReply(-1, self._broker_epoch(), 0, unknown))
+        is_aligned = asked.aligned_epoch >= 0 and asked.aligned_epoch == holder.aligned_epoch
         held: list[Held] = []
         payload: list[bytes] = []
         size = 0
         for wanted in asked.wanted:
             if size >= REPLY_BYTES_MAX:
                 break
-            holding, data = self._look(holder, Identity(wanted.offset, wanted.epoch, wanted.digest))
+            identity = Identity(wanted.offset, wanted.epoch, wanted.digest)
+            holding, data = self._look(holder, identity, is_aligned=is_aligned)
             held.append(Held(holding, len(data)))
             payload.append(data)
             size += len(data)
-        reply = RecoverReply(holder.leader_epoch, self._broker_epoch(), holder.high_watermark, tuple(held))
+        epochs = (holder.leader_epoch, self._broker_epoch())
+        reply = RecoverReply(*epochs, holder.high_watermark, tuple(held), is_aligned)
         return Answer(reply, [b"".join(payload)])
 
-    def _look(self, holder: Holder, wanted: Identity) -> tuple[Holding, bytes]:
+    def _look(self, holder: Holder, wanted: Identity, *, is_aligned: bool) -> tuple[Holding, bytes]:
         try:
             holding, data = find_copy(holder.log, wanted)
             second = holder.second_copy(wanted) if holding in (Holding.HAVE_FAULTY, Holding.DONT_HAVE) else None
@@ -108,17 +116,16 @@ class Copies:
         if holding is Holding.DONT_HAVE and not self._may_deny(holder):
             return Holding.UNKNOWN, b""
         if holding is Holding.HAVE and not wanted.is_known:
-            is_committed = parse_header(data).next_offset <= holder.high_watermark
-            return (holding, data) if is_committed else (Holding.UNKNOWN, b"")
+            belongs_there = is_aligned or parse_header(data).next_offset <= holder.high_watermark
+            return (holding, data) if belongs_there else (Holding.UNKNOWN, b"")
         return holding, data
 
     async def ask(
-        self, node_id: int, partition_id: PartitionId, wanted: Sequence[Identity]
+        self, node_id: int, partition_id: PartitionId, wanted: Sequence[Identity], *, aligned_epoch: int = -1
     ) -> tuple[RecoverReply, list[tuple[Identity, Holding, memoryview]]]:
-        """What another broker has. Raises as `PeerNode.request`."""
-        query = RecoverQuery(
-            partition_id.topic_id, partition_id.partition, tuple(Wanted(*one) for one in wanted[:WANTED_MAX])
-        )
+        """Asks what another broker has, for a replica that is aligned in this epoch. Raises as `PeerNode.request`."""
+        named = tuple(Wanted(*one) for one in wanted[:WANTED_MAX])
+        query = RecoverQuery(partition_id.topic_id, partition_id.partition, named, aligned_epoch)
         answer = await self._peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         reply, at = answer.message, 0
         if not isinstance(reply, RecoverReply) or len(reply.held) > len(query.wanted):

@@ -18,7 +18,8 @@ WANTED_MAX: Final = 64
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """One batch. Without a sound catalog row, `epoch` is -1 and `digest` empty: what is committed there is meant."""
+    """One batch. Without a sound catalog row, `epoch` is -1 and `digest` empty: what is committed there is meant, or
+    what the leader's log has there of which both logs are prefixes."""
 
     offset: int
     epoch: int
@@ -31,6 +32,8 @@ class RecoverQuery(msgspec.Struct, frozen=True, tag=True):
     topic_id: str
     partition: int
     wanted: tuple[Wanted, ...]
+    aligned_epoch: int = -1
+    """As `Holder.aligned_epoch`, of the asking replica."""
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
@@ -51,6 +54,8 @@ class RecoverReply(msgspec.Struct, frozen=True, tag=True):
     high_watermark: int
     """What the answering replica knows to be committed."""
     held: tuple[Held, ...]
+    is_aligned: bool = False
+    """True if both logs are prefixes of the same leader's: wherever both have a batch, it is the same."""
 
 
 class VerifyQuery(msgspec.Struct, frozen=True, tag=True):

@@ -6,8 +6,10 @@ replica can give now is asked for again and again; until it comes, its offset is
 else is affected. Nothing is ever cut off, or skipped, because of a checksum.
 
 One batch after the other, on the disk thread, between the flushes of its log: repairs are rare, and may take their
-time. What is not known, for its catalog row is lost too, is asked for by its offset alone, and only what is committed
-is given then: below the high watermark all replicas have the same.
+time. What is not known, for its catalog row is lost too, is asked for by its offset alone. Then only what is committed
+is given, for below the high watermark all replicas have the same; or what two logs of one leader epoch have in common,
+for both are prefixes of that leader's. Else no follower could come back to an in-sync set that is too small without it:
+the high watermark would wait for the follower, and the follower for the high watermark.
 """
 
 from __future__ import annotations
@@ -124,8 +126,7 @@ class Repairer:
         if holder is None or not holder.log.damage or holder.log.offline_reason is not None:
             return False
         self._keep_times(partition_id)
-        for damage in holder.log.damaged_ranges()[:WANTED_MAX]:
-            holder.log.look_again(damage)
+        _look_again(holder)
         wanted = await self._put_back_own(holder, partition_id, _identities(holder.log))
         asked = [node_id for node_id in self.others(partition_id) if await self._ask(holder, node_id, wanted)]
         if self._holder(partition_id) is not holder:
@@ -143,15 +144,19 @@ class Repairer:
         partition_id = holder.partition_id
         if not wanted or self._holder(partition_id) is not holder:
             return True
+        epoch = holder.aligned_epoch
         try:
-            _, found = await self._copies.ask(node_id, partition_id, list(wanted))
+            reply, found = await self._copies.ask(node_id, partition_id, list(wanted), aligned_epoch=epoch)
         except (TidelogError, TimeoutError) as error:
             logger.info("no copies to be had now", partition=str(partition_id), broker=node_id, reason=str(error))
             return False
         for identity, holding, data in found:
             if self._holder(partition_id) is not holder:
                 break
-            if holding is Holding.HAVE and await self.put_back(holder, partition_id, identity, data, node_id):
+            is_aligned = reply.is_aligned and holder.aligned_epoch == epoch
+            if holding is Holding.HAVE and await self.put_back(
+                holder, partition_id, identity, data, node_id, is_aligned=is_aligned
+            ):
                 del wanted[identity]
         return True
 
@@ -183,17 +188,24 @@ class Repairer:
         return []
 
     async def put_back(
-        self, holder: Holder, partition_id: PartitionId, identity: Identity, data: memoryview, giver: int
+        self,
+        holder: Holder,
+        partition_id: PartitionId,
+        identity: Identity,
+        data: memoryview,
+        giver: int,
+        *,
+        is_aligned: bool = False,
     ) -> bool:
-        """Repairs one batch with a copy; True if it can be read now."""
+        """Repairs one batch with a copy, from an aligned log or another; True if it can be read now."""
         log = holder.log
         part = next(log.parts(identity.offset), None)
         verdicts: list[Repair] = []
-        is_committed = not identity.is_known and identity.offset < holder.high_watermark
+        belongs_there = not identity.is_known and (is_aligned or identity.offset < holder.high_watermark)
         release = log.hold(part) if isinstance(part, Segment) else _nothing
         try:
             await self._log_writer.exclusively(
-                holder, lambda: verdicts.append(log.repair(data, is_committed=is_committed))
+                holder, lambda: verdicts.append(log.repair(data, belongs_there=belongs_there))
             )
         except (OSError, TidelogError) as error:
             logger.error("a batch could not be repaired", partition=str(partition_id), error=str(error))
@@ -216,6 +228,17 @@ class Repairer:
         stats.repaired_peer_bytes += 0 if is_own else size
         found = self._found_s.get(partition_id, {})
         stats.repair_seconds += now_s - found.pop(offset, now_s)
+
+
+def _look_again(holder: Holder) -> None:
+    """Forgets what can be read now, and has that told: a follower's leader waits for it."""
+    log = holder.log
+    known = log.damaged_ranges()
+    for damage in known[:WANTED_MAX]:
+        log.look_again(damage)
+    if log.damaged_ranges() != known:
+        holder.on_flushed()
+        holder.watchers.wake_all()
 
 
 def _identities(log: PartitionLog) -> dict[Identity, None]:

@@ -164,8 +164,8 @@ class ReplicaWatch:
         return repair
 
     def _put_back(self, original: Any) -> Any:
-        async def put_back(*args: Any) -> bool:
-            is_repaired: bool = await original(*args)
+        async def put_back(*args: Any, **kwargs: Any) -> bool:
+            is_repaired: bool = await original(*args, **kwargs)
             self._world.truth.saw("batch repaired from a peer", is_repaired)
             return is_repaired
 

@@ -43,6 +43,18 @@ def test_damaged_bytes_are_not_appended(place: int) -> None:
     play(story)
 
 
+def test_a_follower_is_aligned_when_the_leader_has_found_its_end() -> None:
+    async def story(stage: Stage) -> None:
+        stage.leader.write(1, b"a")
+        follower, sent = stage.follow(), stage.leader.content()
+        follower.ask()
+        assert follower.aligned_epoch == -1
+        follower.answered(answer(size=len(sent)), memoryview(sent))
+        assert follower.aligned_epoch == follower.leader_epoch == 1
+
+    play(story)
+
+
 def test_an_answer_of_another_epoch_is_nobodys() -> None:
     async def story(stage: Stage) -> None:
         stage.leader.write(1, b"a")
@@ -166,7 +178,7 @@ def test_what_is_damaged_is_acknowledged_when_it_is_repaired_or_known_to_be_comm
         log.damage.note(Damage(1, 2, "batch does not match its catalog row", 1))
         assert [acknowledged_end(log, high_watermark) for high_watermark in (0, 1, 2, 3)] == [1, 1, 3, 3]
         log.damage.note(Damage(0, 1, "batch and catalog row are both damaged"))
-        assert acknowledged_end(log, 0) == 1, "of what has lost its row nobody gives a copy before it is committed"
+        assert acknowledged_end(log, 0) == 1, "the leader tells what it was that has lost its row as well"
         log.damage.forget(0, 3)
         assert acknowledged_end(log, 0) == 3
 

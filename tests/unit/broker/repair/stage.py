@@ -37,6 +37,7 @@ class Replica:
     log: PartitionLog
     leader_epoch: int = EPOCH
     high_watermark: int = 0
+    aligned_epoch: int = -1
     broker_epoch: int = 0
     topic: str = "t"
     partition_id: PartitionId = PARTITION
@@ -44,9 +45,11 @@ class Replica:
     is_readable: bool = True
     copies: dict[int, bytes] = field(default_factory=dict)
     """Copies that this replica keeps beside its log, by offset."""
+    flushed: int = 0
+    """How often it was told of news of its log."""
 
     def on_flushed(self) -> None:
-        """Nobody waits."""
+        self.flushed += 1
 
     def second_copy(self, wanted: Identity) -> bytes | None:
         return self.copies.get(wanted.offset)

@@ -121,8 +121,10 @@ def test_what_is_whole_again_by_itself_is_damaged_no_more() -> None:
         find(stage)
         await asyncio.sleep(5)
         assert stage.site.log.damage
+        told = stage.replica(1).flushed
         stage.harm(1, 1)  # the same bit turns back
         await until(lambda: not stage.site.log.damage)
+        assert stage.replica(1).flushed == told + 1, "a follower has to tell its leader"
         assert stage.site.stats.repaired_batches == 0
 
     play(story)
@@ -144,6 +146,51 @@ def test_what_is_lost_with_its_row_comes_back_if_it_is_committed(known: tuple[in
         is_repaired = not stage.site.log.damage
         assert is_repaired == (known == (3, 3))
         assert not is_repaired or stage.site.content() == before
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("aligned", "is_repaired"),
+    [((7, 7), True), ((7, 6), False), ((-1, -1), False), ((7, -1), False), ((-1, 7), False)],
+    ids=["same leader", "an older leader's", "no leader", "asker alone", "giver alone"],
+)
+def test_what_is_lost_with_its_row_comes_back_from_a_log_of_the_same_leader(
+    aligned: tuple[int, int], *, is_repaired: bool
+) -> None:
+    """It is not committed. Both logs are prefixes of the leader's, so it is the same batch."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        before = stage.site.content()
+        stage.harm(1, 1)
+        stage.harm_row(1, 1)
+        stage.silent = {3}
+        stage.replica(1).aligned_epoch, stage.replica(2).aligned_epoch = aligned
+        find(stage)
+        await asyncio.sleep(10)
+        assert (not stage.site.log.damage) is is_repaired
+        assert not is_repaired or stage.site.content() == before
+
+    play(story)
+
+
+def test_an_answer_to_a_follower_of_another_epoch_fills_nothing_in() -> None:
+    """The leader changes while the question is under way."""
+
+    async def story(stage: RepairStage) -> None:
+        stage.write(b"a", b"b", b"c")
+        stage.harm(1, 1)
+        stage.harm_row(1, 1)
+        stage.silent = {3}
+        asker = stage.replica(1)
+        asker.aligned_epoch = stage.replica(2).aligned_epoch = 7
+        find(stage)
+        while not stage.asked:
+            await asyncio.sleep(0)
+        asker.aligned_epoch = 8
+        await asyncio.sleep(10)
+        assert stage.site.log.damage
 
     play(story)
 
