@@ -16,7 +16,7 @@ from tidelog.storage.segment import Damage, Segment
 
 
 class Mender:
-    """Writes into the middle of one log. Blocking, but for `look_again` and `renew_checkpoint`."""
+    """Writes into the middle of one log. Blocking, but for `look_again`, `leave_lost_end` and `renew_checkpoint`."""
 
     def __init__(self, state: LogState, reader: LogReader, appender: Appender) -> None:
         self._state = state
@@ -50,16 +50,21 @@ class Mender:
             self._appender.roll(self._state.rolled_ms)
         return self._state.active is not active
 
+    def leave_lost_end(self) -> None:
+        """Begins a segment if the active one ends with lost offsets, for only a segment that is appended to no more
+        takes their batches back. On the event loop, as `renew_checkpoint`. Raises `LogOffline` or `InternalError`."""
+        if self._state.active.lost_at_end:
+            with suppress(DiskFull, Overloaded):  # then the next append does
+                self._appender.roll(self._state.rolled_ms)
+
     def repair(self, data: Buffer, *, belongs_there: bool = False) -> Repair:
         """Puts a batch back in its place, durably, if a peer's copy is the very batch that is damaged there. Its row is
         made again, if only that is damaged, or, with `belongs_there`, if both are. See `tidelog.storage.repair`.
 
-        Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, as `Appender.roll`, or `OSError`:
-        the log is offline then.
+        Raises `InvalidBatch` if these bytes are no sound batch, `OffsetOutOfRange`, `Overloaded`, or `LogOffline`; or
+        `OSError`: the log is offline then.
         """
         self._state.require_online()
-        if self._state.active.lost_at_end:
-            self._appender.roll(self._state.rolled_ms)
         with self._or_offline():
             verdict, healed = repair_batch(self._state, self._reader, data, belongs_there=belongs_there)
         if healed is not None:

@@ -54,7 +54,7 @@ class PartitionLog(LogState):
         self.delete_records = deleter.delete_records
         self.truncate_to, self.start_over = truncator.truncate_to, truncator.start_over
         self.look_again, self.mend, self.repair = mender.look_again, mender.mend, mender.repair
-        self.renew_checkpoint = mender.renew_checkpoint
+        self.renew_checkpoint, self.leave_lost_end = mender.renew_checkpoint, mender.leave_lost_end
         self.damaged_ranges, self.give_up = self.damage.ranges, self.damage.give_up
 
     @property

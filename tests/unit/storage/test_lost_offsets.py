@@ -118,8 +118,11 @@ def test_a_disk_that_has_no_room_to_go_on_behind_them_makes_some_later(store: St
     store.files.fails = lambda kind, path: errno.ENOSPC if (kind, path) == is_full else 0
     store.log.append_lost(1, 2, EPOCH, store.now_ms)
     assert store.log.log_end_offset == 2 and store.log.active.is_lost
+    store.log.leave_lost_end()
+    assert store.log.repair(made(store, 1), belongs_there=True) is Repair.UNKNOWN, "there is still no room"
     store.files.fails = lambda kind, path: 0
     store.flush()
+    store.log.leave_lost_end()
     assert store.log.repair(made(store, 1), belongs_there=True) is Repair.DONE
     store.append(b"2")
     store.flush()
@@ -214,6 +217,7 @@ def test_a_lost_end_has_room_for_what_was_there(store: Store, left: str, goes_on
         assert offsets(store) == [(0, 1), (-1, -2)]
     if goes_on != "behind":
         store.append(b"2")
+    store.log.leave_lost_end()
     assert store.log.repair(copy, belongs_there=True) is Repair.DONE
     store.append(b"4")
     store.flush()

@@ -199,11 +199,14 @@ class Repairer:
     ) -> bool:
         """Repairs one batch with a copy, from an aligned log or another; True if it can be read now."""
         log = holder.log
-        part = next(log.parts(identity.offset), None)
         verdicts: list[Repair] = []
         belongs_there = not identity.is_known and (is_aligned or identity.offset < holder.high_watermark)
-        release = log.hold(part) if isinstance(part, Segment) else _nothing
+        release = _nothing
         try:
+            if holder.is_readable:  # else it is being truncated, and rolls when it is appended to
+                log.leave_lost_end()
+            part = next(log.parts(identity.offset), None)
+            release = log.hold(part) if isinstance(part, Segment) else _nothing
             await self._log_writer.exclusively(
                 holder, lambda: verdicts.append(log.repair(data, belongs_there=belongs_there))
             )
