@@ -12,7 +12,7 @@ What comes is written anew, under the number that stands there. That promises no
 accepted before; the next promise shows the slot whole, and the election asks for promises until one does.
 
 VOTERS may come as well, but from journals alone, since no log holds them. A slot that has lost its name cannot be asked
-for. Nothing is asked while no slot is faulty; one question at a time, of a few values each round, the next ones after.
+for. Nothing is asked while no slot is faulty; one question at a time, of a few values each round, then of the next.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ ASKED_MAX = 8
 """Values that all others are asked for in one round."""
 ANSWER_S_MAX = 5.0
 PAUSE_S = 0.2
-"""T: after a round, for a time drawn from [T, 2T)."""
+PAUSE_S_MAX = 1.0
+"""T: after a round, for a time drawn from [T, 2T); longer after each round that brings nothing."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -69,11 +70,13 @@ class PayloadSearch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        pause_s = PAUSE_S
         while wanted := self._wanted():
             self._begin = wanted[-1].position + 1
             for node in self._links.holders():
                 await self._ask(node, wanted)
-            await asyncio.sleep(PAUSE_S * self._context.entropy.uniform(1, 2))
+            await asyncio.sleep(pause_s * self._context.entropy.uniform(1, 2))
+            pause_s = min(2 * pause_s, PAUSE_S_MAX) if all(map(self._is_missing, wanted)) else PAUSE_S
 
     def _wanted(self) -> list[Slot]:
         """The slots of the next round; behind the last position, from the first on again."""
