@@ -58,6 +58,8 @@ class Deleter:
     def remove_doomed(self) -> None:
         """Removes the files whose deletion is durable. Those that the disk does not let go yet are tried again after
         the next flush, or at the next opening."""
+        if not self.doomed:
+            return
         ready = [doomed for doomed in self.doomed if doomed[0] <= self._state.tail.durable]
         with suppress(OSError):
             for doomed in ready:

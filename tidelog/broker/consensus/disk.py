@@ -167,7 +167,9 @@ class ReplicaDisk:
 
     def _is_covered(self, unwritten: _Unwritten) -> bool:
         machine = self._state_machine
-        return machine is None or machine.durable_offset >= min(unwritten.covers, machine.end_offset)
+        if machine is None or not unwritten.covers:
+            return True
+        return machine.durable_offset >= min(unwritten.covers, machine.end_offset)
 
     def _first_run(self) -> list[_Unwritten]:
         """Returns what is written next in one go: slots that follow each other, or another record alone."""

@@ -144,9 +144,10 @@ class AppliedLog:
 
     @property
     def _end(self) -> int:
-        return next(
-            (end for waiting in reversed(self._waiting) if (end := waiting.next_offset)), self.log.log_end_offset
-        )
+        for waiting in reversed(self._waiting):
+            if end := waiting.next_offset:
+                return end
+        return self.log.log_end_offset
 
     @property
     def durable_offset(self) -> int:

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from tidelog.broker.paxos.ballots import epoch_of
@@ -110,8 +109,10 @@ class Comparison:
     @property
     def hidden_from(self) -> int | None:
         """The offset from which on nothing is shown before it is compared; None if all is."""
-        hidden = [] if self._rows_hidden_from is None else [self._rows_hidden_from]
-        return min([*hidden, *(offset for offset, _ in islice(self._unnamed, 1))], default=None)
+        if not self._unnamed:
+            return self._rows_hidden_from
+        unnamed_from = self._unnamed[0][0]
+        return unnamed_from if self._rows_hidden_from is None else min(unnamed_from, self._rows_hidden_from)
 
     @property
     def is_done(self) -> bool:
