@@ -41,7 +41,7 @@ def test_the_controller_is_killed_and_the_next_one_knows_what_it_knew(cluster: L
     [left, right] = [Asked(cluster, node_id) for node_id in others(cluster, controller)]
     cluster.kill(controller)
     assert left.create(topic, replicas=2).status == 201
-    assert left.topics == right.topics == sorted([*before, topic])
+    until(lambda: left.topics == right.topics == sorted([*before, topic]))
     until(lambda: left.controller == right.controller != controller)
     cluster.restart(controller)
     until(lambda: whole(cluster))
