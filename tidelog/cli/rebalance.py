@@ -55,8 +55,8 @@ def rebalance(
         _show_plan(bootstrap, without or (), as_json=as_json)
     else:
         rate = parse_rate(throttle)
-        moved = ask(bootstrap, lambda admin: move(admin, leaving=without or (), throttle_bytes_per_s=rate))
-        _report(moved, "reassigned", as_json=as_json)
+        count = ask(bootstrap, lambda admin: move(admin, leaving=without or (), throttle_bytes_per_s=rate))
+        _report(count, "reassigned", as_json=as_json)
 
 
 async def _cancel(admin: AdminClient) -> int:

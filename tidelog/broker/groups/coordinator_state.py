@@ -167,7 +167,7 @@ class CoordinatorState:
         return outcome
 
     def _act_on(self, request: AnyGroupRequest) -> _Outcome:
-        self._require_tenure()
+        self._require_in_force()
         try:
             decision = self._decided(request)
         except TidelogError as error:
@@ -209,7 +209,7 @@ class CoordinatorState:
 
     def rewrite(self, record: GroupLogRecord) -> OutgoingBatch:
         """Has a record appended that is true already. Raises what ended the state, `TooLarge` or `Overloaded`."""
-        self._require_tenure()
+        self._require_in_force()
         return self._outbox.put((record,), is_news=False)
 
     # -- when is it true? --------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class CoordinatorState:
         except LeaderNotAvailable as error:
             raise _untold(own, error) from error
 
-    def _require_tenure(self) -> None:
+    def _require_in_force(self) -> None:
         if self._over is not None:
             raise self._over.with_traceback(None)
 

@@ -131,7 +131,7 @@ class Comparison:
         return hidden_from if hidden_from is not None and hidden_from < offset else -1
 
     def pass_over(self, offset: int) -> None:
-        """Takes rows below this offset for compared: the log has let go of them."""
+        """Takes rows below this offset for compared: their records are deleted."""
         while self._rows and self._rows[0].base_offset < offset:
             self._rows.popleft()
         self._drop_unnamed(offset)

@@ -3,7 +3,7 @@
 Each damaged batch is taken from this broker's second copy, if the replica keeps one, else fetched from any other
 replica that has it whole, and put back in its place (CTRL's recovery of a leader-based log, FAST '18). What no other
 replica can give now is asked for again and again; until it comes, its offset is answered with an error, and nothing
-else is affected. Nothing is ever cut off, or skipped, because of a checksum.
+else is affected. Nothing is ever truncated, or skipped, because of a checksum.
 
 One batch after the other, on the disk thread, between the flushes of its log: repairs are rare, and may take their
 time. What is not known, for its catalog row is lost too, is asked for by its offset alone. Then only what is committed

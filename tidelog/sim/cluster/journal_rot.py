@@ -141,7 +141,7 @@ def payloads_in(
     partition_id: PartitionId, files: Mapping[str, bytes], *, is_known_durable: bool = True
 ) -> Iterator[Payload]:
     """Of values with batches, of all entries that a journal knows to be durable, or of all; but of none that lie below
-    its floor: their bytes may still be there, and its replica has let go of them."""
+    its floor: their bytes may still be there, and its replica has truncated them."""
     known, floor = known_durable(partition_id, files), floor_of(files)
     for path, content in files.items():
         for position, entry in entries_in(path, content):
