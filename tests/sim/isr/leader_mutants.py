@@ -84,6 +84,16 @@ class IgnoresPartitionEpoch(IsrLeader):
         return super()._on_metadata(event)
 
 
+class DurabilityBeforeTheSet(IsrLeader):
+    """Counts members of the set of before by the durability that is in force now."""
+
+    def _on_metadata(self, event: IsrChanged) -> Any:
+        if event.partition_epoch < self._isr.partition_epoch:
+            return []
+        self._is_fsynced = event.is_fsynced
+        return [*self._advance(), *super()._on_metadata(event)]
+
+
 # -- who joins, and what is committed ----------------------------------------------------------------------------------
 
 

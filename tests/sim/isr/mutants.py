@@ -21,6 +21,7 @@ from tests.sim.isr.leader_mutants import (
     DeletesAlone,
     DeletesWithTooFew,
     DivergingCounts,
+    DurabilityBeforeTheSet,
     IgnoresPartitionEpoch,
     IgnoresUnheard,
     MinIsrFirst,
@@ -102,6 +103,7 @@ class Mutant:
 
 MUTANTS: Mapping[str, Mutant] = {
     "committed set instead of maximal": Mutant(Parts(leader=CommittedNotMaximal)),
+    "durability before the set that goes with it": Mutant(Parts(leader=DurabilityBeforeTheSet)),
     "revert on an ambiguous answer": Mutant(Parts(leader=RevertOnAmbiguous)),
     "answers of any partition epoch": Mutant(Parts(leader=AnyPartitionEpoch)),
     "metadata of any partition epoch": Mutant(Parts(leader=IgnoresPartitionEpoch)),

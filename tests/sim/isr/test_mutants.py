@@ -17,6 +17,7 @@ WHERE = {
     "answers to any question, if they fit": ("disk", 90),
     "damaged ends are truncated unasked": ("rot", 70),
     "denials of any replica": ("rot", 250),
+    "durability before the set that goes with it": ("control", 11_462_900),
     "earlier lives remembered": ("crashes", 35),
     "failed fsyncs are repeated": ("swarm", 0),
     "fetches of any leader epoch": ("control", 150),

@@ -52,6 +52,12 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
     assert done.stdout.decode().strip() == str([run_scenario(draw_scenario("swarm", seed)).trace for seed in range(8)])
 
 
+def test_durability_counts_with_the_set_of_the_same_moment() -> None:
+    """Seed 11462940: a follower loses what it had in memory, and the leader learns of that with the image in which
+    memory is enough."""
+    assert run_scenario(draw_scenario("control", 11462940)).failure is None
+
+
 def test_a_stale_leader_takes_nobodys_high_watermark_for_its_own() -> None:
     """Seed 9817705: while a leader looks into its damaged end, another one leads, and commits another batch there."""
     assert run_scenario(draw_scenario("rot", 9817705)).failure is None

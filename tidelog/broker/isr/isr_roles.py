@@ -190,7 +190,7 @@ class IsrRoles:
             log_state(log),
             self._logs.high_watermark(partition_id, log),
             isr_changed(config, info, _live_epochs(image)),
-            isr_settings(self._config, config),
+            isr_settings(self._config),
             self._now_ms(),
         )
         partition = Partition(

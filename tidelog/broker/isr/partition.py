@@ -50,7 +50,6 @@ from tidelog.replication.isr.log_events import (
     Append,
     Appended,
     AppendRefused,
-    DurabilityChanged,
     Flushed,
     Propose,
 )
@@ -310,10 +309,9 @@ class Partition(LedPartition):
             self._log_writer.submit(self)
 
     def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:
-        """Takes new topic settings into force, from the next request on."""
+        """Takes new topic settings into force, from the next request on; `ack.durability` with `IsrChanged`."""
         self.config = config
         self.log.settings = settings
-        self._execute(self._protocol.step(DurabilityChanged(config.ack_durability == "fsynced")))
         self._log_writer.submit(self)  # of which somebody may wait now for the first time
 
     def close(self, *, is_deposed: bool = False) -> None:

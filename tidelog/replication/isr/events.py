@@ -44,8 +44,6 @@ class IsrSettings:
     join. More would stop producers for as long as it takes to copy so much."""
     retry_ms: int = 100
     """From an answer that changed nothing to the next attempt at an `AlterPartition`."""
-    is_fsynced: bool = True
-    """`ack.durability=fsynced`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,9 @@ class IsrChanged:
     min_isr: int = 1
     """`min.insync.replicas`, but never more than there are replicas: below it the high watermark stands still. Of the
     same moment as the rest: with a set of before, a lower one would let be committed what the eligible lack."""
+    is_fsynced: bool = True
+    """`ack.durability=fsynced`. Of the same moment, too: with a set of before, a member would count with what it had in
+    memory, and lost when the disk was all that it had to keep."""
 
 
 class Outcome(Enum):

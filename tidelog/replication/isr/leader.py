@@ -53,7 +53,6 @@ from tidelog.replication.isr.log_events import (
     Append,
     Appended,
     AppendRefused,
-    DurabilityChanged,
     Effect,
     Event,
     Flushed,
@@ -94,11 +93,11 @@ class IsrLeader:
         self._log_end_offset = self._next_offset = log.log_end_offset
         self._lineage = Lineage(log.lineage)
         self._lineage.begin(leader_epoch, log.log_end_offset)
-        kept = log.durable_offset if settings.is_fsynced else log.log_end_offset
+        kept = log.durable_offset if partition.is_fsynced else log.log_end_offset
         self._high_watermark = max(min(high_watermark, kept), log.log_start_offset)
         self._low_watermark = 0
         self._settings = settings
-        self._is_fsynced = settings.is_fsynced
+        self._is_fsynced = partition.is_fsynced
         self._min_isr = partition.min_isr
         self._now_ms = now_ms
         self._isr = InSyncSet(partition.isr, partition.partition_epoch, settings.retry_ms)
@@ -154,7 +153,7 @@ class IsrLeader:
     def step(self, event: Event | LeaderEvent) -> list[Effect] | list[LeaderEffect]:
         """What clients, the local log, the metadata and the clock have to say; fetches come to `fetched`."""
         match event:
-            case Propose() | Appended() | AppendRefused() | Flushed() | DurabilityChanged():
+            case Propose() | Appended() | AppendRefused() | Flushed():
                 return self._on_log(event)
             case FollowerFlushed():
                 return self._report(event) if self._verdict(event) == Serve(event.fetch_offset) else []
@@ -189,14 +188,13 @@ class IsrLeader:
             case Flushed(end):
                 assert end <= self._log_end_offset
                 self._durable_offset = max(self._durable_offset, end)
-            case DurabilityChanged(is_fsynced):
-                self._is_fsynced = is_fsynced
         return self._advance()
 
     def _on_metadata(self, event: IsrChanged) -> list[LeaderEffect]:
         if event.partition_epoch < self._isr.partition_epoch:
             return []
         self._broker_epochs, self._min_isr = event.broker_epochs, event.min_isr
+        self._is_fsynced = event.is_fsynced
         self._assign(event.replicas)
         before = self._isr.committed
         self._isr.adopt(event.isr, event.partition_epoch)

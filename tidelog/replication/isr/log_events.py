@@ -39,14 +39,7 @@ class Flushed:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class DurabilityChanged:
-    """The topic's `ack.durability` was altered: from now on a commit waits for the fsync, or does not."""
-
-    is_fsynced: bool
-
-
-Event = Propose | Appended | AppendRefused | Flushed | DurabilityChanged
+Event = Propose | Appended | AppendRefused | Flushed
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from tidelog.replication.isr.log_events import (
     Append,
     Appended,
     AppendRefused,
-    DurabilityChanged,
     Propose,
 )
 from tidelog.replication.isr.settlement import MembersLost, Settlement
@@ -103,8 +102,6 @@ class World(Membership, ABC):
                 state = process.disk.state()._replace(durable_offset=process.disk.acknowledged_end(known))
                 process.core = self.parts.follower(info.leader_epoch, state, process.high_watermark)
         elif process.leading is not None:
-            is_fsynced = self.controller.settings(image).ack_durability == "fsynced"
-            self.execute(process, process.leading.step(DurabilityChanged(is_fsynced)))
             self.execute(process, process.leading.step(self._news(image)))
         elif process.settling is not None:
             self._settle_without_lost(process, process.settling, image)
@@ -159,19 +156,13 @@ class World(Membership, ABC):
         process.high_watermark = max(process.high_watermark, process.settling.committed_end)
         process.settling = None
         image = self.controller.history[process.known]
-        is_fsynced = self.controller.settings(image).ack_durability == "fsynced"
         core = self.parts.leader(
             process.node,
             process.role_epoch,
             process.disk.state(),
             min(process.high_watermark, len(process.disk.log)),
             self._news(image),
-            isr.IsrSettings(
-                lag_ms_max=LAG_MS_MAX,
-                join_ms_max=JOIN_MS_MAX,
-                retry_ms=RETRY_MS,
-                is_fsynced=is_fsynced,
-            ),
+            isr.IsrSettings(lag_ms_max=LAG_MS_MAX, join_ms_max=JOIN_MS_MAX, retry_ms=RETRY_MS),
             self.now_ms,
         )
         process.core = core

@@ -78,6 +78,7 @@ def test_a_follower_reports_nothing_of_its_disk_while_nobody_waits_for_it() -> N
         follower.reconfigure(follower.log.settings, is_fsynced=False)
         config = partition.config.model_copy(update={"ack_durability": "replicated"})
         partition.reconfigure(config, partition.log.settings)
+        partition.tell(IsrChanged((1, 2), (1, 2), 0, EPOCHS, is_fsynced=False))
         stage.fetch(follower)
         await produce(partition, batch(b"first", timestamp_ms=1))
         await asyncio.sleep(2 * UNAWAITED_S)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.broker.conftest import Bench, batch, produce, stored, values
 from tests.unit.broker.isr.stage import Stage, play
+from tidelog.broker.isr.isr_inputs import isr_changed
 from tidelog.model.errors import (
     DamagedBatch,
     DiskFull,
@@ -117,7 +118,9 @@ async def test_altered_durability_is_in_force_at_once_and_never_overstated(
 
     monkeypatch.setattr(runner, "run_all", stalled)
     await produce(partition, batch(b"a", producer_id=7, sequence=0))
-    partition.reconfigure(partition.config.model_copy(update={"ack_durability": "fsynced"}), partition.log.settings)
+    config = partition.config.model_copy(update={"ack_durability": "fsynced"})
+    partition.reconfigure(config, partition.log.settings)
+    partition.tell(isr_changed(config, bench.broker.image.topics[partition.topic].partitions[0], {}))
     assert (await produce(partition, batch(b"a", producer_id=7, sequence=0))).durability == "replicated"
     fresh = asyncio.ensure_future(produce(partition, batch(b"b")))
     await asyncio.sleep(0.01)

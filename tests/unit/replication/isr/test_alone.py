@@ -6,8 +6,8 @@ from tidelog.replication.isr.log_events import AdvanceHighWatermark, Append, App
 
 
 def new_replica(*, is_fsynced: bool = True) -> IsrLeader:
-    alone, settings = IsrChanged((1,), (1,), 0, {}), IsrSettings(is_fsynced=is_fsynced)
-    return IsrLeader(1, 4, LogState(0, 10, 10), 10, alone, settings, now_ms=0)
+    alone = IsrChanged((1,), (1,), 0, {}, is_fsynced=is_fsynced)
+    return IsrLeader(1, 4, LogState(0, 10, 10), 10, alone, IsrSettings(), now_ms=0)
 
 
 def test_all_that_a_new_leader_finds_is_committed() -> None:

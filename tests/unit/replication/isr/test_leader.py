@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.replication.isr.events import (
@@ -22,7 +24,7 @@ from tidelog.replication.isr.events import (
     Tick,
 )
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.isr.log_events import AdvanceHighWatermark, Appended, DurabilityChanged, Flushed, Propose
+from tidelog.replication.isr.log_events import AdvanceHighWatermark, Appended, Flushed, Propose
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
 LAG_MS = 1_000
@@ -32,8 +34,8 @@ def new_leader(
     isr: tuple[int, ...] = (1, 2, 3), *, min_isr: int = 1, is_fsynced: bool = False, high_watermark: int = 5
 ) -> IsrLeader:
     """Of epoch 4, over ten batches of epoch 2."""
-    settings = IsrSettings(LAG_MS, retry_ms=10, is_fsynced=is_fsynced)
-    partition = IsrChanged((1, 2, 3), isr, 7, EPOCHS, min_isr)
+    settings = IsrSettings(LAG_MS, retry_ms=10)
+    partition = IsrChanged((1, 2, 3), isr, 7, EPOCHS, min_isr, is_fsynced)
     return IsrLeader(1, 4, LogState(0, 10, 10, ((2, 0),)), high_watermark, partition, settings, now_ms=0)
 
 
@@ -68,8 +70,9 @@ def test_a_leader_calls_no_more_committed_than_it_keeps() -> None:
     """Elected unclean, it may have heard of more than its own disk has; readers would see it, and lose it."""
     partition = IsrChanged((1, 2, 3), (1,), 7, EPOCHS, min_isr=2)
     log = LogState(0, 6, 10, ((2, 0),))
-    assert IsrLeader(1, 4, log, 8, partition, IsrSettings(is_fsynced=True), 0).high_watermark == 6
-    assert IsrLeader(1, 4, log, 8, partition, IsrSettings(is_fsynced=False), 0).high_watermark == 8
+    assert IsrLeader(1, 4, log, 8, partition, IsrSettings(), 0).high_watermark == 6
+    in_memory = replace(partition, is_fsynced=False)
+    assert IsrLeader(1, 4, log, 8, in_memory, IsrSettings(), 0).high_watermark == 8
 
 
 def test_with_fsyncs_the_disks_count() -> None:
@@ -85,10 +88,21 @@ def test_durability_can_be_changed() -> None:
     leader = new_leader((1, 2), is_fsynced=True)
     append(leader)
     fetch(leader, 2, 11, durable=10)
-    assert leader.step(DurabilityChanged(is_fsynced=False)) == [AdvanceHighWatermark(11)]
+    changed = IsrChanged((1, 2, 3), (1, 2), 7, EPOCHS, 1, is_fsynced=False)
+    assert leader.step(changed) == [AdvanceHighWatermark(11)]
     append(leader)
-    leader.step(DurabilityChanged(is_fsynced=True))
+    leader.step(replace(changed, is_fsynced=True))
     assert leader.high_watermark == 11, "what was called committed stays so"
+
+
+def test_durability_and_the_set_are_of_one_moment() -> None:
+    """A member lost what its memory held while the disk was all that it had to keep, so it may still be elected. Its
+    loss, and that memory counts from now on, come with one image."""
+    leader = new_leader((1, 2), min_isr=2, is_fsynced=True, high_watermark=10)
+    append(leader)
+    fetch(leader, 2, 11, durable=10)
+    assert leader.step(IsrChanged((1, 2, 3), (1,), 8, {**EPOCHS, 2: 104}, 2, is_fsynced=False)) == []
+    assert leader.high_watermark == 10
 
 
 def test_below_min_isr_nothing_is_committed() -> None:
@@ -96,7 +110,8 @@ def test_below_min_isr_nothing_is_committed() -> None:
     append(leader)
     assert leader.is_below_min_isr
     assert leader.high_watermark == 5
-    assert leader.step(IsrChanged((1, 2, 3), (1,), 7, EPOCHS, min_isr=1)) == [AdvanceHighWatermark(11)]
+    changed = IsrChanged((1, 2, 3), (1,), 7, EPOCHS, min_isr=1, is_fsynced=False)
+    assert leader.step(changed) == [AdvanceHighWatermark(11)]
 
 
 def test_a_lower_minimum_counts_with_the_set_that_it_came_with() -> None:
@@ -121,8 +136,9 @@ def test_one_about_to_join_is_waited_for() -> None:
 
 
 def test_one_that_is_far_behind_is_not_waited_for_even_if_members_may_lag_that_long() -> None:
-    settings = IsrSettings(30_000, join_ms_max=3_000, is_fsynced=False)
-    leader = IsrLeader(1, 4, LogState(0, 10, 10, ((2, 0),)), 10, IsrChanged((1, 3), (1,), 7, EPOCHS), settings, 0)
+    settings = IsrSettings(30_000, join_ms_max=3_000)
+    partition = IsrChanged((1, 3), (1,), 7, EPOCHS, is_fsynced=False)
+    leader = IsrLeader(1, 4, LogState(0, 10, 10, ((2, 0),)), 10, partition, settings, 0)
     append(leader)
     leader.step(Tick(4_000))
     assert fetch(leader, 3, 10, now_ms=4_000) == [], "it was caught up as of 4 s ago"
