@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tidelog.testing import LocalCluster
 
 JSON_RECORDS = "application/vnd.kafka.json.v2+json"
-WAIT_S = 20.0
+WAIT_S = 50.0
 ANSWER_S_MAX = 35.0
 """No request of a client is without an answer for longer: the broker's own deadlines are 30 s at most."""
 
