@@ -29,7 +29,8 @@ CHANGES: Final = {
 """The settings, in the order of their entries."""
 AFTER: Final = ("max.message.bytes", "850005")
 SAYS: Final = "tidelog cluster recover"
-TELL_S_MAX: Final = 8.0
+TELL_S_MAX: Final = 12.0
+"""The slowest broker of all sweeps so far said it after 8.1 s."""
 SETTLE_S_MAX: Final = 30.0
 
 
