@@ -186,8 +186,11 @@ class Watch:
                 if answer.status != 200:
                     return f"{topic} on broker {node}: {answer.status}/{answer.code}"
                 found = [record["value"] for record in answer.body if not record["value"].startswith(AFTER)]
+                if found != values[: len(found)]:
+                    return f"{topic} on broker {node}: other records"
                 if found != values:
-                    return f"{topic} on broker {node}: {len(found)} of {len(values)} records"
+                    # A batch that was repaired with its row is hidden until a leader has it applied again.
+                    return self._unwritten() or f"{topic} on broker {node}: {len(found)} of {len(values)} records"
         if sorted(self.voters()) != [*NODES]:
             return "a voter is missing"
         return ""
