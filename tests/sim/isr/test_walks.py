@@ -61,3 +61,10 @@ def test_durability_counts_with_the_set_of_the_same_moment() -> None:
 def test_a_stale_leader_takes_nobodys_high_watermark_for_its_own() -> None:
     """Seed 9817705: while a leader looks into its damaged end, another one leads, and commits another batch there."""
     assert run_scenario(draw_scenario("rot", 9817705)).failure is None
+
+
+@pytest.mark.parametrize("seed", [12360396, 12368452])
+def test_a_copy_tells_what_is_committed_before_it_and_nothing_of_what_is_behind(seed: int) -> None:
+    """Batches are damaged everywhere, and a follower waits to hear that they are committed. The leader asks a replica
+    out of sync, which knows that, about a batch that it has whole: one behind a damaged one, or one before."""
+    assert run_scenario(draw_scenario("decay", seed)).failure is None

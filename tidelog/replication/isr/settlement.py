@@ -29,10 +29,11 @@ somebody who is live has not said it (`awaited`).
 
 A member's *high watermark* is taken as it is: it follows this leader epoch, so no later leader has moved it. Anybody
 else's may be another log's, for while this leader settles, a later one may have committed another batch at that offset.
-So it counts of the one batch that the answer names: where the very same batch stands below a replica's high watermark,
-it is committed, in whichever epoch that was learned; and so is all before it, since equal batches have one past. A
-follower that has the batch damaged, too, acknowledges nothing from there on until it hears that: so the leader has to
-begin behind it, or, if no sound copy is left, would wait for that follower for ever.
+So it counts up to the batch that the answer names: if a replica has the very same batch, all before it is the same,
+too, since equal batches have one past; and what of that stands below its high watermark is committed, in whichever
+epoch that was learned. What stands behind stays open, to be asked for by its own name. A follower that has a batch
+damaged, too, acknowledges nothing from there on until it hears that it is committed: so the leader has to begin behind
+it, or, if no sound copy is left, would wait for that follower for ever.
 
 Never is anything truncated later in the epoch: the same (epoch, offset) would name two batches, and followers could not
 see it. So who finds damage above its high watermark then lets another be elected, which settles it.
@@ -168,11 +169,9 @@ class Settlement:
                 return self._on_answer(event)
 
     def _on_answer(self, answer: Answered) -> list[SettlementEffect]:
-        if self._is_of_a_member(answer):
-            self.committed_end = max(self.committed_end, answer.high_watermark)
-        elif self._is_committed_there(answer):
-            self.committed_end = max(self.committed_end, self._ends[answer.offset])
-        self._learn_committed(max(answer.high_watermark, self.committed_end))
+        proved = self._proved_committed(answer)
+        self.committed_end = max(self.committed_end, 0 if proved is None else proved)
+        self._learn_committed(max(answer.high_watermark if proved is None else proved, self.committed_end))
         if answer.offset not in self._open:
             return []
         match answer.holding:
@@ -198,10 +197,17 @@ class Settlement:
         known = self._members.get(answer.node)
         return known is not None and answer.broker_epoch >= known and answer.leader_epoch == self._leader_epoch
 
-    def _is_committed_there(self, answer: Answered) -> bool:
-        """The replica has the very batch that is damaged here, below its high watermark."""
-        is_same = answer.holding is Holding.HAVE_FAULTY and answer.is_named
-        return is_same and self._ends.get(answer.offset, answer.high_watermark + 1) <= answer.high_watermark
+    def _proved_committed(self, answer: Answered) -> int | None:
+        """Returns the end of what an answer proves to be committed; None if it proves nothing.
+
+        A replica that is no member proves it with the very batch that is damaged here, whole or not: so far its log is
+        this one, and what of that is below its high watermark is committed. What lies behind may be another batch.
+        """
+        if self._is_of_a_member(answer):
+            return answer.high_watermark
+        is_same = answer.holding in (Holding.HAVE, Holding.HAVE_FAULTY) and answer.is_named
+        end = self._ends.get(answer.offset)
+        return min(end, answer.high_watermark) if is_same and end is not None else None
 
     def _count_faulty(self, answer: Answered) -> None:
         self._faulty_at.setdefault(answer.offset, set()).add(answer.node)

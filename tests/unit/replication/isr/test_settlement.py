@@ -154,16 +154,18 @@ def test_what_a_member_knows_to_be_committed_is_what_the_leader_begins_with() ->
     assert settling.is_settled and settling.committed_end == HIGH_WATERMARK
 
 
-def test_the_same_batch_below_anybodys_high_watermark_is_committed() -> None:
-    """Or a leader whose followers have it damaged, too, would begin below it, and wait for them for ever."""
+@pytest.mark.parametrize("holding", [Holding.HAVE, Holding.HAVE_FAULTY])
+def test_the_same_batch_below_anybodys_high_watermark_is_committed(holding: Holding) -> None:
+    """Or a leader whose followers have it damaged, too, or one before it, would begin below it, and wait for them for
+    ever."""
     settling = Settlement(EPOCH, MEMBERS, HIGH_WATERMARK, {11: 12, 13: 15, 17: 18})
-    knows = replace(says(Holding.HAVE_FAULTY, node=4), high_watermark=15, leader_epoch=EPOCH + 1)
+    knows = replace(says(holding, node=4), high_watermark=15, leader_epoch=EPOCH + 1)
     assert settling.step(replace(knows, offset=11)) == []
-    assert settling.committed_end == 12
+    assert settling.open == [13, 17] and settling.committed_end == 12, "what lies behind may be another batch"
     assert settling.step(replace(knows, offset=13)) == []
     assert settling.open == [17] and settling.committed_end == 15
     settling.step(replace(knows, offset=17, high_watermark=17))
-    assert settling.open == [17] and settling.committed_end == 15, "it is not below that high watermark"
+    assert settling.open == [17] and settling.committed_end == 17, "only what is before it is below that high watermark"
 
 
 @pytest.mark.parametrize(
@@ -173,9 +175,10 @@ def test_the_same_batch_below_anybodys_high_watermark_is_committed() -> None:
         says(Holding.DELETED, node=4),
         says(Holding.UNKNOWN, node=4),
         replace(says(Holding.HAVE_FAULTY, node=4), is_named=False),
+        replace(says(Holding.HAVE, node=4), is_named=False),
         replace(says(Holding.HAVE_FAULTY, node=4), offset=14),
     ],
-    ids=["another batch", "deleted", "its row is lost", "whatever is there", "not asked for"],
+    ids=["another batch", "deleted", "its row is lost", "whatever is there", "whole, whatever it is", "not asked for"],
 )
 def test_a_high_watermark_that_may_be_another_logs_is_nobodys(answer: Answered) -> None:
     settling = settlement(12)
