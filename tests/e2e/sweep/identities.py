@@ -68,10 +68,10 @@ class Identity(NamedTuple):
 # -- damage ------------------------------------------------------------------------------------------------------------
 
 
-def flip(path: Path, position: int) -> None:
-    """Changes one bit."""
+def spoil_byte(path: Path, position: int) -> None:
+    """Changes a byte. A file that was damaged before, and lies there still, does not get its old content back."""
     content = bytearray(path.read_bytes())
-    content[position] ^= 0x10
+    content[position] = (content[position] + 1) % 256
     path.write_bytes(content)
 
 
@@ -82,8 +82,8 @@ def entry_and_row(directory: Path, identity: PartitionId) -> None:
     rows = enumerate(RowCodec(identity).bodies(catalog.read_bytes()))
     found = [(slot, row) for slot, row in rows if row is not None and row.kind == Kind.BATCH]
     slot, row = found[len(found) // 2]
-    flip(path, row.file_position + row.length - 1)
-    flip(catalog, slot * ROW_BYTES + 30)
+    spoil_byte(path, row.file_position + row.length - 1)
+    spoil_byte(catalog, slot * ROW_BYTES + 30)
 
 
 def of_log(below: str = "") -> Damage:
@@ -108,7 +108,7 @@ def spoil(pattern: str, *, below: str = "") -> Damage:
         paths = sorted(root.glob(pattern))
         assert paths, (root, pattern)
         for path in paths:
-            flip(path, min(60, path.stat().st_size // 2))
+            spoil_byte(path, min(60, path.stat().st_size // 2))
 
     return damage
 
@@ -132,7 +132,7 @@ IDENTITIES: Final = (
     Identity("metainfo of the metadata log, both", "", spoil("metainfo.*", below="metadata"), heals=1),
     Identity("snapshots, a block of each", "", spoil("*.body", below="snapshots"), heals=2),
     Identity("snapshots, one header of each", "", spoil("*.header.0", below="snapshots")),
-    Identity("snapshots, both headers of each", "", spoil("*.header.*", below="snapshots")),
+    Identity("snapshots, both headers of each", "", spoil("*.header.*", below="snapshots"), heals=2),
     Identity("snapshots, all of each", "", spoil("*", below="snapshots"), heals=2),
     Identity("identity of the directory, one copy", "", spoil("identity.0")),
     Identity("identity of the directory, both", "", spoil("identity.*")),
