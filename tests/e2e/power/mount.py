@@ -128,6 +128,7 @@ class Mount:
         self._directory = directory
         self._volume = Volume(seed)
         self._stake: dict[str, int] | None = None
+        self._is_unmounting = False
         self._is_over = False
 
     def serve(self) -> None:
@@ -136,16 +137,25 @@ class Mount:
         while not self._is_over:
             mounted = threading.Event()
             threading.Thread(target=self._answer_when, args=[mounted], daemon=True).start()
-            Mounting(
-                Operations(self._volume, mounted),
-                str(self._directory),
-                foreground=True,
-                nothreads=True,
-                direct_io=True,  # what is read comes from here, and so does an error
-                hard_remove=True,
-                fsname="tidelog-power",
-            )
+            try:
+                self._mount(mounted)
+            except RuntimeError:
+                if not self._is_unmounting:  # libfuse may call the end of an unmount an aborted connection
+                    raise
+            self._is_unmounting = False
             self._stake = self._volume.cut()
+
+    def _mount(self, mounted: threading.Event) -> None:
+        """Mounts, and returns when it is unmounted. Raises `RuntimeError`."""
+        Mounting(
+            Operations(self._volume, mounted),
+            str(self._directory),
+            foreground=True,
+            nothreads=True,
+            direct_io=True,  # what is read comes from here, and so does an error
+            hard_remove=True,
+            fsname="tidelog-power",
+        )
 
     def _answer_when(self, mounted: threading.Event) -> None:
         mounted.wait()
@@ -172,6 +182,7 @@ class Mount:
     def _unmount(self, *words: str) -> None:
         """Unmounts. The last of those who used it may be dying still."""
         program = next(filter(shutil.which, UNMOUNTERS))
+        self._is_unmounting = True
         deadline_s = time.monotonic() + BUSY_S_MAX
         while subprocess.run(
             [program, "-u", *words, str(self._directory)], check=False, capture_output=True
