@@ -55,7 +55,7 @@ def quorum_settled(
     members wanted as the replicas call for, a leader found, epochs counted. No setting matters, and no loss: a disk
     that has forgotten something votes under another id."""
     now = replace(with_wanted(asked, brokers), is_founding=was.is_founding and asked.members == was.members)
-    voting = [member.node_id for member in now.members if brokers.is_voting(member) and not _is_replaced(now, member)]
+    voting = [member.node_id for member in now.members if brokers.is_voting(member) and not is_replaced(now, member)]
     now = replace(now, isr=tuple(node for node in now.replicas if node in voting))
     now = replace(now, leader=_leader(was, now))
     leader_epoch = max(now.leader_epoch, was.leader_epoch + (now.leader != was.leader))
@@ -103,8 +103,8 @@ def quorum_regrouped(info: PartitionInfo, kept: Sequence[NodeId], brokers: Broke
     return replace(now, leader=kept[0], leader_epoch=info.leader_epoch + 1)
 
 
-def _is_replaced(info: PartitionInfo, member: PartitionMember) -> bool:
-    """Is another id wanted for its node?"""
+def is_replaced(info: PartitionInfo, member: PartitionMember) -> bool:
+    """Returns True if another id is wanted for its node: its disk has lost its vote, or is gone."""
     return any(one.node_id == member.node_id and one.engine_id != member.engine_id for one in info.wanted)
 
 

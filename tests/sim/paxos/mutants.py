@@ -137,6 +137,16 @@ def faulty_of_a_minority_is_chosen() -> list[Patch]:
     return [(Fill, "_is_chosen", is_chosen)]
 
 
+def voters_without_a_word_deny() -> list[Patch]:
+    """A voter whose vote is said to be lost counts as if it had accepted nothing."""
+
+    def none_above(self: Fill, number: int, reported: dict[int, Slot]) -> list[int]:
+        heard = [node for node in self._answers if node not in reported or reported[node].number <= number]
+        return [*heard, *self._reign.lost]
+
+    return [(Fill, "_none_above", none_above)]
+
+
 def only_a_quorum_can_deny() -> list[Patch]:
     """An election of an even number of voters waits for more than can prove that nothing is chosen."""
     return [(fill, "blocks", lambda nodes, quorum: quorum.is_met(nodes))]
@@ -464,6 +474,7 @@ MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     learned_is_overwritten,
     fill_replaces_a_ghost_by_nop,
     faulty_of_a_minority_is_chosen,
+    voters_without_a_word_deny,
     only_a_quorum_can_deny,
     one_too_few_can_deny,
     faulty_told_as_no_value,

@@ -77,6 +77,7 @@ def test_the_metadata_log_has_all_entries_or_waits_and_says_what_to_do(stop: Sto
     ("stop", "damage", "variant", "patterns", "seed"),
     [
         pytest.param(Stop.POWER, Damage.FLIP, Variant.BEHIND, 32, 13, id="a row made again ended every start"),
+        pytest.param(Stop.POWER, Damage.FLIP, Variant.DIRECTORY, 32, 0, id="an election waited for a lost vote"),
         pytest.param(
             Stop.POWER,
             Damage.ZERO,

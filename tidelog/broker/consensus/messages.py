@@ -114,7 +114,7 @@ def values_of(message: Message) -> list[tuple[int, Value]]:
     """Position and value of all that travels with its payload, in the order of the payloads."""
     match message:
         case WriteRequest(_, position, value):
-            return [(position, value)] if value.digest else []
+            return [(position, value)] if value.digest and not message.is_named else []
         case PromiseResponse() | LearnResponse():
             return [(slot.position, slot.value) for slot in message.slots if slot.value.digest and not slot.faulty]
         case _:

@@ -57,6 +57,7 @@ from tidelog.replication.paxos.events import (
     Started,
     StatusChanged,
     VotersFound,
+    VotesLost,
 )
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Status
@@ -190,6 +191,10 @@ class PaxosReplica:
             self._engine_id = engine_id
             self._disk.refresh(self.engine.node.replica.metadata)
             self.voting.enlist(engine_id)
+
+    def set_lost_votes(self, engine_ids: tuple[int, ...]) -> None:
+        """These members' disks have lost their votes, by the metadata, and no others': no election waits for them."""
+        self.engine.step(VotesLost(engine_ids))
 
     # -- roles ---------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.regrouping import era_of
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.controller.partition_commands import UnfitReason
+from tidelog.controller.quorum_leadership import is_replaced
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
@@ -61,6 +62,7 @@ class PaxosRoles:
         self.infos[partition_id] = info
         replica.set_members(voters_of(info.members), info.replicas)
         replica.set_engine_id(self._engine_id(info, image))
+        replica.set_lost_votes(tuple(one.engine_id for one in info.members if is_replaced(info, one)))
         replica.log.settings = log_settings(config)
         if replica.leader_epoch != info.leader_epoch:
             await self._change_role(replica, assigned)

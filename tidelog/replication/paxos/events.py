@@ -148,6 +148,12 @@ class Reconfigure(msgspec.Struct, frozen=True):
     """VOTERS whose voters `quorum` includes besides those in force."""
 
 
+class VotesLost(msgspec.Struct, frozen=True):
+    """The disks of these voters, and of no others, have lost their votes: they answer under other ids, if at all."""
+
+    nodes: tuple[int, ...]
+
+
 Event = (
     Started
     | Received
@@ -165,6 +171,7 @@ Event = (
     | Rejoin
     | Enlist
     | Reconfigure
+    | VotesLost
 )
 
 # -- effects ---------------------------------------------------------------------------------------------------------
@@ -274,6 +281,8 @@ class Chosen(msgspec.Struct, frozen=True):
     value: Value
     accepted_by: tuple[int, ...] = ()
     """The quorum: it is on their disks."""
+    is_named: bool = False
+    """It is chosen by its name alone: nobody has shown its payload."""
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -25,6 +25,11 @@ Where a quorum has accepted the same number, its value is chosen, whoever can st
 faulty, and somebody knows its name, the position waits for nobody: the value is learned by its name, and its payload is
 a matter of repair. Fewer prove nothing, and wait. (VOTERS have to be read before anything else is decided, and wait.)
 
+They need not wait for who will never answer: for a voter whose disk has lost its vote (`Reign.lost`). If all others
+have promised, the value accepted under the highest number is proposed again by its name alone, and acceptors store it
+as faulty. That is case 2, and safe whoever was waited for, since a quorum has to accept it. To wait is but to hope: for
+a copy, or for the word of a voter that the value was never chosen.
+
 If the quorum is all that is left of a log whose majority has lost its votes (`Reign.is_union`), nobody else will ever
 answer. What one of them accepted under the highest number may have been chosen with those who are gone, so it is taken
 for chosen, also by its name alone. What has lost even that gives way to what was accepted under the number below: if
@@ -45,7 +50,7 @@ from tidelog.replication.paxos.events import Action, Send
 from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply
 from tidelog.replication.paxos.numbers import NO_NUMBER
 from tidelog.replication.paxos.reign import Reign
-from tidelog.replication.paxos.state import NOP, UNKNOWN, Slot, Value
+from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value
 from tidelog.replication.quorum import blocks
 
 
@@ -140,6 +145,9 @@ class Fill:
                 has_payload = _is_intact(slot.value, reported)
                 may_copy = has_payload or not self._reign.is_news(position, slot.value)  # voters must be read first
                 return Settled(position, slot.value, True, has_payload) if may_copy else None
+        return self._of_accepted(position, reported) or self._by_name(position, reported)
+
+    def _of_accepted(self, position: int, reported: dict[int, Slot]) -> Settled | None:
         for number in sorted({slot.number for slot in reported.values()}, reverse=True):
             if not self._may_decide(position, number, reported):
                 return None
@@ -153,6 +161,14 @@ class Fill:
                 return None  # voters, who must be read
         is_free = self._may_decide(position, NO_NUMBER, reported)
         return Settled(position, NOP, False, True) if is_free else None
+
+    def _by_name(self, position: int, reported: dict[int, Slot]) -> Settled | None:
+        """Settles what waits only for voters that have lost their votes: by the name of what was accepted last."""
+        if not (self._reign.lost and self._reign.lost.issuperset(self.unheard)):
+            return None
+        newest = max((slot.number for slot in reported.values()), default=NO_NUMBER)
+        values = [slot.value for slot in reported.values() if slot.number == newest and slot.value.kind is Kind.APPEND]
+        return Settled(position, values[0], False, False) if values else None
 
     def _may_decide(self, position: int, number: int, reported: dict[int, Slot]) -> bool:
         """Returns True if nothing above this number can be chosen there. In a union, the values above have lost their

@@ -1,8 +1,9 @@
 """What the nodes of one log say to each other.
 
-A message that carries a value with a payload (`WriteRequest`, the slots of `PromiseResponse` and `LearnResponse` that
-are not faulty) travels with the bytes behind it; `Learned` never does. Every request may be lost, repeated, late and
-out of order, and is answered the same way each time, unless its promise has changed and the answer says so.
+A message that carries a value with a payload (a `WriteRequest`, unless it is by name alone; the slots of
+`PromiseResponse` and `LearnResponse` that are not faulty) travels with the bytes behind it; `Learned` never does. Every
+request may be lost, repeated, late and out of order, and is answered the same way each time, unless its promise has
+changed and the answer says so.
 
 | Mesos | here | why |
 |---|---|---|
@@ -69,6 +70,8 @@ class WriteRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
     value: Value
     is_lazy: bool = False
     """The answer need not wait for the disk."""
+    is_named: bool = False
+    """It is to be accepted by its name alone, as faulty: nobody has its payload."""
 
 
 class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):

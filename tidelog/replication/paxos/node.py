@@ -55,6 +55,7 @@ from tidelog.replication.paxos.events import (
     Timer,
     TimerFired,
     Truncate,
+    VotesLost,
 )
 from tidelog.replication.paxos.messages import (
     Learned,
@@ -165,8 +166,8 @@ class PaxosNode:
                 return self._on_timer(timer, token)
             case Append() | Truncate() | Delete() | Elect() | Found() | Rejoin() | Enlist() | Demote():
                 return self._on_request(event)
-            case Reconfigure():
-                return self._reconfigure(event)
+            case Reconfigure() | VotesLost():
+                return self._on_voters(event)
             case Damaged(position) | Restored(position):
                 return self.replica.note_payload(position, is_here=isinstance(event, Restored))
             case StoreFailed():
@@ -239,12 +240,22 @@ class PaxosNode:
     def _demote(self) -> list[Action]:
         return [] if self._proposer is None else self._proposer.lose(self._proposer.number)
 
+    def _on_voters(self, event: Reconfigure | VotesLost) -> list[Action]:
+        if isinstance(event, Reconfigure):
+            return self._reconfigure(event)
+        lost = frozenset(event.nodes)
+        if lost == self._reign.lost:
+            return []
+        self._reign = self._reign._replace(lost=lost)
+        return self._demote() if self.unsettled else []  # an attempt that may wait for one of them begins anew
+
     def _reconfigure(self, event: Reconfigure) -> list[Action]:
         assert event.position < max(self.replica.applied.position, 0), "voters come from what is applied here"
         ended = self._demote()
         self._proposer = None
         since, is_union = self.replica.voters_since, isinstance(event.quorum, Unanimous)
-        self._go_by(Reign(event.node, event.quorum, event.in_force, event.position, event.settling, since, is_union))
+        terms = (event.node, event.quorum, event.in_force, event.position, event.settling)
+        self._go_by(Reign(*terms, since, is_union, self._reign.lost))
         return ended
 
     def _elected(self) -> LogCoordinator:

@@ -20,6 +20,7 @@ from tidelog.replication.quorum import Quorum
 class _Proposal:
     value: Value
     is_lazy: bool
+    is_named: bool
     accepted_by: set[int] = field(default_factory=set)
 
 
@@ -37,11 +38,11 @@ class Proposals:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def propose(self, position: int, value: Value, *, is_lazy: bool = False) -> list[Action]:
-        """Asks every member to accept the value."""
+    def propose(self, position: int, value: Value, *, is_lazy: bool = False, is_named: bool = False) -> list[Action]:
+        """Asks every member to accept the value; by its name alone, if nobody has its payload."""
         assert position not in self._open
-        self._open[position] = _Proposal(value, is_lazy)
-        request = WriteRequest(self._number, position, value, is_lazy)
+        self._open[position] = _Proposal(value, is_lazy, is_named)
+        request = WriteRequest(self._number, position, value, is_lazy, is_named)
         return [Send(node, request) for node in self._quorum.members]
 
     def accepted(self, sender: int, response: WriteResponse) -> Chosen | None:
@@ -54,7 +55,7 @@ class Proposals:
         if not self._quorum.is_met(proposal.accepted_by):
             return None
         del self._open[response.position]
-        return Chosen(response.position, proposal.value, tuple(sorted(proposal.accepted_by)))
+        return Chosen(response.position, proposal.value, tuple(sorted(proposal.accepted_by)), proposal.is_named)
 
     def announce(self, chosen: Chosen, me: int) -> list[Action]:
         """Tells the others, and the caller, that a value is chosen."""
@@ -69,7 +70,7 @@ class Proposals:
     def resend(self) -> list[Action]:
         """The requests that were not answered, lowest position first."""
         return [
-            Send(node, WriteRequest(self._number, position, proposal.value, proposal.is_lazy))
+            Send(node, WriteRequest(self._number, position, proposal.value, proposal.is_lazy, proposal.is_named))
             for position, proposal in sorted(self._open.items())
             for node in self._quorum.members
             if node not in proposal.accepted_by

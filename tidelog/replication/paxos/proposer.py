@@ -93,7 +93,8 @@ class Proposer(ABC):
         actions: list[Action] = []
         for settled in is_open:
             if not settled.is_learned and settled not in voters:
-                actions += self._proposals.propose(settled.position, settled.value)
+                is_named = not settled.has_payload
+                actions += self._proposals.propose(settled.position, settled.value, is_named=is_named)
         return [*actions, *(self._write_voters() if voters else self._on_quorum(end))]
 
     def _write_voters(self) -> list[Action]:
@@ -135,7 +136,7 @@ class Proposer(ABC):
         return [*learned, *self.lose(self._replica.highest)]
 
     def _chosen(self, chosen: Chosen) -> list[Action]:
-        learned = self._replica.learn(chosen.position, chosen.value, has_payload=True)
+        learned = self._replica.learn(chosen.position, chosen.value, has_payload=not chosen.is_named)
         return [*self._proposals.announce(chosen, self._reign.node), *learned, *self._write_voters()]
 
     # -- what the replica beside it reports --------------------------------------------------------------------------

@@ -35,6 +35,9 @@ class Reign(NamedTuple):
     """The same as `StoredLog.voters_since`."""
     is_union: bool = False
     """The quorum is all that is left of the log: what none of them shows is given up."""
+    lost: frozenset[int] = frozenset()
+    """Members whose disks have lost their votes: nobody answers under these ids any more. That is no more than a reason
+    not to wait for them; who decides stays the same."""
 
     def deciders(self, position: int) -> tuple[Quorum, ...]:
         """Returns the quorums of which one decides at this position; where there are several, any of them may."""

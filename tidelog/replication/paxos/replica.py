@@ -15,7 +15,8 @@ The learner takes what others say is chosen, in any state and order, and never c
 
 A slot whose payload the disk has lost is reported as *faulty* with its number, never as empty: what it says may be
 chosen (CTRL). Its payload comes back with any message that carries an equal value. If even the value's name is lost
-(UNKNOWN), it comes back with a write under the same number, or with a learned copy; a number once accepted stands.
+(UNKNOWN), it comes back with a write under the same number, or with a learned copy; a number once accepted stands. A
+value that is written by its name alone is accepted as faulty.
 """
 
 from __future__ import annotations
@@ -144,7 +145,9 @@ class Replica:
         actions: list[Action] = self._begin_to_be_lazy() if request.is_lazy else []
         is_lazy = request.is_lazy and self._mark is not None and self.journal.is_durable(self._mark)
         if slot is None or not is_repeated or slot.faulty:
-            actions.append(self._store(Slot(position, number, value), is_urgent=not is_lazy, is_soon=is_lazy))
+            is_held = slot is not None and slot.value == value and not slot.faulty
+            accepted = Slot(position, number, value, faulty=request.is_named and not is_held)
+            actions.append(self._store(accepted, is_urgent=not is_lazy, is_soon=is_lazy))
         self.highest = max(self.highest, number)
         answer = Send(sender, WriteResponse(Reply.ACCEPT, number, position))
         return [*actions, *([answer] if is_lazy else self.journal.when_durable(answer))]
@@ -178,7 +181,7 @@ class Replica:
         number, position = request.number, request.position
         if request.value != slot.value:
             return [Send(sender, WriteResponse(Reply.LEARNED, number, position, value=slot.value))]
-        repairs = self.learn(position, slot.value, has_payload=True)
+        repairs = self.learn(position, slot.value, has_payload=not request.is_named)
         return [*repairs, Send(sender, WriteResponse(Reply.ACCEPT, number, position))]
 
     def _refuses_to_vote(self) -> bool:

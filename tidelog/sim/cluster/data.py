@@ -182,8 +182,7 @@ class Data:
         if topic is None or book is None:
             return False
         partition_id = PartitionId(topic.topic_id, where.partition)
-        is_waiting = self._ledger.waits_for_a_word(partition_id) or self._ledger.waits_for_a_lost_vote(partition_id)
-        return book.is_gone or is_waiting
+        return book.is_gone or self._ledger.waits_for_a_word(partition_id)
 
     def _partitions(self) -> Iterator[tuple[TopicPartition, PartitionId, PartitionInfo]]:
         for where in sorted(self.history.watched):
@@ -238,8 +237,6 @@ class Data:
     async def _check(self) -> None:
         self._truth.saw("replicas compared")
         self._truth.saw("partition left out of the comparison", any(map(self._is_gone, self.history.watched)))
-        is_undecided = any(map(self._ledger.waits_for_a_lost_vote, self._ledger.books))
-        self._truth.saw("partition waits for a lost vote", is_undecided)
         views: list[View] = []
         for where, partition_id, info in self._partitions():
             self._compare(where, partition_id, info)

@@ -179,11 +179,6 @@ class Holders:
         book = self.books[partition_id]
         return [batch for batch in book.torn if batch not in whole and not book.is_given_up(batch)]
 
-    def waits_for_a_lost_vote(self, partition_id: PartitionId) -> bool:
-        """Returns `PaxosLog.waits_for_a_lost_vote` of this partition."""
-        log = self.majorities.logs.get(partition_id)
-        return log is not None and log.waits_for_a_lost_vote()
-
     def torn_offsets(self, partition_id: PartitionId) -> set[int]:
         """Returns `PaxosLog.torn_offsets`; none where replicas copy their leader."""
         log = self.majorities.logs.get(partition_id)

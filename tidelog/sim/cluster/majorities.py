@@ -4,9 +4,6 @@ The fault atlas for them: a disk may be lost, or forget something, if a majority
 made to vote, still remembers all. More may not be asked of Paxos, and less is never excused. While members change, the
 log may be a step ahead of what the controller knows, so nothing is taken away then; and a partition whose members are
 complete again after a loss must survive the next one.
-
-Who remembers all may still be unable to tell what it is, if a power cut tore what it had accepted: together with a lost
-vote that is one loss too many, and the election waits (`PaxosLog.waits_for_a_lost_vote`).
 """
 
 from __future__ import annotations

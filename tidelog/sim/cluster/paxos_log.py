@@ -19,7 +19,6 @@ held against whatever they do:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -87,18 +86,6 @@ class PaxosLog:
         _, in_force = self.truth.voters[-1]
         yield from self.proposed[self.proposed.index(in_force) :]
 
-    def waits_for_a_lost_vote(self) -> bool:
-        """True if no election can end, and rightly: a power cut tore the only copy that is left of what was accepted at
-        some position, too few have accepted it there to prove that it is chosen, and too few have nothing there to
-        prove that it is not: the others are a majority. The voter who could tell has lost its vote. No client was
-        promised that value: it never was whole on the disks of a majority."""
-        _, voters = self.truth.voters[-1]
-        left = {one for one in voters.ids if one not in self.lost}
-        if not len(voters.ids) < 2 * len(left) < 2 * len(voters.ids):
-            return False
-        accepted = self._accepted_beyond(len(self.truth.log))
-        return any(self._is_undecidable(position, accepted[position], left, voters) for position in accepted)
-
     def torn_offsets(self) -> set[int]:
         """Returns the offsets of batches that are chosen by their names, and that nobody ever had whole on a disk: a
         power cut tore each copy. So no client was promised or shown them. All logs keep their offsets, as damaged."""
@@ -108,23 +95,6 @@ class PaxosLog:
             if value.kind is Kind.APPEND and verdict is Verdict.APPLIED and value not in self._kept.get(position, {})
             for offset in range(value.base_offset, value.base_offset + value.count)
         }
-
-    def _accepted_beyond(self, end: int) -> dict[int, dict[int, int]]:
-        """Returns for each position from `end` on under which number each id accepted something there last."""
-        found: dict[int, dict[int, int]] = {}
-        for (position, number), (_, holders) in self.truth.accepted.items():
-            for one in holders if position >= end else ():
-                newest = found.setdefault(position, {})
-                newest[one] = max(newest.get(one, number), number)
-        return found
-
-    def _is_undecidable(self, position: int, accepted: dict[int, int], left: set[int], voters: VoterSet) -> bool:
-        whole = {one for holders in self._kept.get(position, {}).values() for one in holders}
-        numbers = Counter(number for one, number in accepted.items() if one in left)
-        needed = len(voters.ids) // 2 + 1
-        is_torn = bool(numbers) and not whole & left and len(whole) < needed
-        deniers = len(left) - numbers.total()
-        return is_torn and max(numbers.values()) < needed <= len(voters.ids) - deniers
 
     # -- what replicas do --------------------------------------------------------------------------------------------
 

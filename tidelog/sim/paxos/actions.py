@@ -113,6 +113,13 @@ class LoseName(msgspec.Struct, frozen=True, tag=True):
     ticks: int
 
 
+class GiveUpVotes(msgspec.Struct, frozen=True, tag=True):
+    """A node is told that these voters have lost their votes; rightly or not, for nothing may depend on it."""
+
+    node: int
+    voters: tuple[int, ...]
+
+
 class CutLink(msgspec.Struct, frozen=True, tag=True):
     """One direction of one link is dead for a while."""
 
@@ -149,6 +156,7 @@ Action = (
     | FailStore
     | DamageSlot
     | LoseName
+    | GiveUpVotes
     | CutLink
     | IsolateNode
     | Connect

@@ -6,7 +6,15 @@ from __future__ import annotations
 from msgspec import structs
 
 from tidelog.sim.kit.seeds import stream
-from tidelog.sim.paxos.plans import Plan, draw_early_loss, draw_episodes, draw_mixed, draw_rejoins, draw_swarm
+from tidelog.sim.paxos.plans import (
+    Plan,
+    draw_beliefs,
+    draw_early_loss,
+    draw_episodes,
+    draw_mixed,
+    draw_rejoins,
+    draw_swarm,
+)
 from tidelog.sim.paxos.scenario import Scenario
 from tidelog.sim.paxos.voter_plans import draw_changes, draw_lineage
 
@@ -17,6 +25,12 @@ SPARES = (1, 1, 2, 3)
 
 def draw_scenario(seed: int) -> Scenario:
     """The scenario that this seed stands for."""
+    scenario = _draw(seed)
+    beliefs = draw_beliefs(stream(seed, "beliefs"), scenario.swarm, list(scenario.steps))
+    return structs.replace(scenario, steps=tuple(sorted([*scenario.steps, *beliefs], key=lambda item: item[0])))
+
+
+def _draw(seed: int) -> Scenario:
     if seed % VOTERS_EVERY == VOTERS_EVERY - 1:
         return _draw_changing(seed)
     rng = stream(seed, "plan")

@@ -23,6 +23,7 @@ from tidelog.sim.paxos.actions import (
     DemoteOne,
     ElectNode,
     FailStore,
+    GiveUpVotes,
     IsolateNode,
     TruncateSome,
     WipeNode,
@@ -34,6 +35,8 @@ WINDOWS = (1, 2, 2, 3, 4, 8)
 MOODS = ("none", "none", "all", "some", "some", "torn")
 FAULTS = ("truncate", "demote", "crash", "trap", "trap", "power", "wipe", "wipe", "store", "damage", "damage")
 CUTS = ("link", "isolate")
+
+BELIEFS_SHARE = 0.5
 
 Plan = list[tuple[int, Action]]
 
@@ -116,6 +119,16 @@ def draw_early_loss(rng: random.Random, swarm: Swarm) -> Plan:
     """A disk is lost while the group is being founded, perhaps after its first vote, and is taken for new."""
     node, time = rng.randint(1, swarm.machines), rng.randint(0, 4 * swarm.round_trip)
     return [(max(0, time - swarm.round_trip), ElectNode(node)), (time, WipeNode(node, 1, is_founding=True))]
+
+
+def draw_beliefs(rng: random.Random, swarm: Swarm, plan: Plan) -> Plan:
+    """At the times of some actions a node is told, of any voters, that their votes are lost."""
+    voters = range(1, swarm.machines + 3)
+    return [
+        (time, GiveUpVotes(rng.randint(1, swarm.machines), tuple(sorted(rng.sample(voters, rng.randint(0, 2))))))
+        for time, _ in plan
+        if rng.random() < BELIEFS_SHARE
+    ]
 
 
 def _draw_links(rng: random.Random, nodes: int) -> tuple[tuple[int, int], ...]:

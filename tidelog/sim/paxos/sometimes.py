@@ -65,6 +65,7 @@ SOMETIMES = (
     "a rejoined replica votes",
     "a second change of voters is refused",
     "a slot has lost its value's name",
+    "a value is proposed by its name alone",
     "a voter is enlisted",
     "a voter is told of voters",
     "a window is full",
@@ -135,6 +136,7 @@ class Sometimes:
                 self._saw("a candidate is two changes of voters behind", len(newer) >= 2)
             case WriteRequest(number, _, value):
                 self._saw("a hole is filled", value.kind is Kind.NOP)
+                self._saw("a value is proposed by its name alone", message.is_named)
                 self._saw("a ghost is adopted", value.birth not in {0, number})
             case WriteResponse(reply=Reply.REJECT, number=number):
                 self._saw("a write is refused")

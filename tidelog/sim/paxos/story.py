@@ -21,6 +21,7 @@ from tidelog.replication.paxos.events import (
     Rejoin,
     StoreFailed,
     Truncate,
+    VotesLost,
 )
 from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.state import Status
@@ -37,6 +38,7 @@ from tidelog.sim.paxos.actions import (
     DemoteOne,
     ElectNode,
     FailStore,
+    GiveUpVotes,
     IsolateNode,
     LoseName,
     TruncateSome,
@@ -215,6 +217,8 @@ class Story:
                     self.sim.after(ticks, self.stop, node, 1)
             case DamageSlot(number) | LoseName(number):
                 self._damage(self.sim.machines[number], action)
+            case GiveUpVotes(number, voters) if self.sim.machines[number].is_up:
+                self.sim.step(self.sim.machines[number], VotesLost(voters))
 
     def _wipe(self, node: SimNode, action: WipeNode) -> None:
         if self._swarm.spares:

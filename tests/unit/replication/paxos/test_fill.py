@@ -27,9 +27,9 @@ def accept(*slots: Slot, learned_end: int = 0) -> PromiseResponse:
     return PromiseResponse(Reply.ACCEPT, NUMBER, learned_end=learned_end, slots=slots)
 
 
-def new_fill(members: int = 3, start: int = 0) -> Fill:
+def new_fill(members: int = 3, start: int = 0, *, lost: frozenset[int] = frozenset()) -> Fill:
     voters = Majority(range(members))
-    return Fill(NUMBER, Reign(0, voters, voters), start)
+    return Fill(NUMBER, Reign(0, voters, voters, lost=lost), start)
 
 
 def asked(fill: Fill) -> list[int]:
@@ -146,6 +146,28 @@ def test_a_minority_or_several_numbers_prove_nothing() -> None:
         fill.promised(0, accept(Slot(0, 5, value(5), faulty=True)))
         fill.promised(1, accept(Slot(0, 5, value(5), faulty=True)))
         assert fill.promised(2, accept(*([other] if other else []))) == []
+        assert fill.unsettled == (0,)
+
+
+def test_a_value_is_proposed_by_its_name_alone_if_nobody_else_will_ever_answer() -> None:
+    faulty = accept(Slot(0, 5, value(5), faulty=True))
+    fill = new_fill(5, lost=frozenset({4}))
+    fill.promised(0, faulty)
+    fill.promised(1, accept())
+    assert fill.promised(2, accept()) == [], "the fourth may have a copy, or say that it was never chosen"
+    assert fill.promised(3, accept(Slot(0, 4, value(4), faulty=True))) == [Settled(0, value(5), False, False)]
+    denied = new_fill(5, lost=frozenset({4}))
+    denied.promised(0, faulty)
+    for node in (1, 2):
+        assert denied.promised(node, accept()) == []
+    assert denied.promised(3, accept()) == [Settled(0, NOP, False, True)], "three deny it"
+
+
+def test_voters_and_what_has_no_name_are_never_proposed_by_name() -> None:
+    for held in (FOUND.value, Value(Kind.UNKNOWN)):
+        fill = new_fill(lost=frozenset({2}))
+        fill.promised(0, accept(Slot(0, 5, held, faulty=True)))
+        assert fill.promised(1, accept()) == []
         assert fill.unsettled == (0,)
 
 
@@ -280,3 +302,28 @@ def test_every_decision_is_one_that_the_rule_allows_and_comes_as_soon_as_there_i
         assert not choices or (choices == {NOP} and not is_open)
         if fill.is_complete:
             return
+
+
+@given(
+    st.integers(3, 5).flatmap(
+        lambda n: st.tuples(st.lists(slots, min_size=n, max_size=n), st.sets(st.integers(0, n - 1), min_size=1))
+    )
+)
+def test_without_those_who_lost_their_votes_what_was_accepted_last_is_proposed(
+    case: tuple[list[Slot | None], set[int]],
+) -> None:
+    """Only the value under the highest number that a quorum reports may be proposed by name, whoever is left out; and
+    if a quorum is left, nothing waits for anybody else."""
+    held, lost = case
+    fill, settled = new_fill(len(held), lost=frozenset(lost)), list[Settled]()
+    left = [node for node in range(len(held)) if node not in lost]
+    for node in left:
+        slot = held[node]
+        settled += fill.promised(node, accept(*([slot] if slot is not None else [])))
+    reported = [slot for slot in (held[node] for node in left) if slot is not None]
+    if len(left) <= len(held) // 2:
+        assert fill.end is None
+    else:
+        assert fill.is_complete
+        newest = max((slot.number for slot in reported), default=0)
+        assert all(one.value == value(newest) for one in settled if not (one.is_learned or one.has_payload))

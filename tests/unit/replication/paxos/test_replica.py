@@ -192,6 +192,20 @@ def test_a_number_names_one_value_per_position() -> None:
         made.write(PEER, WriteRequest(5, 0, B))
 
 
+def test_a_write_by_name_alone_is_accepted_as_faulty_unless_the_payload_is_here() -> None:
+    by_name = WriteRequest(6, 0, A, is_named=True)
+    for held, stored in (
+        (None, True),
+        (Slot(0, 5, A), False),
+        (Slot(0, 5, A, faulty=True), True),
+        (Slot(0, 5, B), True),
+    ):
+        made = replica(*([held] if held else []))
+        assert written(made.write(PEER, by_name)) == [Slot(0, 6, A, faulty=stored)]
+    made = replica(Slot(0, 5, A, learned=True, faulty=True))
+    assert made.write(PEER, by_name) == [Send(PEER, WriteResponse(Reply.ACCEPT, 6, 0))], "and brings nothing back"
+
+
 def test_a_repeated_write_brings_a_lost_payload_back() -> None:
     made = replica(Slot(0, 5, A, faulty=True))
     actions = made.write(PEER, WriteRequest(5, 0, A))

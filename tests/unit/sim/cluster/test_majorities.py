@@ -22,10 +22,10 @@ TORN = replace(WHOLE, faulty=True)
 
 
 class Ends:
-    """The members of one partition, three or more, and how they die."""
+    """The three members of one partition, and how they die."""
 
-    def __init__(self, members: int = 3) -> None:
-        self.cluster = PaxosCluster(members, members)
+    def __init__(self) -> None:
+        self.cluster = PaxosCluster(3, 3)
         self.majorities = Majorities()
         self.majorities.created(PARTITION, Book("t-0", True, True), self.cluster.partition, lambda node: 0)
 
@@ -34,15 +34,12 @@ class Ends:
         return self.majorities.logs[PARTITION]
 
     def asks(self) -> None:
-        self.log.asks(self.actor(1), NUMBER, Majority(range(1, len(self.cluster.partition.members) + 1)), -1)
+        self.log.asks(self.actor(1), NUMBER, Majority((1, 2, 3)), -1)
 
     def tears(self, *nodes: int) -> None:
         """A power cut leaves the name of what these had, and they start again."""
         for node in nodes:
             self.log.found(self.actor(node), TORN)
-
-    def robs(self, node: int) -> None:
-        self.majorities.forgets(PARTITION, self.cluster.partition, node)
 
     @staticmethod
     def actor(node: int) -> Actor:
@@ -80,54 +77,14 @@ def test_all_names_of_a_disk_die_with_it() -> None:
     assert list(ends.log.lost) == [2]
 
 
-def asked(whole: tuple[int, ...], torn: tuple[int, ...], members: int = 3) -> Ends:
+def asked(whole: tuple[int, ...], torn: tuple[int, ...]) -> Ends:
     """Returns ends with one value proposed: these voters have it whole on their disks, and those have it torn."""
-    ends = Ends(members)
+    ends = Ends()
     ends.asks()
     for node in whole:
         ends.log.stored(node, WHOLE)
     ends.tears(*torn)
     return ends
-
-
-@pytest.mark.parametrize(
-    ("whole", "torn", "robbed", "is_excused"),
-    [
-        pytest.param((), (1,), (2,), True, id="torn beside a lost vote"),
-        pytest.param((2,), (1,), (2,), True, id="whole on the lost disk alone"),
-        pytest.param((), (2,), (2,), False, id="torn on the lost disk alone"),
-        pytest.param((3,), (1,), (2,), False, id="a whole copy is left"),
-        pytest.param((), (1, 3), (2,), False, id="torn on a majority, and chosen by its name"),
-        pytest.param((1, 2), (1,), (2,), False, id="whole on a majority before"),
-        pytest.param((), (1,), (2, 3), False, id="a majority has lost its votes"),
-    ],
-)
-def test_a_partition_waits_for_a_lost_vote_if_nobody_else_can_tell(
-    whole: tuple[int, ...], torn: tuple[int, ...], robbed: tuple[int, ...], is_excused: bool
-) -> None:
-    ends = asked(whole, torn)
-    assert not ends.log.waits_for_a_lost_vote()
-    for node in robbed:
-        ends.robs(node)
-    assert ends.log.waits_for_a_lost_vote() is is_excused
-
-
-@pytest.mark.parametrize(
-    ("members", "torn", "robbed", "is_excused"),
-    [
-        pytest.param(4, (1,), (2,), False, id="of four, two have nothing: nothing is chosen without one of them"),
-        pytest.param(4, (1, 3), (2,), True, id="of four, one has nothing"),
-        pytest.param(5, (1,), (2, 3), True, id="of five, two have nothing"),
-        pytest.param(5, (1,), (2,), False, id="of five, three have nothing"),
-    ],
-)
-def test_nobody_is_waited_for_where_the_others_are_no_majority(
-    members: int, torn: tuple[int, ...], robbed: tuple[int, ...], is_excused: bool
-) -> None:
-    ends = asked((), torn, members)
-    for node in robbed:
-        ends.robs(node)
-    assert ends.log.waits_for_a_lost_vote() is is_excused
 
 
 @pytest.mark.parametrize(
