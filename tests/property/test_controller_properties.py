@@ -148,7 +148,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule()
     def change_voters(self) -> None:
-        sessions = Sessions(9_000)
+        sessions = Sessions(9_000, 1_000)
         sessions.begin(self.image, 0.0)
         for node, broker in self.image.brokers.items():
             sessions.heard(node, broker.epoch, 0.0, position=self.image.position)

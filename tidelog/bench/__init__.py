@@ -9,12 +9,13 @@ from tidelog.bench.history import append_history
 from tidelog.bench.idle_consumers import IdleConsumersOptions, measure_idle_consumers
 from tidelog.bench.latency import LatencyOptions, measure_latency
 from tidelog.bench.move import MoveOptions, measure_move
-from tidelog.bench.pause import PauseOptions, measure_pause
+from tidelog.bench.pause import PauseOptions, Whom, measure_pause
 from tidelog.bench.produce import ProduceOptions, measure_produce
 from tidelog.bench.raw import RawOptions, measure_raw
 from tidelog.bench.rebalance import RebalanceOptions, measure_rebalance
 from tidelog.bench.repair import RepairOptions, measure_repair
 from tidelog.bench.result import Result, Workload, run
+from tidelog.bench.scale import ScaleOptions, measure_scale
 
 __all__ = [
     "ConsumeOptions",
@@ -28,6 +29,8 @@ __all__ = [
     "RebalanceOptions",
     "RepairOptions",
     "Result",
+    "ScaleOptions",
+    "Whom",
     "Workload",
     "append_history",
     "measure_consume",
@@ -40,5 +43,6 @@ __all__ = [
     "measure_raw",
     "measure_rebalance",
     "measure_repair",
+    "measure_scale",
     "run",
 ]

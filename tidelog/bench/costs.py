@@ -113,3 +113,9 @@ def cpu_of(pid: int) -> Cpu:
     """Of another process (proc(5), fields 14 and 15)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return Cpu(int(fields[11]) / CLOCK_TICKS, int(fields[12]) / CLOCK_TICKS)
+
+
+def resident_bytes(pid: int) -> int:
+    """Returns the resident memory of a process (proc(5), `VmRSS`)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))

@@ -21,12 +21,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import cycle
-from pathlib import Path
 from typing import Final
 
 from yarl import URL
 
 from tidelog.admin import AdminClient
+from tidelog.bench.costs import resident_bytes
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Progress, Result, percentiles_ms
 from tidelog.producer import Producer
@@ -172,13 +172,8 @@ async def _write(bootstrap: str, options: IdleConsumersOptions, records: int) ->
 
 
 def _resident_bytes(cluster: LocalCluster) -> int:
-    """Of all brokers (proc(5), `VmRSS`)."""
-    lines = [
-        line
-        for node_id in cluster.node_ids
-        for line in Path(f"/proc/{cluster.broker(node_id).pid}/status").read_text().splitlines()
-    ]
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+    """Returns the resident memory of all brokers."""
+    return sum(resident_bytes(cluster.broker(node_id).pid) for node_id in cluster.node_ids)
 
 
 def figures_of(instances: int, measured: _Measured) -> dict[str, float]:

@@ -1,38 +1,47 @@
 """Workload `pause`: one of three brokers stops in its tracks (SIGSTOP) while records are written to two topics, one of
-each commit protocol.
+each commit protocol, and a consumer group commits offsets.
 
-Both partitions are led by the same broker, and the one that sleeps follows both; it is not the active controller, so
-that what is measured is the commit protocol's and not an election's. Records come at a steady pace, whether or not
-earlier ones are acknowledged. Measured are, for each topic,
+Each topic has a partition led by each broker. Who sleeps is chosen by its role: `follower` of the partition that is
+looked at, and neither its leader nor the active controller, so that what is measured is the commit protocol's doing and
+not an election's; that partition's `leader`; the `controller`, and not that leader; or the `coordinator` of the group.
+Records come at a steady pace, whether or not earlier ones are acknowledged, from a client that knows all addresses.
+Measured are, of the partition looked at of each topic,
 
 - how long acknowledgements took, of what was sent while all was well, and of what was sent during a pause;
 - the longest time without one, while all was well, and during a pause, where a stall that outlasts it counts whole;
-- for the topic of in-sync replicas, how long the set kept the broker that sleeps.
+- for the topic of in-sync replicas, how long the set kept the broker that sleeps;
+
+and the longest time in which the group committed nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
 from tidelog.admin import AdminClient
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Progress, Result, percentiles_ms
-from tidelog.model.cluster import PROTOCOLS
+from tidelog.consumer import Consumer
+from tidelog.model.cluster import ISR, PROTOCOLS
+from tidelog.model.errors import TidelogError
 from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
 from tidelog.transport.errors import NoAnswer
 
-LEADER: Final = 1
 BROKERS: Final = (1, 2, 3)
+GROUP: Final = "pause"
 SEND_EVERY_S: Final = 0.005
-WARM_UP_S: Final = 1.0
+COMMIT_EVERY_S: Final = 0.01
+WARM_UP_S: Final = 2.0
 LOOK_S: Final = 0.02
 LOOK_MS_MAX: Final = 500.0
 """How long a broker may take to answer one look; one that sleeps takes longer."""
@@ -41,10 +50,20 @@ IN_SYNC_S_MAX: Final = 60.0
 Span = tuple[float, float]
 
 
+class Whom(StrEnum):
+    """Who sleeps."""
+
+    FOLLOWER = "follower"
+    LEADER = "leader"
+    CONTROLLER = "controller"
+    COORDINATOR = "coordinator"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseOptions:
     """`pauses` of `paused_s` each, with `calm_s` before every one."""
 
+    whom: Whom = Whom.FOLLOWER
     pauses: int = 3
     paused_s: float = 20.0
     calm_s: float = 10.0
@@ -52,25 +71,25 @@ class PauseOptions:
 
 
 @dataclass(slots=True)
-class Acknowledged:
-    """Of one topic: (when it was sent, when it was acknowledged) of each record."""
+class Done:
+    """(When it was begun, when it was done) of each of some things: records acknowledged, offsets committed."""
 
     times: list[Span] = field(default_factory=list)
 
     def seconds(self, span: Span) -> list[float]:
-        """How long it took, of what was sent then."""
-        return [done_s - sent_s for sent_s, done_s in self.times if span[0] <= sent_s < span[1]]
+        """Returns how long it took, of what was begun then."""
+        return [done_s - begun_s for begun_s, done_s in self.times if span[0] <= begun_s < span[1]]
 
     def stalls_s(self) -> list[Span]:
-        """From one acknowledgement to the next, whichever record it was of."""
+        """Returns the times from one that was done to the next, whichever was begun first."""
         return [*pairwise(sorted(done_s for _, done_s in self.times))]
 
     def stall_within_s(self, span: Span) -> float:
-        """The longest that began and ended then."""
+        """Returns the longest that began and ended then."""
         return _longest(stall for stall in self.stalls_s() if span[0] <= stall[0] and stall[1] < span[1])
 
     def stall_touching_s(self, span: Span) -> float:
-        """The longest of which a part was then."""
+        """Returns the longest of which a part was then."""
         return _longest(stall for stall in self.stalls_s() if span[0] <= stall[1] and stall[0] < span[1])
 
 
@@ -78,12 +97,24 @@ def _longest(spans: Iterable[Span]) -> float:
     return max((end_s - begin_s for begin_s, end_s in spans), default=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """One pause, and the calm before it."""
+
+    calm: Span
+    paused: Span
+    partition: int
+    """The partition of both topics that is looked at."""
+    shrunk_s: float | None
+
+
 @dataclass(slots=True)
 class _Run:
-    acknowledged: dict[str, Acknowledged] = field(default_factory=lambda: {name: Acknowledged() for name in PROTOCOLS})
-    calm: list[Span] = field(default_factory=list)
-    paused: list[Span] = field(default_factory=list)
-    shrunk_s: list[float] = field(default_factory=list)
+    acknowledged: dict[str, dict[int, Done]] = field(
+        default_factory=lambda: {name: {number: Done() for number in range(len(BROKERS))} for name in PROTOCOLS}
+    )
+    committed: Done = field(default_factory=Done)
+    pauses: list[Pause] = field(default_factory=list)
 
 
 async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
@@ -95,82 +126,124 @@ async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
         AdminClient(cluster.bootstrap, request_timeout_ms=LOOK_MS_MAX) as watcher,
     ):
         for name in PROTOCOLS:
-            configs = {"commit.protocol": name}
-            await admin.create_topic(name, replicas_assignments={0: BROKERS}, configs=configs)
+            replicas = {at: (*BROKERS[at:], *BROKERS[:at]) for at in range(len(BROKERS))}
+            await admin.create_topic(name, replicas_assignments=replicas, configs={"commit.protocol": name})
         async with asyncio.TaskGroup() as tasks:
             for name, acknowledged in run.acknowledged.items():
                 tasks.create_task(write_steadily(cluster.bootstrap, name, options.value_bytes, acknowledged, over))
+            committing = tasks.create_task(_commit_steadily(cluster.bootstrap, run.committed))
             try:
                 await asyncio.sleep(WARM_UP_S)
                 for number in range(options.pauses):
-                    await _pause(cluster, admin, watcher, options, run)
+                    run.pauses.append(await _pause(cluster, admin, watcher, options))
                     progress(number + 1, options.pauses)
             finally:
                 over.set()
-    return Result("pause", asdict(options), figures(run.acknowledged, run.calm, run.paused, run.shrunk_s))
+                committing.cancel()
+    return Result("pause", asdict(options), figures(run.acknowledged, run.committed, run.pauses))
 
 
-async def _pause(
-    cluster: LocalCluster, admin: AdminClient, watcher: AdminClient, options: PauseOptions, run: _Run
-) -> None:
+async def _pause(cluster: LocalCluster, admin: AdminClient, watcher: AdminClient, options: PauseOptions) -> Pause:
+    await admin.elect_preferred_leaders()
     begin_s = time.monotonic()
     await asyncio.sleep(options.calm_s)
-    controller = (await admin.describe_cluster()).controller_id
-    sleeper = next(node_id for node_id in BROKERS if node_id not in (LEADER, controller))
-    paused_s = time.monotonic()
-    run.calm.append((begin_s, paused_s))
+    sleeper, partition = await _choose(admin, options.whom)
+    paused_s, shrunk_s = time.monotonic(), None
     cluster.pause(sleeper)
     try:
         while time.monotonic() < paused_s + options.paused_s:
-            if len(run.shrunk_s) < len(run.calm) and sleeper not in await _in_sync(watcher):
-                run.shrunk_s.append(time.monotonic() - paused_s)
+            if shrunk_s is None and sleeper not in await _in_sync(watcher, partition):
+                shrunk_s = time.monotonic() - paused_s
             await asyncio.sleep(LOOK_S)
     finally:
         cluster.resume(sleeper)
-    run.paused.append((paused_s, time.monotonic()))
+    resumed_s = time.monotonic()
     async with asyncio.timeout(IN_SYNC_S_MAX):
-        while set(await _in_sync(watcher)) != set(BROKERS):  # noqa: ASYNC110 - somebody else's state
+        while set(await _in_sync(watcher, partition)) != set(BROKERS):  # noqa: ASYNC110 - somebody else's state
             await asyncio.sleep(LOOK_S)
+    return Pause((begin_s, paused_s), (paused_s, resumed_s), partition, shrunk_s)
 
 
-async def _in_sync(watcher: AdminClient) -> tuple[int, ...]:
+async def _choose(admin: AdminClient, whom: Whom) -> tuple[int, int]:
+    """Returns who is to sleep, and a partition to look at in which it has the role that is meant."""
+    controller = (await admin.describe_cluster()).controller_id
+    leader = next(node for node in BROKERS if node != controller)
+    sleeper = next(node for node in BROKERS if node not in (leader, controller))
+    match whom:
+        case Whom.LEADER:
+            sleeper = leader
+        case Whom.CONTROLLER:
+            sleeper = controller
+        case Whom.COORDINATOR:
+            sleeper = (await admin.describe_group(GROUP)).coordinator_id
+            leader = next(node for node in BROKERS if node != sleeper)
+        case Whom.FOLLOWER:
+            pass
+    return sleeper, BROKERS.index(leader)
+
+
+async def _in_sync(watcher: AdminClient, partition: int) -> tuple[int, ...]:
     """Returns the in-sync set. A broker that sleeps does not answer: then another one is asked."""
     while True:
         with suppress(NoAnswer):
-            return (await watcher.describe_topic("isr")).partitions[0].isr
+            return (await watcher.describe_topic(ISR)).partitions[partition].isr
 
 
 async def write_steadily(
-    bootstrap: str, topic: str, value_bytes: int, found: Acknowledged, over: asyncio.Event
+    bootstrap: str, topic: str, value_bytes: int, found: dict[int, Done], over: asyncio.Event
 ) -> None:
-    """Sends a record every `SEND_EVERY_S` until it is over, and notes when each is acknowledged."""
+    """Sends a record to each partition every `SEND_EVERY_S`, until it is over, and notes when each is
+    acknowledged."""
     values = make_values("random", value_bytes)
     async with Producer(bootstrap, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
         number = 0
         while not over.is_set():
-            sent_s = time.monotonic()
-            delivery = await producer.send(topic, values[number % len(values)])
-            tasks.create_task(_acknowledge(delivery, sent_s, found))
+            sent_s, partition = time.monotonic(), number % len(found)
+            delivery = await producer.send(topic, values[number % len(values)], partition=partition)
+            tasks.create_task(_acknowledge(delivery, sent_s, found[partition]))
             number += 1
-            await asyncio.sleep(SEND_EVERY_S)
+            await asyncio.sleep(SEND_EVERY_S / len(found))
 
 
-async def _acknowledge(delivery: Delivery, sent_s: float, found: Acknowledged) -> None:
+async def _acknowledge(delivery: Delivery, sent_s: float, found: Done) -> None:
     await delivery
     found.times.append((sent_s, time.monotonic()))
 
 
-def figures(
-    acknowledged: dict[str, Acknowledged], calm: list[Span], paused: list[Span], shrunk_s: list[float]
-) -> dict[str, float]:
+async def _commit_steadily(bootstrap: str, found: Done) -> None:
+    """Reads, and commits offsets every `COMMIT_EVERY_S`, until cancelled."""
+    async with Consumer(ISR, bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False) as consumer:
+        while True:
+            await consumer.getmany(timeout_ms=0)
+            begun_s = time.monotonic()
+            with suppress(TidelogError):  # a member that was expelled rejoins with its next read
+                await consumer.commit()
+                found.times.append((begun_s, time.monotonic()))
+            await asyncio.sleep(COMMIT_EVERY_S)
+
+
+def figures(acknowledged: dict[str, dict[int, Done]], committed: Done, pauses: list[Pause]) -> dict[str, float]:
     """Of all pauses together; the in-sync set's is the median."""
     found: dict[str, float] = {}
-    for name, one in acknowledged.items():
-        for when, spans in (("calm", calm), ("paused", paused)):
-            found |= percentiles_ms([seconds for span in spans for seconds in one.seconds(span)], f"{name}_{when}_ack_")
-        found[f"{name}_calm_stall_worst_ms"] = 1000 * max(map(one.stall_within_s, calm))
-        found[f"{name}_paused_stall_worst_ms"] = 1000 * max(map(one.stall_touching_s, paused))
-        found[f"{name}_records_acknowledged"] = len(one.times)
+    for name, partitions in acknowledged.items():
+        looked = [(partitions[pause.partition], pause) for pause in pauses]
+        calm = [seconds for done, pause in looked for seconds in done.seconds(pause.calm)]
+        paused = [seconds for done, pause in looked for seconds in done.seconds(pause.paused)]
+        found |= percentiles_ms(calm, f"{name}_calm_ack_") | percentiles_ms(paused, f"{name}_paused_ack_")
+        found[f"{name}_calm_stall_worst_ms"] = 1000 * max(done.stall_within_s(pause.calm) for done, pause in looked)
+        found |= _stalls_ms(f"{name}_paused_stall", [done.stall_touching_s(pause.paused) for done, pause in looked])
+        found[f"{name}_records_acknowledged"] = sum(len(done.times) for done in partitions.values())
+    found |= _stalls_ms("commit_paused_stall", [committed.stall_touching_s(pause.paused) for pause in pauses])
+    shrunk_s = [pause.shrunk_s for pause in pauses if pause.shrunk_s is not None]
     if shrunk_s:
         found["isr_shrunk_after_ms"] = 1000 * statistics.median(shrunk_s)
     return found
+
+
+def _stalls_ms(name: str, stalls_s: list[float]) -> dict[str, float]:
+    ordered = sorted(stalls_s)
+    return {
+        f"{name}_p50_ms": 1000 * statistics.median(ordered),
+        f"{name}_p99_ms": 1000 * ordered[math.ceil(0.99 * len(ordered)) - 1],
+        f"{name}_worst_ms": 1000 * ordered[-1],
+    }

@@ -18,7 +18,7 @@ from typing import Final
 
 from tidelog.admin import AdminClient
 from tidelog.admin.verification import PartitionVerifier
-from tidelog.bench.pause import Acknowledged, write_steadily
+from tidelog.bench.pause import Done, write_steadily
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Progress, Result, ignore, percentiles_ms
 from tidelog.bench.target import read_counters
@@ -52,13 +52,13 @@ class RepairOptions:
 
 async def measure_repair(options: RepairOptions, progress: Progress = ignore) -> Result:
     """Runs the workload on a cluster of its own. Raises `ValueError` if there are fewer batches than are to rot."""
-    acknowledged, over = Acknowledged(), asyncio.Event()
+    acknowledged, over = Done(), asyncio.Event()
     async with LocalCluster(len(BROKERS), settings=SETTINGS) as cluster, AdminClient(cluster.bootstrap) as admin:
         configs = {"commit.protocol": options.protocol}
         await admin.create_topic(TOPIC, replicas_assignments={0: BROKERS}, configs=configs)
         await _fill(cluster.bootstrap, options)
         async with asyncio.TaskGroup() as tasks:
-            load = write_steadily(cluster.bootstrap, TOPIC, options.value_bytes, acknowledged, over)
+            load = write_steadily(cluster.bootstrap, TOPIC, options.value_bytes, {0: acknowledged}, over)
             tasks.create_task(load)
             try:
                 figures = await _measured(cluster, admin, options, acknowledged, progress)
@@ -68,7 +68,7 @@ async def measure_repair(options: RepairOptions, progress: Progress = ignore) ->
 
 
 async def _measured(
-    cluster: LocalCluster, admin: AdminClient, options: RepairOptions, acknowledged: Acknowledged, progress: Progress
+    cluster: LocalCluster, admin: AdminClient, options: RepairOptions, acknowledged: Done, progress: Progress
 ) -> dict[str, float]:
     begin_s = time.monotonic()
     await asyncio.sleep(options.calm_s)

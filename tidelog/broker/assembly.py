@@ -15,6 +15,7 @@ from functools import partial
 import structlog
 import uvloop
 
+from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.log_lines import log_to_standard_error
@@ -26,10 +27,12 @@ from tidelog.broker.http.server import HttpServer, http_listener, start_http
 from tidelog.broker.joining import peer_contacts
 from tidelog.broker.membership.registration import SHUTDOWN_S_MAX
 from tidelog.broker.metadata.bootstrap import no_contacts
+from tidelog.broker.runtime.descriptors import share
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import Endpoint
 from tidelog.model.errors import OldDirectory
 from tidelog.storage.disk_files import DiskFiles
+from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
 
 STOP_GRACE_S = 5.0
 """How long requests may take to end once the broker stops."""
@@ -50,19 +53,30 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     """
     log_to_standard_error()
     keep_freed_memory()
+    limit = raise_open_files_limit()
+    descriptors = share(limit, config.http_connections_max, PEER_BOUNDS.connections_max)
+    if descriptors.clients < config.http_connections_max:
+        logger.warning(
+            "few files may be open, so fewer clients may connect than http.connections.max says; raise the limit "
+            "(ulimit -n, LimitNOFILE=)",
+            limit=limit,
+            clients=descriptors.clients,
+            files=descriptors.files,
+        )
+        config = config.model_copy(update={"http_connections_max": descriptors.clients})
     while True:
         try:
-            return uvloop.run(_serve(config, announce))
+            return uvloop.run(_serve(config, descriptors.files, announce))
         except OldDirectory as error:  # noted on the disk by now, so that it does not come twice
             logger.error("beginning anew on the data directory", reason=str(error))
 
 
-async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> int:
+async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[str], None]) -> int:
     stop_requested = stop_on_signals()
     disk, entropy = DiskThreads(), SystemEntropy()
     contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
     network = TcpNetwork(http_address=lambda: config.http_listener)
-    broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), entropy, disk, network, contacts)
+    broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), entropy, disk, network, contacts, open_files_max)
     server: HttpServer | None = None
     try:
         listener = http_listener(config)

@@ -36,6 +36,7 @@ from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
 from tidelog.broker.replicas.data_plane import DataPlane
 from tidelog.broker.rest_consumers.service import RestConsumers
 from tidelog.broker.routing.routing import Routing
+from tidelog.broker.runtime.cluster_time import ClusterTime
 from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Purgatory, Watchers
@@ -49,6 +50,7 @@ from tidelog.controller.commands import (
     MetadataApplied,
     NewTopic,
     RegisterBroker,
+    ReportSilence,
 )
 from tidelog.controller.partition_commands import LostReplica, UnfitReplica
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, Topic
@@ -81,8 +83,11 @@ class Broker:
         runner: BlockingRunner,
         network: Network,
         contacts: Contacts = no_contacts,
+        open_files_max: int = OPEN_FILES_MAX,
     ) -> None:
-        """`contacts` finds peer addresses in an existing cluster, for a broker that is to join it."""
+        """`contacts` finds peer addresses in an existing cluster, for a broker that is to join it. `open_files_max` is
+        how many files of logs it keeps open."""
+        time = ClusterTime(clock, config.clock_skew_ms_max)
         self.config = config
         self.node_id = NodeId(config.node_id)
         self.stats = Stats()
@@ -100,14 +105,16 @@ class Broker:
         self._contacts = contacts
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._progress = Watchers()
-        self._manager = LogManager(files, open_max=OPEN_FILES_MAX, new_incarnation=lambda: entropy.token_hex(16))
+        self._manager = LogManager(files, open_max=open_files_max, new_incarnation=lambda: entropy.token_hex(16))
         self.log_writer = LogWriter(runner, clock, self.stats)
-        lease = Lease(clock, config.broker_session_timeout_ms)
+        lease = Lease(clock, config.lease_ms)
         self._hello = Hello(self.node_id, entropy.token_hex(16))
         service = PeerService()
         self._peers = PeerNode(network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy)
         self._metadata = ClusterMetadata(config, self._manager, self.log_writer, self._peers, clock, entropy, self)
-        self._controller = ActiveController(self.node_id, self._metadata, lambda: self.image, config)
+        self._controller = ActiveController(
+            self.node_id, self._metadata, lambda: self.image, config, lambda: time.own_ms
+        )
         self._channel = ControllerChannel(
             self.node_id,
             self._controller,
@@ -119,7 +126,7 @@ class Broker:
         self._registration = Registration(
             config,
             self._channel,
-            clock,
+            time,
             lease,
             self._hello.incarnation,
             self,
@@ -128,7 +135,7 @@ class Broker:
         resources = Resources(
             node_id=self.node_id,
             config=config,
-            clock=clock,
+            clock=time,
             entropy=entropy,
             stats=self.stats,
             purgatory=self.purgatory,
@@ -139,7 +146,7 @@ class Broker:
         )
         self.data = DataPlane(resources, self._channel, self)
         self._routing = Routing(self, self._peers)
-        self.groups = Groups(self, config, clock, entropy, self.stats, self._routing, self.admin, failed=self.on_failed)
+        self.groups = Groups(self, config, time, entropy, self.stats, self._routing, self.admin, failed=self.on_failed)
         """Consumer groups: what is asked of their coordinators, wherever those are."""
         self.group_lags = GroupLags(self)
         self.rest_consumers = RestConsumers(
@@ -155,7 +162,7 @@ class Broker:
             statistics=Statistics(self, self.stats, self.data, self._peers, self.groups, self.group_lags),
             readiness=self,
             authorizer=EverybodyMay(),
-            clock=clock,
+            clock=time,
         )
         """All that listeners may ask of this broker."""
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
@@ -167,6 +174,7 @@ class Broker:
         for protocol in self.data.protocols.values():
             service.add(protocol)
         self._peers.on_peer_down.append(self._on_peer_down)
+        self._peers.on_peer_silent.append(self._on_peer_silent)
         self._peers.on_refused.append(self._on_refused)
 
     # -- start and stop -------------------------------------------------------------------------------------------
@@ -406,6 +414,11 @@ class Broker:
         self._metadata.peer_down(node_id)
         self._controller.on_peer_down(node_id)
 
+    def _on_peer_silent(self, node_id: int) -> None:
+        silent = self.image.brokers.get(NodeId(node_id))
+        if silent is not None:
+            self._report(ReportSilence(self.node_id, self.own_epoch(), node_id, silent.epoch))
+
     def _on_refused(self, theirs: Hello) -> None:
         """Stops this broker beside one that was recovered apart, if it is starting, or is not with a majority of all
         brokers: so at most one side serves."""
@@ -450,9 +463,13 @@ class Broker:
         self.failed.set()
 
     def report_applied(self, report: MetadataApplied) -> None:
+        self._report(report)
+
+    def _report(self, report: MetadataApplied | ReportSilence) -> None:
+        """Tells the controller, if it is known; that may get lost."""
         leader = self._channel.leader
         if leader == self.node_id:
-            self._controller.note_applied(report)
+            self._controller.noted(report)
         elif leader is not None:
             self._peers.notify(leader, report)
 

@@ -22,7 +22,7 @@ from tidelog.broker.repair.repair_messages import (
 )
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, TakeBack
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
-from tidelog.controller.commands import Command, CommandAnswer, ControllerElsewhere, MetadataApplied
+from tidelog.controller.commands import Command, CommandAnswer, ControllerElsewhere, MetadataApplied, ReportSilence
 from tidelog.model.errors import NotController
 from tidelog.transport.peer import Answer, Hello
 
@@ -130,7 +130,7 @@ class PeerService:
             take(caller.node_id, message, payload)
         elif isinstance(message, TakeBack):
             self.rest_consumers.take_back(message)
-        elif isinstance(message, MetadataApplied):
-            self.controller.note_applied(message)
+        elif isinstance(message, MetadataApplied | ReportSilence):
+            self.controller.noted(message)
         else:
             self.metadata.notified(caller.node_id, message, payload)

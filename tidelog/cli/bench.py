@@ -16,7 +16,7 @@ from tidelog.bench import (
     measure_produce,
     measure_raw,
 )
-from tidelog.cli.bench_cluster import failover, move, pause, repair
+from tidelog.cli.bench_cluster import failover, move, pause, repair, scale
 from tidelog.cli.bench_groups import idle_consumers, rebalance
 from tidelog.cli.measuring import (
     AcksOption,
@@ -169,5 +169,6 @@ app.command()(failover)
 app.command()(move)
 app.command()(pause)
 app.command()(repair)
+app.command()(scale)
 app.command()(rebalance)
 app.command()(idle_consumers)

@@ -11,10 +11,13 @@ from tidelog.bench import (
     MoveOptions,
     PauseOptions,
     RepairOptions,
+    ScaleOptions,
+    Whom,
     measure_failover,
     measure_move,
     measure_pause,
     measure_repair,
+    measure_scale,
 )
 from tidelog.cli.measuring import History, Partitions, ProtocolOption, ValueBytes, workload
 from tidelog.cli.options import Json
@@ -71,6 +74,7 @@ def move(
 
 @workload(measure_pause, PauseOptions)
 def pause(
+    whom: Annotated[Whom, typer.Option(help="The role of the broker that sleeps.")] = Whom.FOLLOWER,
     pauses: Annotated[int, typer.Option(min=1, metavar="N", help="How many, one after another.")] = 3,
     paused_s: Annotated[float, typer.Option("--paused", min=0.1, metavar="S", help="How long each is.")] = 20.0,
     calm_s: Annotated[float, typer.Option("--calm", min=0.1, metavar="S", help="How long all is well before.")] = 10.0,
@@ -81,12 +85,13 @@ def pause(
     """Pause one of three brokers under load.
 
     What a topic of each commit protocol notices of it, side by side: how long acknowledgements take before and
-    meanwhile, for how long there is none, and after how long the in-sync set goes on without the broker that sleeps.
+    meanwhile, for how long there is none, and after how long the in-sync set goes on without the broker that sleeps;
+    and for how long a consumer group commits no offsets.
 
     \b
     Examples:
       tidelog bench pause
-      tidelog bench pause --pauses 10 --paused 5 --json
+      tidelog bench pause --whom leader --pauses 10 --paused 5 --json
     """
 
 
@@ -109,4 +114,25 @@ def repair(
     Examples:
       tidelog bench repair
       tidelog bench repair --data-mb 50 --damaged 100 --protocol paxos --json
+    """
+
+
+@workload(measure_scale, ScaleOptions)
+def scale(
+    brokers: Annotated[int, typer.Option(min=3, max=1_000, metavar="N", help="Registered with the controller.")] = 100,
+    partitions: Annotated[
+        int, typer.Option(min=100, max=1_000_000, metavar="P", help="In topics of 100, with three replicas.")
+    ] = 100_000,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Compute what a large cluster costs its controller.
+
+    No broker is started: the controller's own code is given the commands of so many, and what it takes of a processor,
+    and what every broker has to keep and to read, is measured.
+
+    \b
+    Examples:
+      tidelog bench scale
+      tidelog bench scale --brokers 30 --partitions 10000 --json
     """

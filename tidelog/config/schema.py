@@ -135,7 +135,23 @@ class BrokerConfig(Settings):
         "broker.session.timeout.ms",
         9_000,
         "A broker that the active controller has not heard of for this long is fenced: it leads nothing until it is "
-        "heard again. A process that has surely ended is fenced at once.",
+        "heard again. A process that has surely ended is fenced at once, and one that two other brokers find silent "
+        "after broker.lease.ms.",
+        unit="ms",
+    )
+    broker_lease_ms: Milliseconds = setting(
+        "broker.lease.ms",
+        1_000,
+        "For how long after a heartbeat that was answered a broker may serve as a leader; it sends three in that time, "
+        "whatever broker.heartbeat.interval.ms says. A broker that is silent is fenced after this time, if two others "
+        "say so. Never longer than broker.session.timeout.ms. The same on all brokers. (Not in Kafka.)",
+        unit="ms",
+    )
+    clock_skew_ms_max: Milliseconds = setting(
+        "clock.skew.ms.max",
+        30_000,
+        "A broker whose clock differs by more than this from the median of the live brokers' goes by theirs, deletes "
+        "nothing by age, and says so. (Not in Kafka.)",
         unit="ms",
     )
     broker_stamp_interval_ms: Milliseconds = setting(
@@ -184,6 +200,16 @@ class BrokerConfig(Settings):
         "replica.lag.time.max.ms",
         30_000,
         "A replica that has been behind its leader for this long is not in sync any more, and is not waited for.",
+        unit="ms",
+    )
+    replica_stall_ms_max: Milliseconds = setting(
+        "replica.stall.ms.max",
+        500,
+        "A replica in sync that acknowledges nothing for this long, while a producer waits for it and another replica "
+        "does acknowledge, leaves the in-sync set at once, as long as min.insync.replicas stay: a process or a disk "
+        "that hangs. The limit is longer for a replica that has lately come out of stalls (three times the longest, of "
+        "which at most this much counts). It comes back when it has kept up for a second, and longer each time. (Not "
+        "in Kafka, where producers wait for replica.lag.time.max.ms, or for the broker's session to end.)",
         unit="ms",
     )
     leader_replication_throttled_rate: Bytes = setting(
@@ -303,6 +329,13 @@ class BrokerConfig(Settings):
         "Replicas that must be in sync for `acks=all` to be accepted. Default: 2 where a topic has three replicas "
         "or more, else 1. The same on all brokers. (Kafka: 1, which acknowledges records that only one broker has.) "
         "With `commit.protocol=paxos` it means nothing: a majority of the replicas is always needed, and is enough.",
+    )
+    min_insync_racks: Count = setting(
+        "min.insync.racks",
+        1,
+        "Racks (`broker.rack`) that need a replica in sync for `acks=all` to be accepted, so that acknowledged records "
+        "outlive the loss of a rack; never more than a partition's replicas stand in. Brokers without a rack "
+        "stand in one. The same on all brokers. With `commit.protocol=paxos` it means nothing. (Not in Kafka.)",
     )
     unclean_leader_election_enable: Boolean = setting(
         "unclean.leader.election.enable",
@@ -440,6 +473,12 @@ class BrokerConfig(Settings):
         "The most data one read returns, whatever `max_bytes` says; a first batch that is larger is returned whole.",
         unit="bytes",
     )
+    http_head_timeout_ms: Milliseconds = setting(
+        "http.head.timeout.ms",
+        10_000,
+        "A request's line and headers that take longer to arrive, from their first byte on, are refused with 408.",
+        unit="ms",
+    )
     http_body_timeout_ms: Milliseconds = setting(
         "http.body.timeout.ms", 10_000, "A request body that takes longer to arrive is refused with 408.", unit="ms"
     )
@@ -460,7 +499,10 @@ class BrokerConfig(Settings):
         unit="bytes",
     )
     http_connections_max: Count = setting(
-        "http.connections.max", 2000, "Client connections open at one time; one more is refused with 503."
+        "http.connections.max",
+        2000,
+        "Client connections open at one time. One more gets the place of one at rest, or is refused with 503. "
+        "/healthz, /readyz and /metrics have places of their own beyond these.",
     )
 
     # -- REST consumers ------------------------------------------------------------------------------------------
@@ -541,6 +583,16 @@ class BrokerConfig(Settings):
         return self
 
     @property
+    def lease_ms(self) -> int:
+        """For how long after an answered heartbeat this broker may serve as a leader."""
+        return min(self.broker_lease_ms, self.broker_session_timeout_ms)
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """How often it sends one: three in a lease, or more often."""
+        return min(self.broker_heartbeat_interval_ms, max(self.lease_ms // 3, 1))
+
+    @property
     def named_voters(self) -> tuple[tuple[int, str, int], ...]:
         """`cluster.voters` as node id, host and port."""
         return tuple(split_voter(entry) for entry in self.cluster_voters)
@@ -575,6 +627,7 @@ class TopicConfig(Settings):
     )
     compression_type: CompressionType = inherited("compression.type", "compression.type")
     min_insync_replicas: Count | None = inherited("min.insync.replicas", "min.insync.replicas")
+    min_insync_racks: Count = inherited("min.insync.racks", "min.insync.racks")
     unclean_leader_election_enable: Boolean = inherited(
         "unclean.leader.election.enable", "unclean.leader.election.enable"
     )

@@ -116,7 +116,7 @@ class Fetcher:
             )
             address = self._session.leader(topic, partition)
             timeout_s = self._session.request_timeout_s + wait_ms / 1000
-            answer = await self._session.attempt("GET", address, target, timeout_s=timeout_s)
+            answer = await self._session.attempt("GET", address, target, timeout_s=timeout_s, expects_s=wait_ms / 1000)
         self._note(cursor, answer)
         if answer.error is not None:
             raise answer.error

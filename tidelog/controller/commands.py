@@ -123,6 +123,8 @@ class BrokerHeartbeat(Command, frozen=True, tag=True):
     snapshot_hash: str = ""
     stamp: int = 0
     """The last time mark in its data directory."""
+    wall_ms: int | None = None
+    """The time by its own clock."""
 
 
 class MetadataApplied(Command, frozen=True, tag=True):
@@ -131,6 +133,18 @@ class MetadataApplied(Command, frozen=True, tag=True):
     node_id: int
     broker_epoch: int
     position: int
+
+
+class ReportSilence(Command, frozen=True, tag=True):
+    """A broker, the witness, is owed answers by another one, which does not even say that it is there. Told again while
+    that lasts; a word of two witnesses lets the controller fence it. One-way."""
+
+    node_id: int
+    """The witness."""
+    broker_epoch: int
+    """The witness's."""
+    silent_node: int
+    silent_epoch: int
 
 
 class RemoveBroker(Command, frozen=True, tag=True):
@@ -243,3 +257,5 @@ class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
 
     is_fenced: bool
     may_stop: bool
+    clock_offset_ms: int | None = None
+    """How far its clock is ahead of the median of the live brokers' clocks; None if that was not looked at."""

@@ -56,7 +56,9 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
     others = _candidates(partitions.image, info, node)
     if len(others) < rules_of(topic).live_needed(info):
         return
-    if unfit.reason is UnfitReason.OFFLINE:
+    if unfit.reason is UnfitReason.STALLED and (info.leader != node or not {*others[:1]} & {*info.isr}):
+        return
+    if unfit.reason is not UnfitReason.DAMAGED:
         partitions.settle(topic, info, info, unfit=node)
     elif info.leader == node and others[0] in info.isr:
         partitions.settle(topic, info, replace(info, leader=others[0]))

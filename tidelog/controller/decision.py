@@ -37,6 +37,11 @@ class MetadataLog(Protocol):
         """Has one voter added, or one (by its id) removed; returns when that is in force. Raises as `append`."""
         ...
 
+    @property
+    def has_lease(self) -> bool:
+        """True while surely nobody else leads the log."""
+        ...
+
     def resign(self) -> None:
         """Stops leading, if it does: somebody is elected anew, with all that was ever agreed on applied."""
         ...

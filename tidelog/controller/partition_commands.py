@@ -87,6 +87,8 @@ class UnfitReason(enum.Enum):
     """Its log takes nothing any more, or cannot be opened: the disk has failed."""
     DAMAGED = "damaged"
     """It is to lead, and cannot find out what of the damaged end of its log was committed."""
+    STALLED = "stalled"
+    """It leads, and its disk takes nothing, while those of its followers do."""
 
 
 class UnfitReplica(msgspec.Struct, frozen=True, array_like=True):

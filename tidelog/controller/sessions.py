@@ -1,12 +1,18 @@
-"""Who was heard when: the sessions of live brokers, as the active controller keeps them. Pure; time comes in.
+"""The sessions of brokers: when the active controller heard each one last. Pure; time comes in.
 
 A session belongs to a registration (a broker epoch). It is kept in memory only: a new controller gives every live
 broker a whole session from its election on, since it cannot know when its predecessor heard them last.
+
+A session ends early by the word of `WITNESSES` live brokers, this one perhaps among them, to whom the broker owes
+answers and does not say that it is there: it hangs, or is cut off. One witness is not enough, since it may be the one
+that is cut off. And not before the broker's lease has run out (`broker/runtime/lease.py`): until then it may serve as a
+leader.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from statistics import median
 
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.ids import NodeId
@@ -24,19 +30,31 @@ class Session:
     snapshot_hash: str = ""
     stamp: int = 0
     """The last time mark in its data directory."""
+    clock_ms: int | None = None
+    """How far its wall clock was ahead of the controller's when it was heard."""
+
+
+WITNESSES = 2
+WITNESS_S = 2.0
+"""A witness's word counts for so long; it is given again while what it says is so."""
 
 
 class Sessions:
-    """Of all brokers that registered, live or fenced."""
+    """The sessions of all registered brokers, live or fenced."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, lease_ms: int) -> None:
+        """`lease_ms`: after an answered heartbeat a broker may serve as a leader for no longer than this."""
         self._timeout_s = timeout_ms / 1000
+        self._lease_s = lease_ms / 1000
+        self._silences: dict[tuple[NodeId, int], dict[NodeId, float]] = {}
+        """When each witness said last that a broker, in this epoch, is silent."""
         self._sessions: dict[NodeId, Session] = {}
         self._begun_s = 0.0
 
     def begin(self, image: ClusterImage, now_s: float) -> None:
         """A reign begins: everybody was heard just now."""
         self._begun_s = now_s
+        self._silences = {}
         self._sessions = {node: Session(broker.epoch, now_s) for node, broker in image.brokers.items()}
 
     def follow(self, image: ClusterImage, now_s: float) -> None:
@@ -47,6 +65,18 @@ class Sessions:
             is_known = session is not None and session.broker_epoch == broker.epoch
             followed[node] = session if session is not None and is_known else Session(broker.epoch, now_s)
         self._sessions = followed
+        self._silences = {
+            (node, epoch): words for (node, epoch), words in self._silences.items() if self._is_of(node, epoch)
+        }
+
+    def _is_of(self, node: NodeId, broker_epoch: int) -> bool:
+        session = self._sessions.get(node)
+        return session is not None and session.broker_epoch == broker_epoch
+
+    def witnessed(self, silent_node: int, silent_epoch: int, witness: int, now_s: float) -> None:
+        """A broker says that another one is silent."""
+        if self._is_of(NodeId(silent_node), silent_epoch):
+            self._silences.setdefault((NodeId(silent_node), silent_epoch), {})[NodeId(witness)] = now_s
 
     def heard(
         self,
@@ -57,6 +87,7 @@ class Sessions:
         position: int,
         snapshot: tuple[int, str] | None = None,
         stamp: int = 0,
+        clock_ms: int | None = None,
     ) -> None:
         """A broker has spoken. Positions only grow; what comes late from the network takes nothing back."""
         session = self._sessions.get(NodeId(node_id))
@@ -64,6 +95,8 @@ class Sessions:
             return
         session = replace(session, heard_s=now_s, position=max(session.position, position))
         session = replace(session, stamp=max(session.stamp, stamp))
+        if clock_ms is not None:
+            session = replace(session, clock_ms=clock_ms)
         if snapshot is not None and snapshot[0] >= session.snapshot_position:
             session = replace(session, snapshot_position=snapshot[0], snapshot_hash=snapshot[1])
         self._sessions[NodeId(node_id)] = session
@@ -77,10 +110,26 @@ class Sessions:
         session = self._sessions.get(NodeId(node_id))
         return (now_s - (self._begun_s if session is None else session.heard_s)) * 1000
 
+    def clock_offset_ms(self, image: ClusterImage, node_id: int) -> int | None:
+        """How far a broker's wall clock is ahead of the median of the live brokers'; None if it was not told."""
+        own = self.of(node_id)
+        live = [session.clock_ms for node, session in self._sessions.items() if image.is_live(node)]
+        clocks = [clock_ms for clock_ms in live if clock_ms is not None]
+        if own is None or own.clock_ms is None or not clocks:
+            return None
+        return int(own.clock_ms - median(clocks))
+
     def expired(self, image: ClusterImage, now_s: float) -> list[tuple[NodeId, int]]:
-        """The live brokers that were not heard of for a session's time, with their epochs."""
+        """The live brokers that were not heard of for a session's time, or are silent to enough others, with their
+        epochs."""
         return [
             (node, session.broker_epoch)
             for node, session in self._sessions.items()
-            if image.is_live(node) and now_s - session.heard_s >= self._timeout_s
+            if image.is_live(node)
+            and now_s - session.heard_s >= (self._lease_s if self._is_silent(image, node, now_s) else self._timeout_s)
         ]
+
+    def _is_silent(self, image: ClusterImage, node: NodeId, now_s: float) -> bool:
+        words = self._silences.get((node, self._sessions[node].broker_epoch), {})
+        recent = [witness for witness, said_s in words.items() if now_s - said_s <= WITNESS_S]
+        return sum(witness != node and image.is_live(witness) for witness in recent) >= WITNESSES

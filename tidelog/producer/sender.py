@@ -182,6 +182,7 @@ class Sender:
                 target,
                 body=Pieces([batch.data for batch in request.batches]),
                 timeout_s=timeout_s,
+                expects_s=None if self._sequences is None else 0.0,
             )
             error = answer.error
             if error is None:

@@ -10,9 +10,9 @@ costs a hop, not the service. What any broker can answer is asked of those who h
 left, the last to fail last: to find out that a broker is silent takes longer than `AVOID_S`, and two of them, each
 asked again while the other is passed over, would keep a client from all the others.
 
-A broker that hangs takes what it is sent, and says nothing. So that it does not take all the time of a call that any
-broker can answer, the one that is asked has to show that it is there: before it is sent what may not be repeated; now
-and then while its answer is waited for, if another may be asked the same. It need not be quick otherwise.
+A broker that hangs takes what it is sent, and says nothing. So that it does not take all the time of a request, the one
+that is asked has to show that it is there (`presence.py`): before it is sent what may not be repeated; while its answer
+is waited for, if another may be asked the same. It need not be quick otherwise.
 
 Follows Kafka's `NetworkClient` and `Metadata`. One event loop; no tasks of its own.
 """
@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
@@ -35,10 +35,9 @@ from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer, Connections, Pieces
 from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, no_broker_answers
 from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata
+from tidelog.transport.presence import Presence, Silent
 
 AVOID_S = 1.0
-SILENCE_S = 2.0
-"""How long a broker may take to answer before it is asked whether it is there, and to say that it is."""
 VERDICT_S = 1.0
 """How much longer than the broker a client waits, so that its verdict, done or not, still arrives."""
 BOOTSTRAP_STAGGER_S = 0.25
@@ -74,6 +73,7 @@ class ClusterSession:
         self._turn = 0
         self._failed_s: dict[str, float] = {}
         """When a broker failed that has not answered since."""
+        self._presences: dict[str, Presence] = {}
         self._refreshing = asyncio.Lock()
         self.request_timeout_s = request_timeout_s
         self.metadata_max_age_s = metadata_max_age_s
@@ -115,6 +115,8 @@ class ClusterSession:
     async def close(self) -> None:
         """Cuts all connections; requests under way end with an error. Idempotent."""
         await self._connections.close()
+        for presence in self._presences.values():
+            presence.close()
 
     def backoff(self) -> Backoff:
         """A fresh backoff, for a caller with a retry loop of its own."""
@@ -196,18 +198,43 @@ class ClusterSession:
         body: bytes | Pieces | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        expects_s: float | None = None,
     ) -> Answer:
-        """One try at one broker; `target` is the encoded path and query. Raises `ConnectFailed` or `NoAnswer`."""
+        """One try at one broker; `target` is the encoded path and query. Raises `ConnectFailed` or `NoAnswer`.
+
+        `expects_s`: another broker may be asked the same, so this one is given up as soon as it turns out to be silent;
+        it is not asked whether it is there before so many seconds, for which the request itself may have it wait. None:
+        its answer is waited for, for all of `timeout_s`.
+        """
         limit_s = self.request_timeout_s if timeout_s is None else timeout_s
+        asking = partial(self._connections.request, method, URL(address + target, encoded=True))
         try:
-            answer = await self._connections.request(
-                method, URL(address + target, encoded=True), body=body, headers=headers, timeout_s=limit_s
-            )
+            if expects_s is None:
+                answer = await asking(body=body, headers=headers, timeout_s=limit_s)
+            else:
+                async with self._presence(address).required(expects_s):
+                    answer = await asking(body=body, headers=headers, timeout_s=limit_s)
         except (ConnectFailed, NoAnswer):
             self.avoid(address)
             raise
+        except Silent as error:
+            self.avoid(address)
+            raise NoAnswer(f"{error}; another broker is asked") from error
         self._failed_s.pop(address, None)
         return answer
+
+    def _presence(self, address: str) -> Presence:
+        presence = self._presences.get(address)
+        if presence is None:
+            presence = self._presences[address] = Presence(address, partial(self._is_there, address))
+        return presence
+
+    async def _is_there(self, address: str, seconds: float) -> bool:
+        try:
+            await self._connections.request("GET", URL(address + NO_TOPICS, encoded=True), timeout_s=seconds)
+        except (ConnectFailed, NoAnswer):
+            return False
+        return True
 
     async def call(
         self,
@@ -239,8 +266,10 @@ class ClusterSession:
                     await self._require_there(asked, deadline_s)
                 limit_s = min(self.request_timeout_s, deadline_s - self._now_s())
                 told = f"{target}?timeout_ms={verdict_ms(limit_s)}" if tells_timeout else target
-                trying = self.attempt(method, asked, told, body=body, headers=headers, timeout_s=limit_s)
-                answer = await (self._while_there(asked, trying) if safe and address is None else trying)
+                expects_s = 0.0 if safe and address is None else None
+                answer = await self.attempt(
+                    method, asked, told, body=body, headers=headers, timeout_s=limit_s, expects_s=expects_s
+                )
                 error = answer.error
                 if error is None:
                     return answer.body
@@ -259,27 +288,10 @@ class ClusterSession:
     async def _require_there(self, address: str, deadline_s: float) -> None:
         """Raises `ConnectFailed` if a broker is silent: nothing that matters was sent."""
         try:
-            await self.attempt("GET", address, NO_TOPICS, timeout_s=min(SILENCE_S, deadline_s - self._now_s()))
+            limit_s = min(self._presence(address).patience_s, deadline_s - self._now_s())
+            await self.attempt("GET", address, NO_TOPICS, timeout_s=limit_s)
         except NoAnswer as error:
             raise ConnectFailed(error.message) from error
-
-    async def _while_there(self, address: str, trying: Coroutine[Any, Any, Answer]) -> Answer:
-        """Raises `NoAnswer` or `ConnectFailed` as soon as the broker that is asked turns out to be silent."""
-        tasks = asyncio.create_task(trying), asyncio.create_task(self._look_after(address))
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            answered, silent = tasks
-            return answered.result() if answered.done() else silent.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _look_after(self, address: str) -> NoReturn:
-        """Asks a broker for what costs it nothing, again and again. Raises what `attempt` does."""
-        while True:
-            await asyncio.sleep(SILENCE_S)
-            await self.attempt("GET", address, NO_TOPICS, timeout_s=SILENCE_S)
 
     # -- which broker --------------------------------------------------------------------------------------------
 

@@ -16,23 +16,56 @@ T = TypeVar("T")
 BATCHES = "/topics/t/partitions/0/batches"
 
 
-async def test_one_connection_too_many_is_told_and_closed() -> None:
-    async with simulated(connections_max=3) as site:
+async def test_one_connection_too_many_is_served_what_is_always_on_and_told() -> None:
+    async with simulated(connections_max=3, probes_max=1) as site:
         wires = [await site.wire() for _ in range(3)]
         for wire in wires:
-            assert (await wire.request("GET", "/healthz")).status == 200
-        async with await site.wire() as surplus:
-            reply = await surplus.read()  # unasked
-            assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, 50305, "1")
-            assert await surplus.is_closed()
+            assert (await wire.request("GET", "/topics")).status == 200
+        async with await site.wire() as probe:
+            for path in ("/healthz", "/readyz", "/metrics"):
+                assert (await probe.request("GET", path)).status == 200
+            async with await site.wire() as surplus:
+                reply = await surplus.read()  # unasked
+                assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, 50305, "1")
+                assert await surplus.is_closed()
+            reply = await probe.request("GET", "/topics")
+            assert (reply.status, reply.code) == (503, 50305)
+            assert await probe.is_closed()
         await wires.pop().close()
         await _admitted(site, wires)
-        assert (
-            'tidelog_http_refused_total{reason="connections"}'
-            in (await wires[0].request("GET", "/metrics")).body.decode()
-        )
+        assert 'tidelog_http_refused_total{reason="connections"}' in await site.metrics()
         for wire in wires:
             await wire.close()
+
+
+async def test_connections_at_rest_give_way_to_those_that_ask() -> None:
+    async with simulated(connections_max=3, probes_max=0, fresh_s=0.05, rested_s=3600.0) as site:
+        used = await site.wire()
+        assert (await used.request("GET", "/topics")).status == 200
+        idle = [await site.wire() for _ in range(2)]
+        await asyncio.sleep(0.1)
+        asking = [await site.wire() for _ in range(2)]
+        for wire in asking:
+            assert (await wire.request("GET", "/topics")).status == 200
+        assert [await wire.is_closed() for wire in idle] == [True, True]
+        assert (await used.request("GET", "/topics")).status == 200, "who has asked may ask again"
+        async with await site.wire() as surplus:
+            assert (await surplus.read()).status == 503, "nobody is at rest"
+        for wire in (used, *idle, *asking):
+            await wire.close()
+
+
+async def test_a_head_that_drips_is_refused_at_its_deadline() -> None:
+    async with simulated(head_timeout_s=0.1) as site:
+        async with await site.wire() as dripping:
+            dripping.write(b"GET /topics HTTP/1.1\r\nHost: test\r\nX-Slow: ")
+            reply = await dripping.read()
+            assert (reply.status, reply.code) == (408, 40801)
+            assert await dripping.is_closed()
+        async with await site.wire() as quiet:
+            await asyncio.sleep(0.3)
+            assert (await quiet.request("GET", "/topics")).status == 200, "no head has begun"
+        assert 'tidelog_http_refused_total{reason="slow head"} 1.0' in await site.metrics()
 
 
 async def _admitted(site: Site, wires: list[Wire]) -> None:
@@ -40,7 +73,7 @@ async def _admitted(site: Site, wires: list[Wire]) -> None:
     async with asyncio.timeout(20):
         while True:
             wire = await site.wire()
-            reply = await wire.request("GET", "/healthz")
+            reply = await wire.request("GET", "/topics")
             if reply.status == 200:
                 wires.append(wire)
                 return

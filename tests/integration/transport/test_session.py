@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from tidelog.adapters.system import SystemEntropy
 from tidelog.model.errors import TimedOutAfterAppend
+from tidelog.transport import presence as presence_module
 from tidelog.transport import session as session_module
 from tidelog.transport.session import ClusterSession
 
@@ -106,7 +107,8 @@ async def test_a_broker_that_hangs_does_not_take_all_the_time_of_a_call(
 ) -> None:
     """It is chosen, takes what it is sent, and is silent; another one does it, and what must be done once is done
     once."""
-    monkeypatch.setattr(session_module, "SILENCE_S", 0.05)
+    monkeypatch.setattr(presence_module, "QUIET_S", 0.05)
+    monkeypatch.setattr(presence_module, "PATIENCE_S_MIN", 0.05)
     brokers: list[TestServer] = []
     over = asyncio.Event()
     hangs: set[int] = set()
@@ -164,7 +166,7 @@ async def test_a_broker_that_is_slow_and_there_is_asked_once(monkeypatch: pytest
     session = ClusterSession(str(broker.make_url("")), request_timeout_s=30.0, entropy=First())
     try:
         await session.open()
-        monkeypatch.setattr(session_module, "VERDICT_S", 29.0)
+        monkeypatch.setattr(session_module, "VERDICT_S", 29.9)
         with pytest.raises(TimedOutAfterAppend):
             await session.call("POST", "/change", body=b"{}", tells_timeout=True)
         assert len(changes) == 1

@@ -11,10 +11,12 @@ from tidelog.config.schema import BrokerConfig, TopicConfig
 PACKAGE = Path(__file__).parents[3] / "tidelog"
 
 READ_BY_METHOD = {
+    "broker.heartbeat.interval.ms": "heartbeat_ms",
+    "broker.lease.ms": "lease_ms",
     "default.replication.factor": "replication_factor_for",
     "min.insync.replicas": "min_insync_replicas_for",
 }
-"""Settings whose default is computed, with the method that gives their value."""
+"""Settings that are computed, or whose default is, with the method that gives their value."""
 WITHOUT_A_CHOICE = {"auto.create.topics.enable"}
 """Settings with one possible value: the schema itself refuses all else."""
 

@@ -77,7 +77,7 @@ def test_stamps_of_another_life_or_a_step_back_change_nothing(cluster: Cluster) 
 
 def test_the_controller_notes_all_stamps_that_are_news_at_once(cluster: Cluster) -> None:
     cluster.start(2)
-    sessions = Sessions(9_000)
+    sessions = Sessions(9_000, 1_000)
     sessions.begin(cluster.image, 0.0)
     for node, stamp in ((1, 7), (2, 3)):
         epoch = cluster.image.brokers[NodeId(node)].epoch

@@ -14,7 +14,7 @@ ONE = NodeId(1)
 def started() -> tuple[Cluster, Sessions, int]:
     cluster = Cluster()
     cluster.start(1, 2)
-    sessions = Sessions(9_000)
+    sessions = Sessions(9_000, 1_000)
     sessions.begin(cluster.image, 100.0)
     return cluster, sessions, cluster.image.brokers[ONE].epoch
 
@@ -62,3 +62,76 @@ def test_silence_of_who_never_registered_counts_from_the_reign() -> None:
     _, sessions, epoch = started()
     sessions.heard(1, epoch, 130.0, position=1)
     assert (sessions.silent_ms(1, 131.0), sessions.silent_ms(7, 131.0)) == (1_000, 31_000)
+
+
+# -- silence -----------------------------------------------------------------------------------------------------------
+
+
+def silent_three() -> tuple[Cluster, Sessions, dict[int, int]]:
+    cluster = Cluster()
+    cluster.start(1, 2, 3)
+    sessions = Sessions(9_000, 1_000)
+    sessions.begin(cluster.image, 100.0)
+    return cluster, sessions, {int(node): broker.epoch for node, broker in cluster.image.brokers.items()}
+
+
+def silent_nodes(cluster: Cluster, sessions: Sessions, now_s: float) -> list[int]:
+    return [int(node) for node, _ in sessions.expired(cluster.image, now_s)]
+
+
+def test_two_witnesses_end_a_session_once_the_lease_has_run_out() -> None:
+    cluster, sessions, epochs = silent_three()
+    sessions.witnessed(3, epochs[3], 1, 100.8)
+    assert silent_nodes(cluster, sessions, 102.0) == [], "one witness may itself be cut off"
+    sessions.witnessed(3, epochs[3], 2, 100.9)
+    assert silent_nodes(cluster, sessions, 100.99) == [], "it may still serve as a leader"
+    assert silent_nodes(cluster, sessions, 101.0) == [3]
+
+
+def test_a_heartbeat_gives_a_new_lease_whatever_others_say() -> None:
+    cluster, sessions, epochs = silent_three()
+    sessions.heard(3, epochs[3], 100.9, position=1)
+    for witness in (1, 2):
+        sessions.witnessed(3, epochs[3], witness, 101.0)
+    assert silent_nodes(cluster, sessions, 101.8) == []
+    assert silent_nodes(cluster, sessions, 101.9) == [3]
+
+
+def test_nobody_bears_witness_against_itself_nor_for_long_nor_fenced() -> None:
+    cluster, sessions, epochs = silent_three()
+    sessions.witnessed(3, epochs[3], 3, 101.0)
+    sessions.witnessed(3, epochs[3], 1, 101.0)
+    assert silent_nodes(cluster, sessions, 102.0) == []
+    sessions.witnessed(3, epochs[3], 2, 102.0)
+    assert silent_nodes(cluster, sessions, 102.5) == [3]
+    assert silent_nodes(cluster, sessions, 103.1) == [], "the first word is too old"
+    sessions.witnessed(3, epochs[3], 1, 103.1)
+    assert silent_nodes(cluster, sessions, 103.2) == [3]
+    cluster.do(FenceBroker(2, epochs[2]))
+    assert silent_nodes(cluster, sessions, 103.2) == []
+
+
+def test_words_about_an_earlier_life_and_of_another_reign_count_for_nothing() -> None:
+    cluster, sessions, epochs = silent_three()
+    for witness in (1, 2):
+        sessions.witnessed(3, epochs[3] - 1, witness, 101.0)
+    assert silent_nodes(cluster, sessions, 102.0) == []
+    for witness in (1, 2):
+        sessions.witnessed(3, epochs[3], witness, 102.0)
+    sessions.begin(cluster.image, 102.0)
+    assert silent_nodes(cluster, sessions, 103.5) == []
+
+
+# -- clocks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_clock_is_compared_with_the_median_of_the_live_brokers() -> None:
+    cluster, sessions, epochs = silent_three()
+    assert sessions.clock_offset_ms(cluster.image, 1) is None
+    for node, clock_ms in ((1, 0), (2, 40), (3, 3_600_000)):
+        sessions.heard(node, epochs[node], 101.0, position=1, clock_ms=clock_ms)
+    assert [sessions.clock_offset_ms(cluster.image, node) for node in (1, 2, 3)] == [-40, 0, 3_599_960]
+    sessions.heard(3, epochs[3], 102.0, position=1)
+    assert sessions.clock_offset_ms(cluster.image, 3) == 3_599_960, "a report without a time takes nothing back"
+    cluster.do(FenceBroker(2, epochs[2]))
+    assert sessions.clock_offset_ms(cluster.image, 1) == -1_800_000, "of two, nobody knows which one is right"

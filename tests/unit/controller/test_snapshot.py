@@ -66,7 +66,7 @@ def test_what_no_broker_wrote_is_refused(old: bytes, new: bytes, message: str) -
 
 
 def reported(cluster: Cluster, hashes: dict[int, tuple[int, str]]) -> Sessions:
-    sessions = Sessions(9_000)
+    sessions = Sessions(9_000, 1_000)
     sessions.begin(cluster.image, 0.0)
     for node, snapshot in hashes.items():
         epoch = next(broker.epoch for broker in cluster.image.brokers.values() if broker.node_id == node)

@@ -12,7 +12,7 @@ REPLACE_MS = 600_000
 
 
 def sessions_of(cluster: Cluster, *, heard: dict[int, float] | None = None) -> Sessions:
-    sessions = Sessions(9_000)
+    sessions = Sessions(9_000, 1_000)
     sessions.begin(cluster.image, 0.0)
     for node, broker in cluster.image.brokers.items():
         sessions.heard(node, broker.epoch, (heard or {}).get(node, 0.0), position=cluster.image.position)

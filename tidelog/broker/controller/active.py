@@ -15,7 +15,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
+import msgspec
 import structlog
 
 from tidelog.broker.controller.requests import Group, Request
@@ -32,9 +34,11 @@ from tidelog.controller.commands import (
     DeleteTopic,
     Done,
     FenceBroker,
+    HeartbeatAnswered,
     LeadCluster,
     MetadataApplied,
     RemoveBroker,
+    ReportSilence,
 )
 from tidelog.controller.decide import decide
 from tidelog.controller.decision import MetadataLog
@@ -74,14 +78,21 @@ class ActiveController:
     """Of one broker. `run` is its task; `image` gives the broker's image, which the log's `append` has advanced."""
 
     def __init__(
-        self, node_id: NodeId, log: MetadataLog, image: Callable[[], ClusterImage], config: BrokerConfig
+        self,
+        node_id: NodeId,
+        log: MetadataLog,
+        image: Callable[[], ClusterImage],
+        config: BrokerConfig,
+        own_ms: Callable[[], int],
     ) -> None:
+        """`own_ms` gives this broker's own wall time, with which those of others are compared."""
         self._node_id = node_id
         self._log = log
         self._image = image
         self._config = config
-        self._sessions = Sessions(config.broker_session_timeout_ms)
-        self._tick_s = config.broker_heartbeat_interval_ms / 1000 / TICKS_PER_HEARTBEAT
+        self._own_ms = own_ms
+        self._sessions = Sessions(config.broker_session_timeout_ms, config.lease_ms)
+        self._tick_s = config.heartbeat_ms / 1000 / TICKS_PER_HEARTBEAT
         self._queue: deque[Request] = deque()
         self._work = asyncio.Event()
         self._progress = Watchers()
@@ -89,6 +100,7 @@ class ActiveController:
         self._ended: dict[NodeId, int] = {}
         self._reign: LeadCluster | None = None
         self._is_serving = False
+        self._tick_at = 0.0
         self._balance_at = 0.0
         self._stamps_at = 0.0
 
@@ -143,8 +155,8 @@ class ActiveController:
         `ControllerLost`: whether it was done is unknown, and it may be repeated."""
         if self._reign is None:
             raise self._not_controller()
-        if isinstance(command, MetadataApplied):
-            self.note_applied(command)
+        if isinstance(command, MetadataApplied | ReportSilence):
+            self.noted(command)
             return Done(self._image().position)
         if isinstance(command, BrokerHeartbeat) and self._is_serving:
             answer = self._hear(command)
@@ -174,25 +186,46 @@ class ActiveController:
             raise Overloaded("the controller did not come to it in time; nothing was done, try again") from None
 
     def _hear(self, heartbeat: BrokerHeartbeat) -> CommandAnswer | None:
-        """Notes it; the answer if nothing has to be decided. Raises `StaleBrokerEpoch`, `NotController`."""
+        """Notes it; the answer if nothing has to be decided. Raises `StaleBrokerEpoch`, `NotController`.
+
+        The answer lets the broker serve as a leader for a while, so it must not come from a controller of the past,
+        which has hung and does not know yet that there is another.
+        """
+        if not self._log.has_lease:
+            raise self._not_controller()
         image = self._image()
         decision = decide(image, heartbeat, self._config)
-        self._note(heartbeat, (heartbeat.snapshot_position, heartbeat.snapshot_hash), heartbeat.stamp)
-        return None if decision.records else decision.answer(image)
+        self._note(heartbeat)
+        answer = decision.answer(image)
+        if decision.records or not isinstance(answer, HeartbeatAnswered):
+            return None
+        offset_ms = self._sessions.clock_offset_ms(image, heartbeat.node_id)
+        return msgspec.structs.replace(answer, clock_offset_ms=offset_ms)
 
-    def note_applied(self, report: MetadataApplied) -> None:
-        """A broker says how far it has come."""
+    def noted(self, report: MetadataApplied | ReportSilence) -> None:
+        """Takes what a broker says without waiting for an answer."""
+        if isinstance(report, ReportSilence):
+            self._note_silence(report)
+        elif self._is_serving:
+            self._note(report)
+
+    def _note_silence(self, report: ReportSilence) -> None:
+        """A broker says that another one owes it answers, and does not say that it is there."""
         if self._is_serving:
-            self._note(report, None)
+            now_s = asyncio.get_running_loop().time()
+            self._sessions.witnessed(report.silent_node, report.silent_epoch, report.node_id, now_s)
+            self._tick_at = now_s
+            self._work.set()
 
-    def _note(
-        self, report: BrokerHeartbeat | MetadataApplied, snapshot: tuple[int, str] | None, stamp: int = 0
-    ) -> None:
+    def _note(self, report: BrokerHeartbeat | MetadataApplied) -> None:
         now_s = asyncio.get_running_loop().time()
         self._sessions.follow(self._image(), now_s)
-        self._sessions.heard(
-            report.node_id, report.broker_epoch, now_s, position=report.position, snapshot=snapshot, stamp=stamp
-        )
+        heard = partial(self._sessions.heard, report.node_id, report.broker_epoch, now_s, position=report.position)
+        if isinstance(report, MetadataApplied):
+            heard()
+        else:
+            clock_ms = None if report.wall_ms is None else report.wall_ms - self._own_ms()
+            heard(snapshot=(report.snapshot_position, report.snapshot_hash), stamp=report.stamp, clock_ms=clock_ms)
         self._progress.wake_all()
 
     async def _until_applied(self, position: int) -> None:
@@ -216,16 +249,15 @@ class ActiveController:
 
     async def run(self) -> None:
         """Decides, until cancelled."""
-        tick_at = 0.0
         while True:
-            await self._wait_for_work(tick_at if self._is_serving else None)
+            await self._wait_for_work(self._tick_at if self._is_serving else None)
             if self._reign is not None and not self._is_serving:
                 await self._begin(self._reign)
             if self._is_serving:
                 await self._decide(self._next_group())
             now_s = asyncio.get_running_loop().time()
-            if self._is_serving and now_s >= tick_at:
-                tick_at = now_s + self._tick_s
+            if self._is_serving and now_s >= self._tick_at:
+                self._tick_at = now_s + self._tick_s
                 await self._tick(now_s)
 
     async def _wait_for_work(self, until_s: float | None) -> None:

@@ -22,6 +22,7 @@ from tidelog.controller.commands import (
     RegistrationOutdated,
     RemoveBroker,
     ReportRemoved,
+    ReportSilence,
     TopicPlaced,
 )
 from tidelog.controller.partition_commands import (
@@ -51,6 +52,7 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
     RegisterBroker,
     BrokerHeartbeat,
     MetadataApplied,
+    ReportSilence,
     RemoveBroker,
     AlterPartition,
     ElectLeaders,

@@ -22,6 +22,8 @@ class ListenerLimits:
     """Bounds that every listener has, whatever it speaks."""
 
     connections_max: int = 2000
+    probes_max: int = 32
+    """Connections beyond that, for who only asks whether the broker is well: an orchestrator, a monitor."""
     body_budget_bytes: int = 256 * MIB
     """Memory for request bodies, over all connections."""
     answer_budget_bytes: int = 64 * MIB
@@ -45,30 +47,39 @@ class Readiness(Protocol):
 
 
 class ConnectionCount:
-    """Counts the open connections of a listener, and says when there are too many."""
+    """The open connections of a listener, counted; some places are kept for probes."""
 
-    def __init__(self, connections_max: int) -> None:
+    def __init__(self, connections_max: int, probes_max: int = 0) -> None:
         self._connections_max = connections_max
+        self._probes_max = probes_max
         self.open = 0
+        """All of them, probes included."""
+        self.probes = 0
 
-    def admit(self) -> bool:
+    def is_full(self, *, probe: bool = False) -> bool:
+        """True if there are as many probes as may be, or others."""
+        return self.probes >= self._probes_max if probe else self.open - self.probes >= self._connections_max
+
+    def admit(self, *, probe: bool = False) -> bool:
         """Counts a new connection in; False if there are as many as may be."""
-        if self.open >= self._connections_max:
+        if self.is_full(probe=probe):
             return False
         self.open += 1
+        self.probes += probe
         return True
 
-    def leave(self) -> None:
+    def leave(self, *, probe: bool = False) -> None:
         """Counts a connection out."""
         self.open -= 1
-        assert self.open >= 0
+        self.probes -= probe
+        assert self.open >= self.probes >= 0
 
 
 class Admission:
     """The gate of one listener. All methods raise only definite errors: nothing was done."""
 
     def __init__(self, readiness: Readiness, limits: ListenerLimits, authorizer: Authorizer) -> None:
-        self.connections = ConnectionCount(limits.connections_max)
+        self.connections = ConnectionCount(limits.connections_max, limits.probes_max)
         self.bodies = ByteBudget(limits.body_budget_bytes, "request bodies")
         """Memory for request bodies, from before they are read until their request is answered."""
         self.answers = ByteBudget(limits.answer_budget_bytes, "answers")

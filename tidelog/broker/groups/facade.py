@@ -87,7 +87,7 @@ class Groups:
         self._routing = routing
         retention_check_s = config.offsets_retention_check_interval_ms / 1000
         topics = TopicsSeen(lambda: host.image)
-        lease_s = config.broker_session_timeout_ms / 1000
+        lease_s = config.lease_ms / 1000
         around = CoordinatorContext(
             host.node_id,
             clock,

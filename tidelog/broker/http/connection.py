@@ -1,9 +1,16 @@
-"""The connections of a listener: counted and capped, plain about bad HTTP, silent about what they run on."""
+"""The connections of a listener: counted and capped, plain about bad HTTP, silent about what they run on.
+
+A client that connects and asks nothing must not keep others out. When all places are taken, a new connection gets that
+of one *at rest* (`Resting`). If nobody rests it becomes a *probe*, of which there are a few: it is served only what is
+always on, so that a broker whose clients keep it busy is not taken for dead. Beyond these it is refused unread.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import OrderedDict
+from itertools import islice
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -19,11 +26,22 @@ from tidelog.model.errors import InvalidRequest
 
 IPPROTO_TCP: Final = 6
 TCP_USER_TIMEOUT: Final = 18  # Linux
-_REFUSAL_BODY: Final = b'{"error_code":50305,"message":"too many connections; try again in a moment"}'
-_REFUSAL: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
-    b"Content-Length: %d\r\n\r\n%b"
-) % (len(_REFUSAL_BODY), _REFUSAL_BODY)
+LOOKED_AT_MAX: Final = 64
+"""Of the connections that were silent for longest, so many are looked at for one at rest."""
+
+
+def _refusal(status: bytes, body: bytes) -> bytes:
+    head = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
+    return (head + b"Content-Length: %d\r\n\r\n%b") % (status, len(body), body)
+
+
+_TOO_MANY: Final = _refusal(
+    b"503 Service Unavailable", b'{"error_code":50305,"message":"too many connections; try again in a moment"}'
+)
+_LATE_HEAD: Final = _refusal(
+    b"408 Request Timeout",
+    b'{"error_code":40801,"message":"the request line and headers did not arrive in time (http.head.timeout.ms)"}',
+)
 
 
 class Request(web.BaseRequest):
@@ -34,47 +52,133 @@ class Request(web.BaseRequest):
         response.headers.popall("Server", None)
 
 
-class Connection(web.RequestHandler):
-    """One client connection. One too many gets a 503 and is closed before anything is read from it."""
+class Resting:
+    """The connections of a listener, those that were silent for longest first."""
 
-    __slots__ = ("_count", "_is_admitted", "_metrics", "_unsent_timeout_ms")
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._silent_since: OrderedDict[Connection, float] = OrderedDict()
+
+    def heard(self, connection: Connection, now_s: float) -> None:
+        """A connection is new, or something has come on it."""
+        self._silent_since[connection] = now_s
+        self._silent_since.move_to_end(connection)
+
+    def forget(self, connection: Connection) -> bool:
+        """It is lost, or closed; False if that was known."""
+        return self._silent_since.pop(connection, None) is not None
+
+    def close_one(self, now_s: float, *, probe: bool) -> None:
+        """Closes a connection whose client asks nothing, if there is one, and counts it out."""
+        for connection, since_s in islice(self._silent_since.items(), LOOKED_AT_MAX):
+            rest_s = self._limits.rested_s if connection.has_asked else self._limits.fresh_s
+            if connection.is_probe is probe and not connection.is_busy and now_s - since_s >= rest_s:
+                connection.give_way()
+                return
+
+
+class Connection(web.RequestHandler):
+    """One client connection."""
+
+    __slots__ = ("_count", "_head_timer", "_is_admitted", "_limits", "_metrics", "_resting", "has_asked", "is_probe")
 
     def __init__(
         self,
         server: Server,
         connections: ConnectionCount,
+        resting: Resting,
         metrics: RequestMetrics,
-        unsent_timeout_ms: int,
+        limits: Limits,
         **options: Any,
     ) -> None:
         super().__init__(server, **options)
         self._count = connections
+        self._resting = resting
         self._metrics = metrics
+        self._limits = limits
         self._is_admitted = False
-        self._unsent_timeout_ms = unsent_timeout_ms
+        self._head_timer: asyncio.TimerHandle | None = None
+        self.has_asked = False
+        """True once a request has come."""
+        self.is_probe = False
+        """True if only what is always on is served here."""
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request is under way, or waits for its turn."""
+        return self._current_request is not None or bool(self._messages)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admits the client, or not."""
-        if not self._count.admit():
+        now_s = self._loop.time()
+        self._is_admitted = self._find_place(now_s)
+        if not self._is_admitted:
             self._metrics.refused("connections")
-            stream = cast("asyncio.Transport", transport)
-            stream.write(_REFUSAL)
-            stream.close()
-            self.close()
+            self._say_and_close(cast("asyncio.Transport", transport), _TOO_MANY)
             return
-        self._is_admitted = True
+        self._resting.heard(self, now_s)
         socket = transport.get_extra_info("socket")
         if socket is not None:  # a simulated network has none
             with contextlib.suppress(OSError):  # not Linux: a stalled reader is then found by the drain deadline
-                socket.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, self._unsent_timeout_ms)
+                socket.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, self._limits.unsent_timeout_ms)
         super().connection_made(transport)
+
+    def _find_place(self, now_s: float) -> bool:
+        for probe in (False, True):
+            if self._count.is_full(probe=probe):
+                self._resting.close_one(now_s, probe=probe)
+            if self._count.admit(probe=probe):
+                self.is_probe = probe
+                return True
+        return False
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Counts it out."""
+        self._stop_head_timer()
         if self._is_admitted:
-            self._is_admitted = False
-            self._count.leave()
+            self._count_out()
             super().connection_lost(exc)
+
+    def give_way(self) -> None:
+        """Closes a connection that is at rest; it counts no more."""
+        self._metrics.refused("at rest")
+        self._count_out()  # now, as the loss is heard of later, when the place is taken
+        if self.transport is not None:
+            self.transport.close()
+
+    def _count_out(self) -> None:
+        if self._resting.forget(self):
+            self._count.leave(probe=self.is_probe)
+
+    def _say_and_close(self, stream: asyncio.Transport, answer: bytes) -> None:
+        stream.write(answer)
+        stream.close()
+        self.close()
+
+    # -- heads -------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Takes what came; a head that has begun has a deadline."""
+        super().data_received(data)
+        if self.transport is None or self.transport.is_closing():
+            return
+        self._resting.heard(self, self._loop.time())
+        if self.is_busy:
+            self.has_asked = True
+            self._stop_head_timer()
+        elif self._head_timer is None:
+            self._head_timer = self._loop.call_later(self._limits.head_timeout_s, self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if not self.is_busy and self.transport is not None:
+            self._metrics.refused("slow head")
+            self._say_and_close(self.transport, _LATE_HEAD)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def handle_error(
         self,
@@ -99,6 +203,7 @@ class Server(web.Server):
         self._loop_used = asyncio.get_running_loop()
         self._limits = limits
         self._count = connections
+        self._resting = Resting(limits)
         self._metrics = metrics
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
 
@@ -107,8 +212,9 @@ class Server(web.Server):
         return Connection(
             self,
             self._count,
+            self._resting,
             self._metrics,
-            limits.unsent_timeout_ms,
+            limits,
             loop=self._loop_used,
             access_log=None,
             keepalive_timeout=limits.keepalive_s,

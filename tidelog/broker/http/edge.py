@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import structlog
 from aiohttp import web
@@ -17,13 +17,14 @@ from aiohttp.hdrs import HOST, ORIGIN
 from tidelog.broker.face.access import ANONYMOUS, Operation
 from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, cut, error_answer
 from tidelog.broker.http.call import Call
+from tidelog.broker.http.connection import Connection
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.metrics import RouteStats
 from tidelog.broker.http.origin import SEC_FETCH_SITE, KnownHosts, check_origin
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.router import Router, WrongMethod
 from tidelog.config.values import split_address
-from tidelog.model.errors import InternalError, InvalidRequest, TidelogError
+from tidelog.model.errors import InternalError, InvalidRequest, Overloaded, TidelogError
 
 REFUSALS: Final = {  # by code, else by status
     40301: "no right",
@@ -73,7 +74,7 @@ class Edge:
                 if not self._admission.is_open:
                     self._admission.refuse_unauthorized(ANONYMOUS, route.operation, route.resource(path))
             if not route.is_always_on:
-                self._admission.refuse_unready()
+                self._refuse_now(request)
             response = await route.handler(self._context, call)
         except TidelogError as error:
             response = self._refuse(request, call, error)
@@ -90,6 +91,12 @@ class Edge:
         self._count(stats, call, response, self._clock.monotonic_s() - started_s)
         return response
 
+    def _refuse_now(self, request: web.BaseRequest) -> None:
+        """Raises `Overloaded` on a connection that is one too many, or `LeaderNotAvailable` before it is ready."""
+        if cast("Connection", request.protocol).is_probe:
+            raise Overloaded("too many connections; try again in a moment")
+        self._admission.refuse_unready()
+
     def _refuse(self, request: web.BaseRequest, call: Call | None, error: TidelogError) -> web.Response:
         """The answer to a request that failed; cuts the connection if another answer has begun."""
         if call is not None and call.is_open:
@@ -102,7 +109,8 @@ class Edge:
         reason = REFUSALS.get(error.code) or REFUSALS.get(error.status)
         if reason is not None:
             self._context.metrics.refused(reason)
-        if error.status in CLOSING_STATUSES or not request.content.is_eof():
+        is_probe = cast("Connection", request.protocol).is_probe  # its client gets a full place with the next one
+        if error.status in CLOSING_STATUSES or is_probe or not request.content.is_eof():
             response.force_close()
         return response
 

@@ -22,6 +22,11 @@ class Limits(ListenerLimits):
     """An idle connection is closed after this; longer than clients keep theirs, so that the client closes first."""
     lingering_s: float = 1.0
     """How long a body that was refused is read and thrown away, so that the client sees the answer and not a reset."""
+    head_timeout_s: float = 10.0
+    fresh_s: float = 1.0
+    rested_s: float = 25.0
+    """Where all places are taken, a new connection gets that of one at rest: of a client that has asked nothing for
+    `fresh_s` since it connected, or nothing more for `rested_s`, by when most clients have closed theirs."""
     line_bytes_max: int = 8 * KIB - 2
     headers_max: int = 64
     read_buffer_bytes: int = 256 * KIB
@@ -67,6 +72,7 @@ class Limits(ListenerLimits):
             json_bytes_max=config.http_request_bytes_max,
             batches_bytes_max=config.http_batches_bytes_max,
             body_budget_bytes=config.http_body_budget_bytes,
+            head_timeout_s=config.http_head_timeout_ms / 1000,
             body_timeout_s=config.http_body_timeout_ms / 1000,
             request_timeout_ms_max=config.request_timeout_ms_max,
             fetch_bytes_max=config.fetch_max_bytes,

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tidelog.config.schema import BrokerConfig, TopicConfig
-from tidelog.model.cluster import PartitionInfo
+from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.replication.isr.events import IsrChanged, IsrSettings, LogState
 from tidelog.storage.partition_log import PartitionLog
+
+TICKS_PER_STALL = 5
 
 
 def isr_settings(broker: BrokerConfig) -> IsrSettings:
     """What a leader goes by."""
-    return IsrSettings(lag_ms_max=broker.replica_lag_time_max_ms)
+    stall_ms_max = broker.replica_stall_ms_max
+    tick_ms = max(stall_ms_max // TICKS_PER_STALL, 1)
+    return IsrSettings(lag_ms_max=broker.replica_lag_time_max_ms, stall_ms_max=stall_ms_max, tick_ms=tick_ms)
 
 
-def isr_changed(config: TopicConfig, info: PartitionInfo, epochs: Mapping[int, int]) -> IsrChanged:
-    """The partition as an image has it, with the epochs of the live brokers. Its minimum of in-sync replicas is never
-    more than it has replicas to wait for: without any change of settings, a move may raise or lower it."""
+def isr_changed(config: TopicConfig, info: PartitionInfo, image: ClusterImage) -> IsrChanged:
+    """Returns the partition as an image has it, with the epochs of the live brokers. Its minimum of in-sync replicas
+    is never more than it has replicas to wait for, that of racks never more than they stand in: without any change of
+    settings, a move may raise or lower them."""
     least = min(config.min_insync_replicas_for(info.replication_factor), info.replication_factor)
     is_fsynced = config.ack_durability == "fsynced"
-    return IsrChanged(info.replicas, info.isr, info.partition_epoch, epochs, least, is_fsynced)
+    epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
+    racks = {int(node): image.brokers[node].rack or "" for node in info.replicas if node in image.brokers}
+    least_racks = min(config.min_insync_racks, len({*racks.values()}))
+    return IsrChanged(info.replicas, info.isr, info.partition_epoch, epochs, least, is_fsynced, least_racks, racks)
 
 
 def log_state(log: PartitionLog) -> LogState:

@@ -74,12 +74,19 @@ class IsrRoles:
         self._fetchers: dict[int, Fetcher] = {}
 
     async def tick(self) -> None:
-        """Tells the leaders' cores the time, until cancelled."""
-        interval_s = self._config.replica_lag_time_max_ms / 1000 / TICKS_PER_LAG
+        """Tells the leaders' cores the time, until cancelled: often where followers are waited for, else seldom."""
+        interval_s = min(self._config.replica_lag_time_max_ms / 1000 / TICKS_PER_LAG, 1.0)
+        tick_s = min(isr_settings(self._config).tick_ms / 1000, interval_s)
+        all_at_s = self._clock.monotonic_s() + interval_s
         while True:
-            await asyncio.sleep(min(interval_s, 1.0))
-            for partition in list(self.partitions.values()):
+            await asyncio.sleep(tick_s)
+            is_for_all = self._clock.monotonic_s() >= all_at_s
+            for partition in list((self.partitions if is_for_all else self._shared.awaiting).values()):
                 partition.tell(Tick(self._now_ms()))
+                if partition.high_watermark == partition.log_end_offset:
+                    self._shared.awaiting.pop(partition.partition_id, None)
+            if is_for_all:
+                all_at_s = self._clock.monotonic_s() + interval_s
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
         """Those that the cluster should not count on."""
@@ -90,6 +97,8 @@ class IsrRoles:
                 reasons[known] = UnfitReason.OFFLINE
             elif isinstance(holder, Settling) and holder.begun_s < settled_s and self._may_others_lead(holder):
                 reasons[known] = UnfitReason.DAMAGED
+            elif isinstance(holder, Partition) and holder.has_stalled:
+                reasons[known] = UnfitReason.STALLED
         return reasons
 
     def _may_others_lead(self, settling: Settling) -> bool:
@@ -129,7 +138,7 @@ class IsrRoles:
     def _refresh(self, partition: Partition, assigned: Assignment, image: ClusterImage) -> None:
         if partition.config != assigned.config:
             partition.reconfigure(assigned.config, log_settings(assigned.config))
-        partition.tell(isr_changed(assigned.config, assigned.info, _live_epochs(image)))
+        partition.tell(isr_changed(assigned.config, assigned.info, image))
 
     async def _take_over(self, assigned: Assignment, log: PartitionLog, image: ClusterImage) -> None:
         """Leads, if the end of the log is whole; else it has to be settled first what of it was committed."""
@@ -189,7 +198,7 @@ class IsrRoles:
             info.leader_epoch,
             log_state(log),
             self._logs.high_watermark(partition_id, log),
-            isr_changed(config, info, _live_epochs(image)),
+            isr_changed(config, info, image),
             isr_settings(self._config),
             self._now_ms(),
         )
@@ -266,10 +275,6 @@ class IsrRoles:
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
-
-
-def _live_epochs(image: ClusterImage) -> Mapping[int, int]:
-    return {int(broker.node_id): broker.epoch for broker in image.live_brokers}
 
 
 def _identities(info: PartitionInfo, image: ClusterImage) -> dict[int, LogIdentity]:

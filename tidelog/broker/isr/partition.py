@@ -83,6 +83,9 @@ class IsrContext:
     replication: Replication
     lease: Lease
     recent: RecentBytes = field(default_factory=RecentBytes)
+    awaiting: dict[PartitionId, Partition] = field(default_factory=dict)
+    """Leaders with something that is not committed, or was not at the last tick: the cores of these are told the time
+    often, so that a follower that has stalled is noticed."""
 
 
 class Partition(LedPartition):
@@ -102,6 +105,7 @@ class Partition(LedPartition):
         super().__init__(topic, partition_id, leader_epoch, log, config, node_id, shared)
         self._protocol = protocol
         self._replication = shared.replication
+        self._awaiting = shared.awaiting
         self._recent = RecentBatches(shared.recent)
         self._uncommitted = Uncommitted()
         self._start_wanted = 0
@@ -137,7 +141,7 @@ class Partition(LedPartition):
         if self._protocol.is_below_min_isr:
             raise NotEnoughReplicas(
                 f"partition {self.topic}-{self.partition} has {len(self._protocol.in_sync)} replicas in sync, and "
-                "acks=all needs more (min.insync.replicas); nothing was appended"
+                "acks=all needs more, or in more racks (min.insync.replicas, min.insync.racks); nothing was appended"
             )
 
     def _append_group(self, group: Group) -> None:
@@ -156,6 +160,7 @@ class Partition(LedPartition):
         for proposal in group.proposals:
             self._register(proposal)
         if fresh:
+            self._awaiting[self.partition_id] = self
             self._replication.progressed(self)  # first, as the followers' way to the disk is the longer one
             self._log_writer.submit(self, is_awaited=self.config.ack_durability == "fsynced")
         self._execute(self._protocol.step(Appended(self.log.log_end_offset)))
@@ -273,6 +278,11 @@ class Partition(LedPartition):
         return self._protocol.in_sync
 
     @property
+    def has_stalled(self) -> bool:
+        """True if another replica had better lead, for this one's disk hangs."""
+        return self._protocol.has_stalled
+
+    @property
     def is_writable(self) -> bool:
         """False while fewer replicas are in sync than `min.insync.replicas` asks for: nothing is committed then."""
         return not self._protocol.is_below_min_isr
@@ -318,6 +328,7 @@ class Partition(LedPartition):
         """Takes no more requests and fails those in the mailbox. What is appended may still be committed: by this
         broker, or, if it is deposed, by whoever leads now; then it cannot say, and says so."""
         self._recent.clear()
+        self._awaiting.pop(self.partition_id, None)
         if is_deposed:
             self._uncommitted.fail("another broker leads this partition now")
         self._end_role(is_deposed=is_deposed)

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.broker.runtime.cluster_time import ClusterTime
 from tidelog.broker.runtime.lease import Lease
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.commands import (
@@ -37,7 +38,7 @@ from tidelog.controller.commands import (
 from tidelog.controller.partition_commands import LostReplica, ReportLostReplicas, ReportUnfitReplicas, UnfitReplica
 from tidelog.model.errors import BrokerRemoved, NodeIdInUse, OldDirectory, StaleBrokerEpoch, TidelogError
 from tidelog.model.ids import TopicId
-from tidelog.model.ports import Clock, Files
+from tidelog.model.ports import Files
 
 CLEAN_MARK = "clean"
 REGISTER_S_MAX = 30.0
@@ -88,7 +89,7 @@ class Registration:
         self,
         config: BrokerConfig,
         channel: ControllerChannel,
-        clock: Clock,
+        clock: ClusterTime,
         lease: Lease,
         incarnation: str,
         member: Member,
@@ -113,7 +114,8 @@ class Registration:
         """The lease that an answered heartbeat gives, once this much of the metadata is in force here."""
         self._is_heard = True
         self._stamp, self._stamped_s = 0, 0.0
-        """The last time mark in the data directory, and when it was made."""
+        """The last time mark in the data directory, and when it was asked for."""
+        self._marking: asyncio.Task[None] | None = None
 
     # -- joining -----------------------------------------------------------------------------------------------------
 
@@ -177,7 +179,14 @@ class Registration:
     async def run(self) -> None:
         """Sends heartbeats until cancelled. Raises `NodeIdInUse` if another broker is registered instead, and
         `BrokerRemoved` if it has none any more."""
-        interval_s = self._config.broker_heartbeat_interval_ms / 1000
+        try:
+            await self._live()
+        finally:
+            if self._marking is not None:
+                self._marking.cancel()
+
+    async def _live(self) -> None:
+        interval_s = self._config.heartbeat_ms / 1000
         while True:
             try:
                 async with asyncio.timeout(interval_s):
@@ -187,7 +196,7 @@ class Registration:
             self._wake.clear()
             try:
                 await self._report_lost(interval_s)
-                await self._mark_time()
+                self._begin_to_mark_time()
                 await self._beat(interval_s)
                 await self._report(interval_s)
                 self._note_heard()
@@ -202,12 +211,16 @@ class Registration:
             except TidelogError as error:
                 self._note_heard(error)
 
+    def _begin_to_mark_time(self) -> None:
+        """Heartbeats do not wait for a disk that hangs."""
+        now_s = self._clock.monotonic_s()
+        is_due = now_s - self._stamped_s >= self._config.broker_stamp_interval_ms / 1000
+        if is_due and (self._marking is None or self._marking.done()):
+            self._stamped_s = now_s
+            self._marking = asyncio.ensure_future(self._mark_time())
+
     async def _mark_time(self) -> None:
         """Tells nothing that is not on the disk. A disk that takes nothing is as old as its last mark."""
-        now_s = self._clock.monotonic_s()
-        if now_s - self._stamped_s < self._config.broker_stamp_interval_ms / 1000:
-            return
-        self._stamped_s = now_s
         try:
             self._stamp = await self._member.mark_time()
         except OSError as error:
@@ -231,9 +244,12 @@ class Registration:
             state.snapshot[0],
             state.snapshot[1],
             self._stamp,
+            self._clock.own_ms,
         )
         sent_s = self._clock.monotonic_s()
         answer = await self._channel.submit(heartbeat, HeartbeatAnswered, seconds_max=seconds_max)
+        if answer.clock_offset_ms is not None:
+            self._clock.compared(sent_s, answer.clock_offset_ms)
         if answer.is_fenced:
             self.is_live.clear()
         else:

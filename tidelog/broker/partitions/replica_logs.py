@@ -1,8 +1,8 @@
 """The logs of the replicas on this broker: opened when they get their first role, open whatever their role is then.
 
-A log that cannot be opened, or cannot be written to from its opening on, is *troubled*: on a full disk, often. It costs
-its partition, not the broker, and is tried again. Nothing was written to it since it was opened, so that is as good as
-a restart; a log that fails later stays as it is until the broker is started again.
+A log that cannot be opened, or cannot be written to from its opening on, is *troubled*: on a full disk, often, or when
+too many files are open. It costs its partition, not the broker, and is tried again. Nothing was written to it since it
+was opened, so that is as good as a restart; a log that fails later stays as it is until the broker is started again.
 
 The disk remembers up to which position of the metadata it has made the logs that it was to hold. A log from before that
 position that is not there is *lost*: the empty one in its place says so, durably, from its making on
@@ -24,7 +24,7 @@ from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import PartitionInfo
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.losses import AcceptedLoss, LostRanges
 from tidelog.model.ports import Clock
@@ -158,7 +158,7 @@ class ReplicaLogs:
             return None
         try:
             return open_at(self._clock.wall_ms())
-        except OSError as error:
+        except (OSError, Overloaded) as error:
             logger.error("partition cannot be opened", topic=topic, partition=partition_id.partition, error=str(error))
             self.troubled[partition_id] = None
             return None

@@ -15,11 +15,11 @@ import structlog
 
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.repair.copies import Holder
+from tidelog.broker.runtime.cluster_time import ClusterTime
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.ids import PartitionId
-from tidelog.model.ports import Clock
 from tidelog.storage.metainfo import Metainfo
 
 MARK_INTERVAL_S = 0.5
@@ -40,7 +40,7 @@ class Housekeeper:
         holders: Mapping[PartitionId, Holder],
         log_writer: LogWriter,
         config: BrokerConfig,
-        clock: Clock,
+        clock: ClusterTime,
         mark_others: Callable[[], None],
     ) -> None:
         """`partitions` are led here, and are among the `holders`; `mark_others` marks what is no partition's log."""
@@ -84,13 +84,16 @@ class Housekeeper:
                 continue
             try:
                 await self._log_writer.perform(partial(replica.log.store_metainfo, info))
-            except OSError as error:
+            except (OSError, Overloaded) as error:
                 logger.warning("metainfo checkpoint failed", partition=str(key), error=str(error))
             else:
                 self._stored[key] = info
         self._stored = {key: info for key, info in self._stored.items() if key in self._holders}
 
     def _apply_retention(self) -> None:
+        """Deletes nothing while the time is in doubt."""
+        if not self._clock.may_delete:
+            return
         now_ms = self._clock.wall_ms()
         for key, partition in list(self._partitions.items()):
             partition.forget_producers(now_ms - self._config.producer_id_expiration_ms)

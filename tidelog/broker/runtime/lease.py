@@ -1,11 +1,12 @@
 """How long a broker may act as a leader without hearing from the controller.
 
-Who is cut off from the controller cannot know whether another leads in its place by now. The controller waits for a
-whole session before it gives a silent broker's partitions to others; so a broker that has been answered a heartbeat is
-still the leader for the rest of the session that began, at the earliest, when it sent it. After that it takes no writes
-and answers no reads as a leader, until it is heard again. A zombie would show an old end of the log, send readers back
-who have read further elsewhere, and tell producers of gaps that are in its own log only. (Gray and Cheriton's leases;
-the controller does its part by waiting for the session's end.)
+Who is cut off from the controller cannot know whether another leads in its place by now. The controller gives a silent
+broker's partitions to others when its session ends, or when others confirm its silence, but never within
+`broker.lease.ms` of having heard it; so a broker that has been answered a heartbeat is still the leader for the rest of
+the lease that began, at the earliest, when it sent it. After that it takes no writes and answers no reads as a leader,
+until it is heard again. A zombie would show an old end of the log, send readers back who have read further elsewhere,
+and tell producers of gaps that are in its own log only. (Gray and Cheriton's leases; the controller does its part by
+waiting.)
 
 Nothing acknowledged is at stake: that rests on epochs and in-sync sets, whatever the clocks do.
 """
@@ -16,15 +17,15 @@ from tidelog.model.errors import LeaderNotAvailable
 from tidelog.model.ports import Clock
 
 SHARE = 0.9
-"""Of a session: clocks may differ in speed by a tenth."""
+"""The share of a lease that counts: clocks may differ in speed by a tenth."""
 
 
 class Lease:
-    """One broker's."""
+    """The lease of one broker."""
 
-    def __init__(self, clock: Clock, session_ms: int) -> None:
+    def __init__(self, clock: Clock, lease_ms: int) -> None:
         self._clock = clock
-        self._term_s = session_ms / 1000 * SHARE
+        self._term_s = lease_ms / 1000 * SHARE
         self._until_s = 0.0
 
     def renew(self, sent_s: float) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.broker.runtime.cluster_time import ClusterTime
 from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.ids import NodeId
-from tidelog.model.ports import Clock, Entropy
+from tidelog.model.ports import Entropy
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import PeerNode
 
@@ -21,7 +22,7 @@ class Resources:
 
     node_id: NodeId
     config: BrokerConfig
-    clock: Clock
+    clock: ClusterTime
     entropy: Entropy
     stats: Stats
     purgatory: Purgatory

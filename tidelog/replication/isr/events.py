@@ -9,8 +9,8 @@ on its disk, with `replicated` what it holds in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -42,6 +42,10 @@ class IsrSettings:
     join_ms_max: int = 3_000
     """One that is no member, and behind by no longer than this nor than `lag_ms_max`, is waited for, so that it can
     join. More would stop producers for as long as it takes to copy so much."""
+    stall_ms_max: int = 500
+    """`replica.stall.ms.max`: a member that acknowledges nothing for longer, while others do, leaves the set."""
+    tick_ms: int = 100
+    """How often the leader gets a `Tick` while a producer waits; no tick counts for more time than this."""
     retry_ms: int = 100
     """From an answer that changed nothing to the next attempt at an `AlterPartition`."""
 
@@ -100,6 +104,15 @@ class IsrChanged:
     is_fsynced: bool = True
     """`ack.durability=fsynced`. Of the same moment, too: with a set of before, a member would count with what it had in
     memory, and lost when the disk was all that it had to keep."""
+    min_racks: int = 1
+    """`min.insync.racks`, but never more than the replicas stand in: below it the high watermark stands still, too."""
+    racks: Mapping[int, str] = field(default_factory=dict)
+    """By replica; without one it stands where all those without one stand."""
+
+    def is_enough(self, members: Sequence[int]) -> bool:
+        """Returns True if these are as many, in as many racks, as the topic asks for."""
+        are_enough = len(members) >= self.min_isr
+        return are_enough and (self.min_racks <= 1 or len({self.racks.get(node) for node in members}) >= self.min_racks)
 
 
 class Outcome(Enum):
@@ -134,7 +147,10 @@ class RecordsDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: members that lag are to be dropped, requests to be repeated. Some ten times per `lag_ms_max`."""
+    """Time has passed: members that lag or have stalled are to be dropped, requests to be repeated.
+
+    Every `tick_ms` while something is not committed, and else some ten times per `lag_ms_max`.
+    """
 
     now_ms: int
 

@@ -5,7 +5,7 @@ it; f + 1 members outlive f failures. The rules, and what each is for:
 
 - The **high watermark** is the least acknowledged end over the maximal in-sync set (`in_sync_set.py`) and over
   followers about to join; it moves only forward, and only while the committed set has the members that the topic asks
-  for.
+  for, in as many racks.
 - A follower **joins** when it has acknowledged everything up to the high watermark *and* up to where this epoch began
   (LESO): a new leader's high watermark may be older than what was committed before it, and LESO is not. It must have
   been heard in this epoch, and by the broker epoch that the metadata knows, or an earlier life's log would be counted.
@@ -16,7 +16,12 @@ it; f + 1 members outlive f failures. The rules, and what each is for:
 - The **low watermark** is the least log start over the maximal in-sync set, under the same condition. A deletion is
   acknowledged when it has passed, and a follower that joins begins no earlier than the leader: so whoever leads next
   has deleted the same.
-- A member **leaves** when it has been behind for `lag_ms_max`.
+- A member **leaves** when it has been behind for `lag_ms_max`. It leaves much earlier if it has *stalled* (`stall.py`):
+  it acknowledges nothing, while another follower that is a member does, and the rest is still the least number of
+  members and of racks. Where all are silent, or there is no other, it may be the leader that is cut off. Who has
+  stalled comes back after a probation, and until then the high watermark does not wait for it.
+- The leader itself **has stalled** if its own disk takes nothing while followers keep up: enough of them to go on
+  without it. It cannot leave the set that it leads, so another one had better lead.
 - A fetch is answered with data only if the follower's tail lies in this log (`lineage.py`); else it counts for nothing
   and is told where the two part. All logs are made equal to the leader's, by epochs, never by high watermarks.
 
@@ -59,6 +64,7 @@ from tidelog.replication.isr.log_events import (
     Propose,
 )
 from tidelog.replication.isr.remote_replica import RemoteReplica
+from tidelog.replication.isr.stall import Stall
 
 
 class IsrLeader:
@@ -98,11 +104,14 @@ class IsrLeader:
         self._low_watermark = 0
         self._settings = settings
         self._is_fsynced = partition.is_fsynced
-        self._min_isr = partition.min_isr
+        self._is_enough = partition.is_enough
         self._now_ms = now_ms
         self._isr = InSyncSet(partition.isr, partition.partition_epoch, settings.retry_ms)
         self._broker_epochs: Mapping[int, int] = partition.broker_epochs
         self._followers: dict[int, RemoteReplica] = {}
+        self._stalls: dict[int, Stall] = {}
+        """By follower; it outlives what is known of the follower's log, or nobody would be on probation."""
+        self._own_stall = self._new_stall()
         self._assign(partition.replicas)
         self._advance()
 
@@ -138,9 +147,15 @@ class IsrLeader:
         return {node: max(follower.log_end_offset, 0) for node, follower in self._followers.items()}
 
     @property
+    def has_stalled(self) -> bool:
+        """True if commits wait for this leader's own disk alone, and its followers could go on without it."""
+        keeping_up = [node for node in self._isr.committed if node in self._stalls and self._stalls[node].keeps_up]
+        return self._own_stall.is_stalled and self._is_enough(keeping_up)
+
+    @property
     def is_below_min_isr(self) -> bool:
-        """Nothing is committed now; `acks=all` is to be refused."""
-        return len(self._isr.committed) < self._min_isr
+        """True if too few are in sync, or in too few racks: nothing is committed now; `acks=all` is to be refused."""
+        return not self._is_enough(self._isr.committed)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -193,7 +208,7 @@ class IsrLeader:
     def _on_metadata(self, event: IsrChanged) -> list[LeaderEffect]:
         if event.partition_epoch < self._isr.partition_epoch:
             return []
-        self._broker_epochs, self._min_isr = event.broker_epochs, event.min_isr
+        self._broker_epochs, self._is_enough = event.broker_epochs, event.is_enough
         self._is_fsynced = event.is_fsynced
         self._assign(event.replicas)
         before = self._isr.committed
@@ -214,6 +229,10 @@ class IsrLeader:
             for node in replicas
             if node != self._node_id
         }
+        self._stalls = {node: self._stalls.get(node) or self._new_stall() for node in self._followers}
+
+    def _new_stall(self) -> Stall:
+        return Stall(self._settings.stall_ms_max, self._settings.tick_ms, self._now_ms)
 
     # -- followers ---------------------------------------------------------------------------------------------------
 
@@ -263,7 +282,8 @@ class IsrLeader:
         needed = max(self._high_watermark, self.leader_epoch_start_offset)
         has_all = follower.acknowledged(is_fsynced=self._is_fsynced) >= needed
         is_whole = has_all and follower.log_start_offset >= self._log_start_offset and not follower.awaits_repair
-        return self._is_eligible(node) and is_whole and not self._is_lagging(node)
+        is_steady = not self._is_lagging(node) and not self._stalls[node].is_on_probation
+        return self._is_eligible(node) and is_whole and is_steady
 
     def _is_eligible(self, node: int) -> bool:
         """Heard in this epoch, by the process that the controller would admit."""
@@ -272,14 +292,33 @@ class IsrLeader:
 
     def _on_tick(self, now_ms: int) -> list[LeaderEffect]:
         self._now_ms = max(self._now_ms, now_ms)
+        self._observe_stalls()
         if (again := self._isr.retry(self._now_ms)) is not None:
             return [again]
         effects: list[LeaderEffect] = [*self._advance()]
         if self._isr.may_ask(self._now_ms):
-            kept = tuple(node for node in self._isr.committed if not self._is_lagging(node))
+            kept = self._without_stalled(tuple(node for node in self._isr.committed if not self._is_lagging(node)))
             if kept != self._isr.committed:
                 return [*effects, self._isr.ask(kept, self._broker_epochs)]
         return [*effects, *self._expand()]
+
+    def _observe_stalls(self) -> None:
+        own = self._durable_offset if self._is_fsynced else self._log_end_offset
+        self._own_stall.observe(own, self._log_end_offset, self._now_ms)
+        for node, stall in self._stalls.items():
+            acknowledged = self._followers[node].acknowledged(is_fsynced=self._is_fsynced)
+            stall.observe(acknowledged, self._log_end_offset, self._now_ms)
+
+    def _without_stalled(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the members less those that have stalled, if a follower bears witness and enough stay."""
+        stalled = [node for node in members if node in self._stalls and self._stalls[node].is_stalled]
+        has_witness = any(node in self._stalls and self._stalls[node].keeps_up for node in members)
+        kept = tuple(node for node in members if node not in stalled)
+        if not stalled or not has_witness or not self._is_enough(kept):
+            return members
+        for node in stalled:
+            self._stalls[node].put_out()
+        return kept
 
     def _is_lagging(self, node: int) -> bool:
         if node == self._node_id:
@@ -315,4 +354,5 @@ class IsrLeader:
     def _is_about_to_join(self, node: int) -> bool:
         """Close behind, and waited for: else the high watermark would run ahead of it for ever."""
         close_ms = min(self._settings.lag_ms_max, self._settings.join_ms_max)
-        return self._is_eligible(node) and self._now_ms - self._followers[node].caught_up_ms <= close_ms
+        is_candidate = self._is_eligible(node) and not self._stalls[node].is_on_probation
+        return is_candidate and self._now_ms - self._followers[node].caught_up_ms <= close_ms

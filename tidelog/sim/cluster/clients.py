@@ -36,6 +36,8 @@ T = TypeVar("T")
 FAILURES = (Unreachable, ConnectionLost, TidelogError)
 STAY_RATE = 0.9
 """Chance that the next request goes to the same broker."""
+SILENT_S = 10.0
+"""For so long a broker that did not answer is not asked again, if there is another."""
 RETRY_S = 0.1
 
 
@@ -47,16 +49,32 @@ class AnyBroker:
         self.may_write = world.may_write
         self._world = world
         self._rng = rng
+        self._silent_until: dict[int, float] = {}
         self._node = rng.choice(world.swarm.nodes)
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
         """As `Machine.call`."""
         if self._rng.random() >= STAY_RATE:
-            self._node = self._rng.choice(self._world.swarm.nodes)
+            self._node = self._choose()
         machine: Machine = self._world.machine(self._node)
         if not machine.is_up:
-            self._node = self._rng.choice(self._world.swarm.nodes)
-        return await machine.call(work)
+            self._node = self._choose()
+        if not self._world.swarm.patience_s:
+            return await machine.call(work)
+        return await self._call_in_time(machine, work)
+
+    async def _call_in_time(self, machine: Machine, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
+        try:
+            async with asyncio.timeout(self._world.swarm.patience_s):
+                return await machine.call(work)
+        except TimeoutError:
+            self._silent_until[self._node] = self._world.true_time + SILENT_S
+            self._node = self._choose()
+            raise ConnectionLost from None
+
+    def _choose(self) -> int:
+        nodes = [node for node in self._world.swarm.nodes if self._silent_until.get(node, 0.0) <= self._world.true_time]
+        return self._rng.choice(nodes or self._world.swarm.nodes)
 
 
 class ClusterHistory(History):

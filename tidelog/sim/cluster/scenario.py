@@ -34,6 +34,8 @@ class Swarm(msgspec.Struct, frozen=True):
     """Clocks run at rates in 1 +- this."""
     restart_s: float = 0.3
     """Until a service manager starts again what has ended."""
+    patience_s: float = 0.0
+    """How long clients wait for a broker's answer before they ask another one; 0: as long as it takes."""
     is_calm_at_first: bool = True
     """False: faults begin with the founding of the cluster."""
     settings: dict[str, int | str] = {}

@@ -19,6 +19,10 @@ from tidelog.sim.kit.history import Kind
 from tidelog.sim.kit.seeds import stream
 
 FACTOR = 3
+WRITERS = 4
+PATIENCE_S = 1.0
+"""As the clients of the Python library have it (`tidelog.transport.presence`)."""
+HUNG_S = 8.0
 ALL_BUT_ONE_SHARE = 0.4
 """The part of the stories about ends of logs in which a single good copy is left."""
 
@@ -26,6 +30,8 @@ ALL_BUT_ONE_SHARE = 0.4
 def draw_story(family: Family, seed: int) -> Scenario:
     """Returns the story of a seed; the same in every process."""
     rng = stream(seed, f"story of {family}")
+    if family is Family.HUNG:
+        return _draw_hung(seed, rng)
     partitions = 2 if family is Family.SWAPPED else rng.choice((1, 1, 2))
     is_paxos = family is Family.APART or (family is not Family.EMPTIED and rng.random() < 0.5)
     swarm = _draw_swarm(rng, partitions, is_paxos=is_paxos)
@@ -44,6 +50,19 @@ def draw_story(family: Family, seed: int) -> Scenario:
     )
     if family is Family.SWEEP:
         strike = structs.replace(strike, nodes=tuple(swarm.nodes), amount=float(seed % PATTERNS))
+    return Scenario(seed, swarm, (strike,))
+
+
+def _draw_hung(seed: int, rng: random.Random) -> Scenario:
+    """Brokers as they are shipped, and one of them hangs under several clients."""
+    swarm = _draw_swarm(rng, 1, is_paxos=rng.random() < 0.5)
+    topic = structs.replace(swarm.traffic.topics[0])
+    topic.configs["min.insync.replicas"] = rng.choice(("1", "2"))
+    producers = tuple(ProducerPlan(f"p{number}", Kind.IDEMPOTENT, -1, topic.name, 0) for number in range(WRITERS))
+    traffic = structs.replace(swarm.traffic, topics=(topic,), producers=producers)
+    swarm = structs.replace(swarm, settings={}, patience_s=PATIENCE_S, traffic=traffic)
+    kinds = kinds_of(Family.HUNG, swarm)
+    strike = Strike(1.0, rng.choices([*kinds], [*kinds.values()])[0], (1,), HUNG_S, 0.0)
     return Scenario(seed, swarm, (strike,))
 
 

@@ -42,6 +42,8 @@ from tidelog.sim.isr.wire import CONTROLLER
 
 LAG_MS_MAX = 60
 JOIN_MS_MAX = 30
+STALL_MS_MAX = 15
+TICK_MS = 3
 RETRY_MS = 5
 
 OUTCOMES = {
@@ -127,8 +129,7 @@ class World(Membership, ABC):
             self.react(process, process.following.step(isr.Truncated(len(process.disk.log), acknowledged)))
 
     def _news(self, image: ClusterImage) -> isr.IsrChanged:
-        epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
-        return isr_changed(self.controller.settings(image), partition_of(image), epochs)
+        return isr_changed(self.controller.settings(image), partition_of(image), image)
 
     def _take_over(self, process: Process, image: ClusterImage) -> None:
         """Leads, if the end of the log is whole; else it has to be settled first what of it was committed."""
@@ -162,7 +163,7 @@ class World(Membership, ABC):
             process.disk.state(),
             min(process.high_watermark, len(process.disk.log)),
             self._news(image),
-            isr.IsrSettings(lag_ms_max=LAG_MS_MAX, join_ms_max=JOIN_MS_MAX, retry_ms=RETRY_MS),
+            isr.IsrSettings(LAG_MS_MAX, JOIN_MS_MAX, STALL_MS_MAX, TICK_MS, RETRY_MS),
             self.now_ms,
         )
         process.core = core

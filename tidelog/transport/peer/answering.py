@@ -70,6 +70,8 @@ class AnsweringEnd(Line):
             self._serve(frame)
         elif frame.kind is Kind.NOTIFY:
             self._notified(frame)
+        elif frame.kind is Kind.PING:
+            self.send(Kind.ANSWER, correlation=frame.correlation)
         elif frame.kind is Kind.CANCEL:
             if task := self._running.get(frame.correlation):
                 task.cancel()

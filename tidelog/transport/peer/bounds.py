@@ -35,6 +35,8 @@ class PeerBounds:
     """For the system to open a connection."""
     handshake_s_max: float = 3.0
     """For both sides to have greeted each other."""
+    quiet_s: float = 0.4
+    """For how long an answer may be overdue, and none come at all, before the peer is asked whether it is there."""
     backoff_s_min: float = 0.02
     """After the first failed attempt to connect; doubles with each, and is jittered."""
     backoff_s_max: float = 1.0

@@ -60,20 +60,33 @@ class CallingEnd(Line):
         if timeout_s <= 0:
             raise PeerUnreachable(f"no time is left for a request to {self._name()}")
         header = self._admit(message, payload)
+        self._statistics.requests += 1
+        return await self._ask(Kind.REQUEST, header, payload, timeout_s)
+
+    async def ping(self, timeout_s: float) -> None:
+        """Returns when the other end has shown that it is there; no bound of work under way keeps it from that.
+
+        Raises `PeerLost`, `PeerUnreachable` or `TimeoutError`.
+        """
+        self.greet()
+        if not self.is_open:
+            self._raise_unreachable()
+        await self._ask(Kind.PING, b"", (), timeout_s)
+
+    async def _ask(self, kind: Kind, header: bytes, payload: Sequence[Buffer], timeout_s: float) -> Answer:
         self._last_id += 1
         correlation = self._last_id
         future = self._waiting[correlation] = self._loop.create_future()
         timer = self._loop.call_later(timeout_s, self._expire, future, timeout_s)
         timeout_ms = min(max(1, math.ceil(timeout_s * 1000)), TIMEOUT_MS_MAX)
-        self.send(Kind.REQUEST, header, payload, correlation=correlation, timeout_ms=timeout_ms)
-        self._statistics.requests += 1
+        self.send(kind, header, payload, correlation=correlation, timeout_ms=timeout_ms)
         try:
             answer: Answer = await future
             return answer
         finally:
             timer.cancel()
             if self._waiting.pop(correlation, None) is not None:
-                self._statistics.given_up += 1
+                self._statistics.given_up += kind is Kind.REQUEST
                 self.send(Kind.CANCEL, correlation=correlation)
 
     def notify(self, message: msgspec.Struct, payload: Sequence[Buffer]) -> bool:

@@ -58,6 +58,8 @@ class Kind(enum.IntEnum):
     """A message that nobody answers."""
     CANCEL = 7
     """The caller waits no longer for this request."""
+    PING = 8
+    """Asks whether the other end is there: whatever else it has to do, it answers at once, with nothing."""
 
 
 class BadFrame(Exception):

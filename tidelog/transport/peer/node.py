@@ -53,6 +53,8 @@ class PeerNode:
         self.statistics = PeerStatistics()
         self.on_peer_down: list[Callable[[int], None]] = []
         """Called with the id of a node whose process is gone: its connections died, its machine refuses new ones."""
+        self.on_peer_silent: list[Callable[[int], None]] = []
+        """Called with the id of a node that owes answers and does not say that it is there; again while it does not."""
         self._network = network
         self._handler = handler
         self._entropy = entropy
@@ -99,7 +101,9 @@ class PeerNode:
         if known is not None and known.address == (host, port):
             return
         self.forget(node_id)
-        self._peers[node_id] = Peer(self._dialler, self._common, self._entropy, node_id, (host, port), self._tell_down)
+        self._peers[node_id] = Peer(
+            self._dialler, self._common, self._entropy, node_id, (host, port), self._tell_down, self._tell_silent
+        )
 
     def forget(self, node_id: int) -> None:
         """Ends the connections to this node, if there are any, and dials it no more."""
@@ -138,6 +142,10 @@ class PeerNode:
         for callback in list(self.on_peer_down) if node_id in self._peers else ():
             callback(node_id)
 
+    def _tell_silent(self, node_id: int) -> None:
+        for callback in self.on_peer_silent:
+            callback(node_id)
+
     # -- talking -----------------------------------------------------------------------------------------------------
 
     async def request(
@@ -157,9 +165,11 @@ class PeerNode:
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s
-        connector = self._peer(node_id).lanes[lane]
+        peer = self._peer(node_id)
+        connector = peer.lanes[lane]
         end = connector.end or await connector.wait_connected(until_s)
-        return await end.request(message, payload, until_s - loop.time())
+        async with peer.presence.required(0.0):
+            return await end.request(message, payload, until_s - loop.time())
 
     async def request_at(
         self, host: str, port: int, message: msgspec.Struct, payload: Sequence[Buffer] = (), *, deadline_s: float

@@ -1,21 +1,26 @@
-"""One other broker: a connection per lane, and the judgement whether it is down.
+"""A peer: a connection per lane, and the judgement whether it is down or silent.
 
 A broker is *down* when it had a connection, all of them died, and since then its machine refused an attempt to connect:
 the process is gone. An attempt that only runs out of time confirms nothing, since the network may be cut, and the
 broker as alive as ever. So a killed process is known within the time of one attempt, and an election need not wait for
 a timeout.
+
+A broker is *silent* when it owes answers, and does not even say that it is there (`transport/presence.py`): it hangs,
+or the network is cut. Here nobody can tell which; others may know more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from tidelog.model.ports import Entropy
 from tidelog.transport.peer.bounds import Lane
 from tidelog.transport.peer.connector import Connector, Dialler
-from tidelog.transport.peer.errors import PeerUnreachable
+from tidelog.transport.peer.errors import PeerLost, PeerUnreachable
 from tidelog.transport.peer.line import Common
+from tidelog.transport.presence import Presence
 
 
 class Peer:
@@ -29,9 +34,13 @@ class Peer:
         node_id: int,
         address: tuple[str, int],
         on_down: Callable[[int], None],
+        on_silent: Callable[[int], None],
     ) -> None:
         self.node_id = node_id
         self.address = address
+        self.presence = Presence(
+            f"node {node_id}", self._is_there, quiet_s=common.bounds.quiet_s, on_silent=partial(on_silent, node_id)
+        )
         self._on_down = on_down
         self._was_up = False
         """Had a connection since it was last called down."""
@@ -68,8 +77,19 @@ class Peer:
             self._was_up = False
             self._loop.call_soon(self._on_down, self.node_id)  # what it raises is not the connectors' affair
 
+    async def _is_there(self, seconds: float) -> bool:
+        end = self.lanes[Lane.CONTROL].end
+        if end is None:
+            return False
+        try:
+            await end.ping(seconds)
+        except (PeerLost, PeerUnreachable, TimeoutError):
+            return False
+        return True
+
     def stop(self) -> None:
         """Ends the tasks and the connections."""
+        self.presence.close()
         for task in self.tasks:
             task.cancel()
         for connector in self.lanes.values():

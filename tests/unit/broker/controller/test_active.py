@@ -73,6 +73,8 @@ class MemoryLog:
         voters = [*voters, add] if add is not None else voters
         self.image = with_voters(self.image, voters, max(one.voter_id + 1 for one in voters))
 
+    has_lease = True
+
     def resign(self) -> None:
         self.resigned += 1
 
@@ -80,7 +82,7 @@ class MemoryLog:
 class Bench:
     def __init__(self, config: BrokerConfig = CONFIG) -> None:
         self.log = MemoryLog()
-        self.controller = ActiveController(NodeId(1), self.log, lambda: self.log.image, config)
+        self.controller = ActiveController(NodeId(1), self.log, lambda: self.log.image, config, lambda: 0)
 
     async def lead(self, epoch: int = 1 << 16) -> None:
         self.controller.on_elected(epoch, "c1")

@@ -46,6 +46,7 @@ class Cast:
             clock=site.clock,
             stats=site.stats,
             recent=RecentBytes(),
+            awaiting={},
             lease=None,
             purgatory=None,
             replication=SimpleNamespace(progressed=lambda _: None),

@@ -14,6 +14,7 @@ from tests.unit.broker.isr.stage import Stage, play
 from tidelog.broker.isr.partition import Partition
 from tidelog.broker.membership.registration import HeartbeatState, Registration
 from tidelog.broker.partitions.local_copy import LocalCopy
+from tidelog.broker.runtime.cluster_time import ClusterTime
 from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.config.schema import BrokerConfig
@@ -82,7 +83,7 @@ def test_a_broker_that_is_live_again_waits_for_what_was_decided_meanwhile() -> N
         lease = Lease(clock, 1_000)
         member = Member(6)
         registration: Any = Registration(
-            BrokerConfig(), cast("Any", Controller()), clock, lease, "incarnation",
+            BrokerConfig(), cast("Any", Controller()), ClusterTime(clock, 30_000), lease, "incarnation",
             member,
         )  # fmt: skip
         registration._command = RegisterBroker(1, "incarnation", "disk", {}, "h", 2)

@@ -1,0 +1,159 @@
+"""Stalls of followers: when one is too long, and when whoever was put out may come back."""
+
+from __future__ import annotations
+
+from tidelog.replication.isr.events import AlterPartition, AlterPartitionAnswered, Outcome, Tick
+from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.isr.stall import PROBATION_MS, PROBATION_MS_MAX, RECENT_FACTOR, RECENT_MS, Stall
+
+from .test_leader import EPOCHS, append, fetch, new_leader
+
+STALL_MS = 500
+TICK_MS = 100
+
+
+class Watched:
+    """A follower of a log that always goes further, observed once a tick."""
+
+    def __init__(self) -> None:
+        self.stall = Stall(STALL_MS, TICK_MS, 0)
+        self.now_ms = 0
+        self.acknowledged = 0
+
+    def pass_ms(self, passed_ms: int, *, progresses: bool, tick_ms: int = TICK_MS) -> None:
+        until_ms = self.now_ms + passed_ms
+        while self.now_ms < until_ms:
+            self.now_ms += tick_ms
+            self.acknowledged += progresses
+            self.stall.observe(self.acknowledged, self.acknowledged + 1, self.now_ms)
+
+
+def test_a_follower_that_acknowledges_nothing_has_stalled_after_the_limit() -> None:
+    watched = Watched()
+    watched.pass_ms(1_000, progresses=True)
+    watched.pass_ms(STALL_MS, progresses=False)
+    assert not watched.stall.is_stalled
+    watched.pass_ms(TICK_MS, progresses=False)
+    assert watched.stall.is_stalled
+
+
+def test_a_follower_that_has_everything_never_stalls() -> None:
+    stall = Stall(STALL_MS, TICK_MS, 0)
+    for now_ms in range(0, 60_000, TICK_MS):
+        stall.observe(10, 10, now_ms)
+    assert not stall.is_stalled and stall.keeps_up
+
+
+def test_a_slow_follower_that_makes_progress_has_not_stalled() -> None:
+    watched = Watched()
+    for _ in range(100):
+        watched.pass_ms(STALL_MS - TICK_MS, progresses=False)
+        assert not watched.stall.is_stalled
+        watched.pass_ms(TICK_MS, progresses=True)
+
+
+def test_time_in_which_the_leader_does_not_run_is_nobodys_stall() -> None:
+    watched = Watched()
+    watched.pass_ms(1_000, progresses=True)
+    watched.pass_ms(60_000, progresses=False, tick_ms=20_000)
+    assert not watched.stall.is_stalled, "three ticks, however late, are three ticks"
+
+
+def test_the_limit_follows_the_longest_stall_of_late_and_forgets_it() -> None:
+    watched = Watched()
+    watched.pass_ms(TICK_MS, progresses=True)
+    watched.pass_ms(300, progresses=False)
+    watched.pass_ms(TICK_MS, progresses=True)
+    assert watched.stall.limit_ms == RECENT_FACTOR * 300
+    watched.pass_ms(2 * RECENT_MS + TICK_MS, progresses=True)
+    assert watched.stall.limit_ms == STALL_MS
+
+
+def test_a_long_stall_counts_for_no_more_than_the_configured_limit() -> None:
+    watched = Watched()
+    watched.pass_ms(5_000, progresses=False)
+    watched.pass_ms(TICK_MS, progresses=True)
+    assert watched.stall.limit_ms == RECENT_FACTOR * STALL_MS
+
+
+def test_probation_ends_when_the_follower_has_kept_up_and_doubles_each_time() -> None:
+    watched = Watched()
+    expected_ms = PROBATION_MS
+    for _ in range(9):
+        watched.stall.put_out()
+        watched.pass_ms(expected_ms - TICK_MS, progresses=True)
+        assert watched.stall.is_on_probation
+        watched.pass_ms(TICK_MS, progresses=True)
+        assert not watched.stall.is_on_probation
+        expected_ms = min(2 * expected_ms, PROBATION_MS_MAX)
+    assert expected_ms == PROBATION_MS_MAX
+
+
+def test_probation_begins_anew_with_each_pause_and_is_forgotten_after_a_long_time_in_the_set() -> None:
+    watched = Watched()
+    watched.stall.put_out()
+    watched.pass_ms(PROBATION_MS // 2, progresses=True)
+    watched.pass_ms(STALL_MS, progresses=False)
+    watched.pass_ms(PROBATION_MS, progresses=True)
+    assert watched.stall.is_on_probation
+    watched.pass_ms(TICK_MS, progresses=True)
+    assert not watched.stall.is_on_probation
+    watched.pass_ms(PROBATION_MS_MAX, progresses=True)
+    watched.stall.put_out()
+    watched.pass_ms(PROBATION_MS, progresses=True)
+    assert not watched.stall.is_on_probation, "a second again, not two"
+
+
+# -- the leader --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stalled_member_leaves_while_another_acknowledges() -> None:
+    leader = new_leader(min_isr=2)
+    fetch(leader, 2, 10), fetch(leader, 3, 10)
+    asked = _ticks_until_asked(leader, heard=(3,), ticks=8)
+    assert asked is not None and {node for node, _ in asked.isr} == {1, 3}
+    effects = leader.step(AlterPartitionAnswered(asked.attempt, Outcome.APPLIED, 900, 8, (1, 3)))
+    assert leader.in_sync == (1, 3)
+    assert effects, "what waited for the stalled one is committed"
+
+
+def test_a_stalled_member_stays_where_too_few_would_be_left() -> None:
+    leader = new_leader(min_isr=3)
+    fetch(leader, 2, 10), fetch(leader, 3, 10)
+    assert _ticks_until_asked(leader, heard=(3,), ticks=9) is None
+
+
+def test_members_that_are_silent_together_stay() -> None:
+    leader = new_leader(min_isr=1)
+    fetch(leader, 2, 10), fetch(leader, 3, 10)
+    assert _ticks_until_asked(leader, heard=(), ticks=9) is None, "it may be the leader that is cut off"
+
+
+def test_who_was_put_out_is_not_waited_for_and_joins_after_its_probation() -> None:
+    leader = new_leader(min_isr=2)
+    fetch(leader, 2, 10), fetch(leader, 3, 10)
+    asked = _ticks_until_asked(leader, heard=(3,), ticks=8)
+    assert asked is not None
+    leader.step(AlterPartitionAnswered(asked.attempt, Outcome.APPLIED, 900, 8, (1, 3)))
+    now_ms, end = 1_000, leader._log_end_offset
+    assert fetch(leader, 2, end, now_ms=now_ms) == [], "caught up, and on probation"
+    append(leader)
+    assert fetch(leader, 3, end + 1, now_ms=now_ms), "nobody waits for the one on probation"
+    joined: list[object] = []
+    while not joined and now_ms < 3_000:
+        now_ms += TICK_MS
+        joined = [*fetch(leader, 2, end + 1, now_ms=now_ms), *leader.step(Tick(now_ms))]
+    assert isinstance(joined[-1], AlterPartition) and (2, EPOCHS[2]) in joined[-1].isr
+    assert now_ms >= 1_000 + PROBATION_MS
+
+
+def _ticks_until_asked(leader: IsrLeader, *, heard: tuple[int, ...], ticks: int) -> AlterPartition | None:
+    """Appends a batch each tick, which the heard followers fetch; returns the first request for another set."""
+    for tick in range(1, ticks + 1):
+        append(leader)
+        for node in heard:
+            fetch(leader, node, leader._log_end_offset, now_ms=tick * TICK_MS)
+        for effect in leader.step(Tick(tick * TICK_MS)):
+            if isinstance(effect, AlterPartition):
+                return effect
+    return None

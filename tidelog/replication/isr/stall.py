@@ -1,0 +1,91 @@
+"""Whether a follower has stalled: it is behind its leader, and for too long nothing more was acknowledged by it.
+
+`replica.lag.time.max.ms` (Kafka's rule) allows a follower half a minute behind, and until then `acks=all` waits for it.
+A process that hangs, or a disk that hangs under it, is recognised much earlier: it makes no progress at all, where a
+slow follower makes little. So a *stall* is a time without progress, not a distance.
+
+- A stall is counted by the leader's ticks, each for no more than one tick's time: what passes while the leader itself
+  does not run (its loop is busy, its process was stopped) is nobody's stall.
+- The limit adapts. It is never under `RECENT_FACTOR` times the longest stall that this follower has lately come out of:
+  a disk that hangs for 300 ms now and then is slow, not lost. A stall counts for that at most as much as the
+  configured limit, and is forgotten after one to two `RECENT_MS`.
+- A follower that was put out is *on probation*: it may come back when it has kept up for a while, without a stall of
+  half the limit. The while doubles with each time that it is put out, up to `PROBATION_MS_MAX`, and begins anew after
+  a long time in the set. So a follower that hangs every few seconds does not flap.
+
+Pure; called by `IsrLeader` alone, once a tick.
+"""
+
+from __future__ import annotations
+
+RECENT_MS = 30_000
+RECENT_FACTOR = 3
+PROBATION_MS = 1_000
+PROBATION_MS_MAX = 60_000
+
+
+class Stall:
+    """How long a follower has made no progress, and what follows from it."""
+
+    def __init__(self, stall_ms_max: int, tick_ms: int, now_ms: int) -> None:
+        """`stall_ms_max`: the configured limit. `tick_ms`: how often `observe` is called while a producer waits."""
+        self._stall_ms_max = stall_ms_max
+        self._tick_ms = tick_ms
+        self._observed_ms = now_ms
+        self._acknowledged = -1
+        self._silent_ms = 0
+        self._recent = [0, 0]
+        """The longest stall of this period of `RECENT_MS`, and of the one before it."""
+        self._period_ends_ms = now_ms + RECENT_MS
+        self._probation_ms = 0
+        """0: not on probation, and none is remembered."""
+        self._is_out = False
+        self._steady_ms = 0
+
+    @property
+    def limit_ms(self) -> int:
+        """A stall of more than this is one too long."""
+        return max(self._stall_ms_max, RECENT_FACTOR * max(self._recent))
+
+    @property
+    def is_stalled(self) -> bool:
+        return self._silent_ms > self.limit_ms
+
+    @property
+    def keeps_up(self) -> bool:
+        """It has acknowledged something lately, or everything."""
+        return self._silent_ms <= self._stall_ms_max // 2
+
+    @property
+    def is_on_probation(self) -> bool:
+        """It was put out for a stall, and has not kept up for long enough since."""
+        return self._is_out
+
+    def observe(self, acknowledged: int, leader_end: int, now_ms: int) -> None:
+        """A tick: the follower has acknowledged that much of a log that ends at `leader_end`."""
+        passed_ms, kept_up = max(now_ms - self._observed_ms, 0), self.keeps_up
+        self._observed_ms = now_ms
+        if now_ms >= self._period_ends_ms:
+            self._recent = [0, self._recent[0]]
+            self._period_ends_ms = now_ms + RECENT_MS
+        if acknowledged > self._acknowledged or acknowledged >= leader_end:
+            self._recent[0] = max(self._recent[0], min(self._silent_ms, self._stall_ms_max))
+            self._silent_ms = 0
+        else:
+            self._silent_ms += min(passed_ms, self._tick_ms)
+        self._acknowledged = acknowledged  # less than before, if what was known of it counts no more
+        self._steady_ms = self._steady_ms + passed_ms if kept_up and self.keeps_up else 0
+        self._serve_probation()
+
+    def _serve_probation(self) -> None:
+        if self._is_out and self._steady_ms >= self._probation_ms:
+            self._is_out, self._steady_ms = False, 0
+        elif not self._is_out and self._steady_ms >= PROBATION_MS_MAX:
+            self._probation_ms = 0
+
+    def put_out(self) -> None:
+        """It is to leave the in-sync set because of this stall. Until it has left, this may be said again."""
+        if not self._is_out:
+            self._probation_ms = min(2 * self._probation_ms, PROBATION_MS_MAX) if self._probation_ms else PROBATION_MS
+        self._is_out = True
+        self._steady_ms = 0

@@ -1,0 +1,132 @@
+"""The presence of a broker, for as long as a client or another broker waits for its answers.
+
+A broker that hangs (its process is stopped, its event loop waits for a disk) takes what it is sent, and says nothing.
+A request's own timeout allows for the slowest answer, so it is the wrong measure for that. Instead:
+
+- Every answer shows that the broker is there.
+- If an answer is overdue, and none at all has come for `QUIET_S`, the broker is asked for what costs it nothing. It
+  need not be quick with the answer that it owes, only with this one.
+- If that is not answered either, it is *silent*: whatever waits for it ends with `Silent`. How long is long enough
+  follows from what the broker has lately taken to answer: under load all is slow, and a client that gave up then would
+  send the same again, and add to the load.
+
+A request that waits by itself, such as a long poll, is overdue only when it has waited as long as it asked to. A client
+that did not run itself (its process was stopped) finds the answers that came meanwhile before it may call the broker
+silent, since its question takes a turn of the loop at the least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+QUIET_S = 0.5
+"""How long nothing may come before the broker is asked whether it is there."""
+PATIENCE_S_MIN, PATIENCE_S_MAX = 0.5, 10.0
+"""Bounds of how long it may take to say that it is."""
+PATIENCE_FACTOR = 2.0
+"""The patience is this many times the slowest answer of late."""
+LATE_S = 30.0
+"""An answer's slowness is remembered for one to two of these."""
+
+
+class Silent(TimeoutError):
+    """The broker takes requests and answers none; whether it will do what it was sent is unknown."""
+
+
+class Presence:
+    """The presence of one broker, for somebody who waits for its answers."""
+
+    def __init__(
+        self,
+        name: str,
+        ask: Callable[[float], Awaitable[bool]],
+        *,
+        quiet_s: float | None = None,
+        on_silent: Callable[[], None] | None = None,
+    ) -> None:
+        """`ask` asks it for something cheap; True if it has answered within the seconds that are given.
+
+        `on_silent` is called when it turns out to be silent, and again for as long as it stays so: then it is asked on,
+        whether anything waits for it or not.
+        """
+        self._name = name
+        self._ask = ask
+        self._quiet_s = QUIET_S if quiet_s is None else quiet_s
+        self._on_silent = on_silent
+        self._is_silent = False
+        self._due_s: dict[asyncio.Timeout, float] = {}
+        """When each answer that is waited for is overdue."""
+        self._heard_s = 0.0
+        self._slowest = [0.0, 0.0]
+        self._period_ends_s = 0.0
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def patience_s(self) -> float:
+        """How long the broker may take to say that it is there."""
+        return min(max(PATIENCE_FACTOR * max(self._slowest), PATIENCE_S_MIN), PATIENCE_S_MAX)
+
+    @asynccontextmanager
+    async def required(self, expects_s: float) -> AsyncIterator[None]:
+        """Waits inside for an answer, which usually takes no longer than `expects_s`.
+
+        Raises `Silent` as soon as the broker turns out to be silent.
+        """
+        began_s = asyncio.get_running_loop().time()
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._due_s[scope] = began_s + expects_s
+                if self._watch is None:
+                    self._watch = asyncio.create_task(self._look())
+                yield
+                self._heard(began_s + expects_s)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise Silent(f"{self._name} is silent: it takes requests, and answers none") from error
+        finally:
+            self._due_s.pop(scope, None)
+
+    def _heard(self, due_s: float) -> None:
+        self._is_silent = False
+        self._heard_s = now_s = asyncio.get_running_loop().time()
+        if now_s >= self._period_ends_s:
+            self._slowest = [0.0, self._slowest[0]]
+            self._period_ends_s = now_s + LATE_S
+        self._slowest[0] = max(self._slowest[0], now_s - due_s)
+
+    async def _look(self) -> None:
+        """Asks the broker when it is quiet, for as long as something is waited for."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._due_s or (self._is_silent and self._on_silent is not None):
+                quiet_at_s = max(min(self._due_s.values(), default=0.0), self._heard_s) + self._quiet_s
+                if loop.time() < quiet_at_s:  # what is due earlier may be sent meanwhile
+                    await asyncio.sleep(min(quiet_at_s - loop.time(), self._quiet_s))
+                elif not await self._is_there():
+                    self._fall_silent()
+                    await asyncio.sleep(self._quiet_s)  # a connection that is refused would be asked without end
+        finally:
+            self._watch = None
+
+    async def _is_there(self) -> bool:
+        asked_s = asyncio.get_running_loop().time()
+        if await self._ask(self.patience_s):
+            self._heard(asked_s)
+        return self._heard_s >= asked_s
+
+    def _fall_silent(self) -> None:
+        self._is_silent = True
+        for scope in self._due_s:
+            scope.reschedule(asyncio.get_running_loop().time())
+        self._due_s.clear()
+        if self._on_silent is not None:
+            self._on_silent()
+
+    def close(self) -> None:
+        """Asks no more. Idempotent."""
+        if self._watch is not None:
+            self._watch.cancel()
