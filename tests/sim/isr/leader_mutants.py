@@ -124,9 +124,9 @@ class DeletesWithTooFew(IsrLeader):
     """Calls records deleted for good though another may be elected than a member."""
 
     def _raise_low_watermark(self) -> None:
-        min_isr, self._min_isr = self._min_isr, 0
+        is_enough, self._is_enough = self._is_enough, lambda members: True
         super()._raise_low_watermark()
-        self._min_isr = min_isr
+        self._is_enough = is_enough
 
     def _advance(self) -> Any:
         self._raise_low_watermark()
@@ -159,15 +159,19 @@ class IgnoresUnheard(IsrLeader):
 class OldMinIsr(IsrLeader):
     """Goes by the minimum of in-sync replicas that its epoch began with."""
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        (self._first,) = (part for part in arguments if isinstance(part, IsrChanged))
+
     def _on_metadata(self, event: IsrChanged) -> Any:
-        return super()._on_metadata(replace(event, min_isr=self._min_isr))
+        return super()._on_metadata(replace(event, min_isr=self._first.min_isr))
 
 
 class MinIsrFirst(IsrLeader):
     """Goes by a new minimum of in-sync replicas before it knows of the set that goes with it."""
 
     def _on_metadata(self, event: IsrChanged) -> Any:
-        self._min_isr = event.min_isr
+        self._is_enough = event.is_enough
         return [*self._advance(), *super()._on_metadata(event)]
 
 
@@ -176,7 +180,7 @@ class NoMinIsr(IsrLeader):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._min_isr = 1
+        self._is_enough = lambda members: len(members) > 0
 
 
 class CommitsUnflushed(IsrLeader):

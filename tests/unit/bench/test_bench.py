@@ -14,7 +14,7 @@ from tidelog.bench.log import LogOptions, LogRun
 from tidelog.bench.log_replica import DISTINCT as PAYLOADS
 from tidelog.bench.log_replica import Measured, make_payloads
 from tidelog.bench.move import Sample, rates_of
-from tidelog.bench.pause import Acknowledged, figures
+from tidelog.bench.pause import Done, Pause, figures
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.probe import Probe
 from tidelog.bench.rebalance import Change, Changes
@@ -49,7 +49,9 @@ def test_a_pause_counts_what_was_sent_in_it_and_a_stall_that_outlasts_it() -> No
     steady = [(second / 10, second / 10 + 0.01) for second in range(100)]
     stalled = [(sent_s, 7.0 if 4.0 <= sent_s < 6.9 else done_s) for sent_s, done_s in steady]
     found = figures(
-        {"isr": Acknowledged(stalled), "paxos": Acknowledged(steady)}, [(0.0, 4.0)], [(4.0, 5.0)], [2.9, 3.1]
+        {"isr": {0: Done(stalled)}, "paxos": {0: Done(steady)}},
+        Done(steady),
+        [Pause((0.0, 4.0), (4.0, 5.0), 0, shrunk_s) for shrunk_s in (2.9, 3.1, None)],
     )
     assert found["isr_shrunk_after_ms"] == pytest.approx(3_000)
     assert found["isr_records_acknowledged"] == found["paxos_records_acknowledged"] == 100
@@ -57,7 +59,7 @@ def test_a_pause_counts_what_was_sent_in_it_and_a_stall_that_outlasts_it() -> No
     assert found["isr_paused_ack_p99_ms"] == pytest.approx(3_000)
     assert found["isr_calm_stall_worst_ms"] == pytest.approx(100), "what the pause begins is the pause's"
     assert found["isr_paused_stall_worst_ms"] == pytest.approx(1000 * (6.91 - 3.91), rel=0.05)
-    assert found["paxos_paused_stall_worst_ms"] == pytest.approx(100)
+    assert found["paxos_paused_stall_worst_ms"] == found["commit_paused_stall_p50_ms"] == pytest.approx(100)
 
 
 def test_a_probe_counts_what_was_under_way() -> None:

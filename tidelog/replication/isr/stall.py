@@ -8,20 +8,23 @@ slow follower makes little. So a *stall* is a time without progress, not a dista
   does not run (its loop is busy, its process was stopped) is nobody's stall.
 - The limit adapts. It is never under `RECENT_FACTOR` times the longest stall that this follower has lately come out of:
   a disk that hangs for 300 ms now and then is slow, not lost. A stall counts for that at most as much as the
-  configured limit, and is forgotten after one to two `RECENT_MS`.
+  configured limit, and is forgotten after one to two `RECENT_STALLS`.
 - A follower that was put out is *on probation*: it may come back when it has kept up for a while, without a stall of
-  half the limit. The while doubles with each time that it is put out, up to `PROBATION_MS_MAX`, and begins anew after
-  a long time in the set. So a follower that hangs every few seconds does not flap.
+  half the limit. The while doubles with each time that it is put out, up to `PROBATION_STALLS_MAX`, and begins anew
+  after a long time in the set. So a follower that hangs every few seconds does not flap.
+
+All times are multiples of the configured limit: with the default of 500 ms a stall is remembered for 30 to 60 s, and
+probation lasts 1 to 60 s.
 
 Pure; called by `IsrLeader` alone, once a tick.
 """
 
 from __future__ import annotations
 
-RECENT_MS = 30_000
+RECENT_STALLS = 60
 RECENT_FACTOR = 3
-PROBATION_MS = 1_000
-PROBATION_MS_MAX = 60_000
+PROBATION_STALLS = 2
+PROBATION_STALLS_MAX = 120
 
 
 class Stall:
@@ -35,8 +38,8 @@ class Stall:
         self._acknowledged = -1
         self._silent_ms = 0
         self._recent = [0, 0]
-        """The longest stall of this period of `RECENT_MS`, and of the one before it."""
-        self._period_ends_ms = now_ms + RECENT_MS
+        """The longest stall of this period of `RECENT_STALLS`, and of the one before it."""
+        self._period_ends_ms = now_ms + RECENT_STALLS * stall_ms_max
         self._probation_ms = 0
         """0: not on probation, and none is remembered."""
         self._is_out = False
@@ -67,7 +70,7 @@ class Stall:
         self._observed_ms = now_ms
         if now_ms >= self._period_ends_ms:
             self._recent = [0, self._recent[0]]
-            self._period_ends_ms = now_ms + RECENT_MS
+            self._period_ends_ms = now_ms + RECENT_STALLS * self._stall_ms_max
         if acknowledged > self._acknowledged or acknowledged >= leader_end:
             self._recent[0] = max(self._recent[0], min(self._silent_ms, self._stall_ms_max))
             self._silent_ms = 0
@@ -80,12 +83,13 @@ class Stall:
     def _serve_probation(self) -> None:
         if self._is_out and self._steady_ms >= self._probation_ms:
             self._is_out, self._steady_ms = False, 0
-        elif not self._is_out and self._steady_ms >= PROBATION_MS_MAX:
+        elif not self._is_out and self._steady_ms >= PROBATION_STALLS_MAX * self._stall_ms_max:
             self._probation_ms = 0
 
     def put_out(self) -> None:
         """It is to leave the in-sync set because of this stall. Until it has left, this may be said again."""
         if not self._is_out:
-            self._probation_ms = min(2 * self._probation_ms, PROBATION_MS_MAX) if self._probation_ms else PROBATION_MS
+            least_ms, most_ms = (times * self._stall_ms_max for times in (PROBATION_STALLS, PROBATION_STALLS_MAX))
+            self._probation_ms = min(max(2 * self._probation_ms, least_ms), most_ms)
         self._is_out = True
         self._steady_ms = 0

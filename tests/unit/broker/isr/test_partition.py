@@ -120,7 +120,7 @@ async def test_altered_durability_is_in_force_at_once_and_never_overstated(
     await produce(partition, batch(b"a", producer_id=7, sequence=0))
     config = partition.config.model_copy(update={"ack_durability": "fsynced"})
     partition.reconfigure(config, partition.log.settings)
-    partition.tell(isr_changed(config, bench.broker.image.topics[partition.topic].partitions[0], {}))
+    partition.tell(isr_changed(config, bench.broker.image.topics[partition.topic].partitions[0], bench.broker.image))
     assert (await produce(partition, batch(b"a", producer_id=7, sequence=0))).durability == "replicated"
     fresh = asyncio.ensure_future(produce(partition, batch(b"b")))
     await asyncio.sleep(0.01)

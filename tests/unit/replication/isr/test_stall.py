@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from tidelog.replication.isr.events import AlterPartition, AlterPartitionAnswered, Outcome, Tick
 from tidelog.replication.isr.leader import IsrLeader
-from tidelog.replication.isr.stall import PROBATION_MS, PROBATION_MS_MAX, RECENT_FACTOR, RECENT_MS, Stall
+from tidelog.replication.isr.stall import PROBATION_STALLS, PROBATION_STALLS_MAX, RECENT_FACTOR, RECENT_STALLS, Stall
 
 from .test_leader import EPOCHS, append, fetch, new_leader
 
 STALL_MS = 500
+RECENT_MS, PROBATION_MS, PROBATION_MS_MAX = (
+    times * STALL_MS for times in (RECENT_STALLS, PROBATION_STALLS, PROBATION_STALLS_MAX)
+)
 TICK_MS = 100
 
 
