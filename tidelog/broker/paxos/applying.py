@@ -61,6 +61,7 @@ class Applying:
             partition_id,
             applied,
             context.peers.ask,
+            links.holders,
             links.others,
             self._lacking,
             self._on_copied,

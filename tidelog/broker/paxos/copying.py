@@ -7,7 +7,8 @@ leader it has to recognise a repeated batch that is deleted. With the answer com
 journal begins.
 
 A copy is as good as what its sender has applied; each batch is verified by its CRC and has to continue the log. What
-every one of the others has damaged is damaged here, too, until one of them has it again: this log goes on behind it.
+every other voter has damaged is damaged here, too, until one of them has it again: this log goes on behind it. Asked
+are all that hold a replica: the voters by a log that is far behind may all have left long ago.
 
 What this log holds already, and doubts, is asked for and compared first (`doubts`); it goes on at its end then.
 """
@@ -44,16 +45,18 @@ Ask = Callable[[int, ReadApplied, float], Awaitable[Answer]]
 
 
 class Copier:
-    """One replica's. `nodes` are the other brokers that may have copies; `wanted` is how far the engine's floor is, as
-    a position, while something is lacking, and None when nothing is; `arrived` is told of every floor that this log has
-    come up to."""
+    """One replica's. `holders` are the other brokers that may have copies, `voters` those of them that have to be
+    damaged, too, before this log goes on behind a batch; `wanted` is how far the engine's floor is, as a position,
+    while something is lacking, and None when nothing is; `arrived` is told of every floor that this log has come up
+    to."""
 
     def __init__(
         self,
         partition_id: PartitionId,
         applied: AppliedLog,
         ask: Ask,
-        nodes: Callable[[], Sequence[int]],
+        holders: Callable[[], Sequence[int]],
+        voters: Callable[[], Sequence[int]],
         wanted: Callable[[], int | None],
         arrived: Callable[[Floor], None],
         entropy: Entropy,
@@ -62,7 +65,8 @@ class Copier:
         self._partition_id = partition_id
         self._applied = applied
         self._ask = ask
-        self._nodes = nodes
+        self._holders = holders
+        self._voters = voters
         self._wanted = wanted
         self._arrived = arrived
         self._entropy = entropy
@@ -79,12 +83,12 @@ class Copier:
         turn = 0
         self._told.clear()
         while self._wanted() is not None and self._applied.log.offline_reason is None:
-            nodes = list(self._nodes())
+            nodes = self._holders()
             node = nodes[turn % len(nodes)] if nodes else NOBODY
             try:
                 if nodes and not self._applied.is_truncating and await self._copy_from(node):
                     continue
-                if nodes and self._is_damaged_on(nodes):
+                if self._is_damaged_on(self._voters()):
                     self._go_on_behind(min(self._damaged.values()))
             except (TidelogError, TimeoutError, OSError) as error:
                 self._tell(node, str(error) or type(error).__name__)
@@ -99,7 +103,7 @@ class Copier:
 
     def _is_damaged_on(self, nodes: Sequence[int]) -> bool:
         """True if all of these have the next batch damaged; what is applied meanwhile may have brought it."""
-        return self._next() == self._damaged_at and self._damaged.keys() >= set(nodes)
+        return self._next() == self._damaged_at and self._damaged.keys() >= set(nodes) > set()
 
     def _go_on_behind(self, offset: int) -> None:
         if self._applied.doubted():

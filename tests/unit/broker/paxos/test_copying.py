@@ -20,7 +20,7 @@ from tidelog.sim.kit.seeds import stream
 from tidelog.transport.peer import Answer
 
 
-def test_why_a_broker_gives_nothing_is_said_once_and_when_it_changes() -> None:
+def test_all_holders_are_asked_and_why_one_gives_nothing_is_said_once_and_when_it_changes() -> None:
     said = {2: "nobody listens", 3: "too busy"}
     asked: list[int] = []
 
@@ -33,7 +33,15 @@ def test_why_a_broker_gives_nothing_is_said_once_and_when_it_changes() -> None:
         applied = SimpleNamespace(log=log, is_truncating=False, doubted=lambda: range(0))
         entropy = SimEntropy(stream("copying"))
         copier = Copier(
-            PARTITION, cast("AppliedLog", applied), ask, lambda: (2, 3), lambda: 1, lambda _: None, entropy, 0
+            PARTITION,
+            cast("AppliedLog", applied),
+            ask,
+            holders=lambda: (2, 3),
+            voters=lambda: (2,),
+            wanted=lambda: 1,
+            arrived=lambda _: None,
+            entropy=entropy,
+            era=0,
         )
         with pytest.raises(TimeoutError), capture_logs() as lines:
             async with asyncio.timeout(20):
