@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from tidelog.controller.records import (
     BrokerRegistered,
+    BrokerUnregistered,
     ControllerElected,
     ProducerIdsAllocated,
     SnapshotAgreed,
@@ -30,6 +31,7 @@ from tidelog.controller.records import (
     VoterAssigned,
 )
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, Voter
+from tidelog.model.ids import NodeId
 from tidelog.model.losses import LostRanges
 from tidelog.sim.cluster.truth import Rule, Step, Truth
 
@@ -44,6 +46,8 @@ class Controllers(Rule):
 
 
 class Registrations(Rule):
+    """A process whose broker an operator removed may be registered again: as if it had been removed just before."""
+
     name = "registrations"
 
     def __init__(self) -> None:
@@ -55,7 +59,10 @@ class Registrations(Rule):
             if later is not None and later.epoch < broker.epoch:
                 yield f"node {node} goes back from epoch {broker.epoch} to {later.epoch}"
         record = step.record
-        if isinstance(record, BrokerRegistered):
+        if isinstance(record, BrokerUnregistered):
+            removed = step.before.brokers.get(NodeId(record.node_id))
+            self._incarnations.pop(removed.incarnation if removed else "", None)
+        elif isinstance(record, BrokerRegistered):
             before = self._incarnations.setdefault(record.incarnation, step.offset)
             if before != step.offset:
                 yield f"process {record.incarnation} of node {record.node_id} is registered at {before} already"
