@@ -112,9 +112,7 @@ class Broker:
         service = PeerService()
         self._peers = PeerNode(network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy)
         self._metadata = ClusterMetadata(config, self._manager, self.log_writer, self._peers, clock, entropy, self)
-        self._controller = ActiveController(
-            self.node_id, self._metadata, lambda: self.image, config, lambda: time.own_ms
-        )
+        self._controller = ActiveController(self.node_id, self._metadata, lambda: self.image, config)
         self._channel = ControllerChannel(
             self.node_id,
             self._controller,
@@ -415,8 +413,9 @@ class Broker:
         self._controller.on_peer_down(node_id)
 
     def _on_peer_silent(self, node_id: int) -> None:
+        """What is said of one that is fenced already would only keep the controller busy."""
         silent = self.image.brokers.get(NodeId(node_id))
-        if silent is not None:
+        if silent is not None and not silent.is_fenced:
             self._report(ReportSilence(self.node_id, self.own_epoch(), node_id, silent.epoch))
 
     def _on_refused(self, theirs: Hello) -> None:

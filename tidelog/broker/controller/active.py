@@ -43,6 +43,7 @@ from tidelog.controller.commands import (
 from tidelog.controller.decide import decide
 from tidelog.controller.decision import MetadataLog
 from tidelog.controller.partition_commands import AlterReassignments, ElectLeaders
+from tidelog.controller.revocations import Revocations, deposed
 from tidelog.controller.sessions import Sessions
 from tidelog.controller.upkeep import fresh_stamps, misled, next_snapshot, overdue
 from tidelog.controller.voting import ChangeVoters, next_step
@@ -83,15 +84,13 @@ class ActiveController:
         log: MetadataLog,
         image: Callable[[], ClusterImage],
         config: BrokerConfig,
-        own_ms: Callable[[], int],
     ) -> None:
-        """`own_ms` gives this broker's own wall time, with which those of others are compared."""
         self._node_id = node_id
         self._log = log
         self._image = image
         self._config = config
-        self._own_ms = own_ms
         self._sessions = Sessions(config.broker_session_timeout_ms, config.lease_ms)
+        self._revocations = Revocations()
         self._tick_s = config.heartbeat_ms / 1000 / TICKS_PER_HEARTBEAT
         self._queue: deque[Request] = deque()
         self._work = asyncio.Event()
@@ -189,10 +188,12 @@ class ActiveController:
         """Notes it; the answer if nothing has to be decided. Raises `StaleBrokerEpoch`, `NotController`.
 
         The answer lets the broker serve as a leader for a while, so it must not come from a controller of the past,
-        which has hung and does not know yet that there is another.
+        which has hung and does not know yet that there is another; nor while that broker is being fenced.
         """
         if not self._log.has_lease:
             raise self._not_controller()
+        if self._revocations.is_under_way(heartbeat.node_id):
+            return None
         image = self._image()
         decision = decide(image, heartbeat, self._config)
         self._note(heartbeat)
@@ -200,7 +201,8 @@ class ActiveController:
         if decision.records or not isinstance(answer, HeartbeatAnswered):
             return None
         offset_ms = self._sessions.clock_offset_ms(image, heartbeat.node_id)
-        return msgspec.structs.replace(answer, clock_offset_ms=offset_ms)
+        known_at = self._revocations.last(heartbeat.node_id)
+        return msgspec.structs.replace(answer, position=known_at, clock_offset_ms=offset_ms)
 
     def noted(self, report: MetadataApplied | ReportSilence) -> None:
         """Takes what a broker says without waiting for an answer."""
@@ -224,7 +226,7 @@ class ActiveController:
         if isinstance(report, MetadataApplied):
             heard()
         else:
-            clock_ms = None if report.wall_ms is None else report.wall_ms - self._own_ms()
+            clock_ms = None if report.wall_ms is None else report.wall_ms - int(now_s * 1000)
             heard(snapshot=(report.snapshot_position, report.snapshot_hash), stamp=report.stamp, clock_ms=clock_ms)
         self._progress.wake_all()
 
@@ -283,6 +285,7 @@ class ActiveController:
         if request.answer.exception() is None:
             now_s = asyncio.get_running_loop().time()
             self._sessions.begin(self._image(), now_s)
+            self._revocations.begin(self._image().position)
             self._balance_at = now_s + self._config.leader_imbalance_check_interval_seconds
             self._is_serving = True
             logger.info("active controller", epoch=reign.epoch, position=self._image().position)
@@ -294,14 +297,17 @@ class ActiveController:
         """Decides on each, appends the records of all, then answers all."""
         reign = self._reign
         group = Group(requests, self._image(), self._config)
+        losers = deposed(self._image(), group.records)
         try:
-            offset = await self._log.append(group.records) if group.records else self._image().position
+            with self._revocations.agreeing(losers):
+                offset = await self._log.append(group.records) if group.records else self._image().position
         except TidelogError as error:
             group.fail(error)
             if not error.definite and self._reign is reign:
                 self.on_lost()
                 self._log.resign()
             return
+        self._revocations.made(losers, self._image().position)
         group.answer(offset)
 
     # -- of its own accord -------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class MemoryLog:
 class Bench:
     def __init__(self, config: BrokerConfig = CONFIG) -> None:
         self.log = MemoryLog()
-        self.controller = ActiveController(NodeId(1), self.log, lambda: self.log.image, config, lambda: 0)
+        self.controller = ActiveController(NodeId(1), self.log, lambda: self.log.image, config)
 
     async def lead(self, epoch: int = 1 << 16) -> None:
         self.controller.on_elected(epoch, "c1")
@@ -245,6 +245,65 @@ def test_partitions_go_back_to_their_preferred_leader_at_the_next_look() -> None
         assert bench.log.image.topics["t"].partitions[0].leader == second
         await bench.live([1, 2], 30)
         assert bench.log.image.topics["t"].partitions[0].leader == first
+
+    on_bench(story)
+
+
+def test_a_broker_that_is_being_fenced_is_not_told_that_it_lives() -> None:
+    """Its answered heartbeat would let it serve as a leader, beside the one that the fence elects."""
+
+    async def story(bench: Bench) -> None:
+        await bench.lead()
+        await bench.register(1, 2)
+        await bench.controller.handle(create("t", 2))
+        led = bench.log.image.topics["t"].partitions[0].leader
+        (other,) = {1, 2} - {int(led)}
+        bench.log.is_stuck = True
+        await bench.live([other], CONFIG.broker_session_timeout_ms / 1000 + 0.5)
+        late = asyncio.create_task(bench.heartbeat(int(led)))
+        await asyncio.sleep(1)
+        assert not late.done(), "the fence is on its way"
+        bench.log.is_stuck = False
+        answer = await late
+        assert bench.log.image.topics["t"].partitions[0].leader == other
+        assert not answer.is_fenced and answer.position == bench.log.image.position
+
+    on_bench(story)
+
+
+def test_a_heartbeats_answer_asks_to_know_what_was_taken_from_the_broker_and_nothing_else() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.lead()
+        await bench.register(1, 2)
+        begun = (await bench.heartbeat(2)).position
+        await asyncio.gather(bench.live([1, 2], 2.0), *(bench.controller.handle(create(f"t{n}", 2)) for n in range(3)))
+        assert (await bench.heartbeat(2)).position == begun < bench.log.image.position
+        bench.controller.on_peer_down(2)
+        await asyncio.sleep(0.1)
+        assert not bench.log.image.is_live(NodeId(2))
+        fenced = bench.log.image.position
+        await bench.heartbeat(2)
+        await asyncio.gather(bench.live([1, 2], 2.0), bench.controller.handle(create("later", 2)))
+        assert (await bench.heartbeat(2)).position == fenced < bench.log.image.position
+        assert (await bench.heartbeat(1)).position == begun
+
+    on_bench(story)
+
+
+def test_clocks_are_compared_whenever_they_were_told() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.lead()
+        await bench.register(1, 2, 3)
+        offsets = []
+        for round_number in range(2):
+            for node, ahead_ms in ((1, 0), (2, 20), (3, 3_600_000)):
+                await asyncio.sleep(0.3)
+                wall_ms = 10**12 + int(asyncio.get_running_loop().time() * 1000) + ahead_ms
+                epoch = bench.log.image.brokers[NodeId(node)].epoch
+                answer = await bench.controller.handle(BrokerHeartbeat(node, epoch, 0, wall_ms=wall_ms))
+                assert isinstance(answer, HeartbeatAnswered)
+                offsets += [answer.clock_offset_ms] if round_number else []
+        assert offsets == pytest.approx([-20, 0, 3_599_980], abs=1)
 
     on_bench(story)
 

@@ -1,0 +1,64 @@
+"""The decisions that took leadership from brokers, as the active controller remembers them. Pure.
+
+An answered heartbeat lets a broker serve as a leader for a while (`broker/runtime/lease.py`), so the broker has to know
+by then of everything that was taken from it: it may have been fenced, others elected, and all that forgiven by this
+answer. The answer names the position of the last such decision. It asks for no more than that: a broker that is busy
+with the logs of a large new topic goes on leading what it leads.
+
+While such a decision is being agreed on, the image does not show it yet; a heartbeat that comes meanwhile waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tidelog.controller.records import MetadataRecord, PartitionsChanged
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.ids import NodeId, TopicId
+
+
+class Revocations:
+    """The revocations of one reign; what was before it counts as one against everybody."""
+
+    def __init__(self) -> None:
+        self._begun_at = 0
+        self._made_at: dict[NodeId, int] = {}
+        self._under_way: frozenset[NodeId] = frozenset()
+
+    def begin(self, position: int) -> None:
+        """A reign begins, with this much of the metadata."""
+        self._begun_at, self._made_at = position, {}
+
+    @contextmanager
+    def agreeing(self, nodes: frozenset[NodeId]) -> Iterator[None]:
+        """Inside, a decision is being agreed on that takes leadership from these brokers."""
+        self._under_way = nodes
+        try:
+            yield
+        finally:
+            self._under_way = frozenset()
+
+    def made(self, nodes: frozenset[NodeId], position: int) -> None:
+        """It is agreed on: who has applied the metadata up to here knows."""
+        self._made_at |= dict.fromkeys(nodes, position)
+
+    def is_under_way(self, node_id: int) -> bool:
+        """True if it is not known yet whether leadership is being taken from this broker."""
+        return NodeId(node_id) in self._under_way
+
+    def last(self, node_id: int) -> int:
+        """Returns how far a broker must have applied the metadata to know all that was taken from it."""
+        return self._made_at.get(NodeId(node_id), self._begun_at)
+
+
+def deposed(image: ClusterImage, records: Sequence[MetadataRecord]) -> frozenset[NodeId]:
+    """Returns the brokers that lead less after these records."""
+    changes = [change for record in records if isinstance(record, PartitionsChanged) for change in record.changes]
+    leaders = ((change, _leader(image, TopicId(change.topic_id), change.partition)) for change in changes)
+    return frozenset(leader for change, leader in leaders if leader is not None and leader != change.leader)
+
+
+def _leader(image: ClusterImage, topic_id: TopicId, partition: int) -> NodeId | None:
+    topic = image.topic_by_id(topic_id)
+    return topic.partitions[partition].leader if topic is not None and partition < len(topic.partitions) else None
