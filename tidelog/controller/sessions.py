@@ -6,7 +6,7 @@ broker a whole session from its election on, since it cannot know when its prede
 A session ends early by the word of `WITNESSES` live brokers, this one perhaps among them, to whom the broker owes
 answers and does not say that it is there: it hangs, or is cut off. One witness is not enough, since it may be the one
 that is cut off. And not before the broker's lease has run out (`broker/runtime/lease.py`): until then it may serve as a
-leader.
+leader. Words from before it was heard last count for nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Session:
     stamp: int = 0
     """The last time mark in its data directory."""
     clock_ms: int | None = None
-    """How far its wall clock was ahead of the controller's when it was heard."""
+    """How far its wall clock was ahead of the controller's monotonic clock when it was heard: nobody sets that one, so
+    what was told at different times can be compared."""
 
 
 WITNESSES = 2
@@ -130,6 +131,7 @@ class Sessions:
         ]
 
     def _is_silent(self, image: ClusterImage, node: NodeId, now_s: float) -> bool:
-        words = self._silences.get((node, self._sessions[node].broker_epoch), {})
-        recent = [witness for witness, said_s in words.items() if now_s - said_s <= WITNESS_S]
+        session = self._sessions[node]
+        words = self._silences.get((node, session.broker_epoch), {})
+        recent = [witness for witness, said_s in words.items() if max(now_s - WITNESS_S, session.heard_s) <= said_s]
         return sum(witness != node and image.is_live(witness) for witness in recent) >= WITNESSES

@@ -97,6 +97,14 @@ def test_a_heartbeat_gives_a_new_lease_whatever_others_say() -> None:
     assert silent_nodes(cluster, sessions, 101.9) == [3]
 
 
+def test_a_heartbeat_refutes_what_was_said_before_it() -> None:
+    cluster, sessions, epochs = silent_three()
+    for witness in (1, 2):
+        sessions.witnessed(3, epochs[3], witness, 100.8)
+    sessions.heard(3, epochs[3], 100.9, position=1)
+    assert silent_nodes(cluster, sessions, 102.5) == []
+
+
 def test_nobody_bears_witness_against_itself_nor_for_long_nor_fenced() -> None:
     cluster, sessions, epochs = silent_three()
     sessions.witnessed(3, epochs[3], 3, 101.0)
