@@ -8,7 +8,8 @@ A request's own timeout allows for the slowest answer, so it is the wrong measur
   need not be quick with the answer that it owes, only with this one.
 - If that is not answered either, it is *silent*: whatever waits for it ends with `Silent`. How long is long enough
   follows from what the broker has lately taken to answer: under load all is slow, and a client that gave up then would
-  send the same again, and add to the load.
+  send the same again, and add to the load. Between brokers most requests wait for something by themselves, and nobody
+  knows for how long; so there only an answer to the question says more than `slow_s_max` of how slow a broker is.
 
 A request that waits by itself, such as a long poll, is overdue only when it has waited as long as it asked to. A client
 that did not run itself (its process was stopped) finds the answers that came meanwhile before it may call the broker
@@ -20,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from math import inf
 
 QUIET_S = 0.5
 """How long nothing may come before the broker is asked whether it is there."""
@@ -44,6 +46,7 @@ class Presence:
         ask: Callable[[float], Awaitable[bool]],
         *,
         quiet_s: float | None = None,
+        slow_s_max: float = inf,
         on_silent: Callable[[], None] | None = None,
     ) -> None:
         """`ask` asks it for something cheap; True if it has answered within the seconds that are given.
@@ -54,6 +57,7 @@ class Presence:
         self._name = name
         self._ask = ask
         self._quiet_s = QUIET_S if quiet_s is None else quiet_s
+        self._slow_s_max = slow_s_max
         self._on_silent = on_silent
         self._is_silent = False
         self._due_s: dict[asyncio.Timeout, float] = {}
@@ -82,7 +86,7 @@ class Presence:
                 if self._watch is None:
                     self._watch = asyncio.create_task(self._look())
                 yield
-                self._heard(began_s + expects_s)
+                self._heard(min(asyncio.get_running_loop().time() - began_s - expects_s, self._slow_s_max))
         except TimeoutError as error:
             if not scope.expired():
                 raise
@@ -90,13 +94,13 @@ class Presence:
         finally:
             self._due_s.pop(scope, None)
 
-    def _heard(self, due_s: float) -> None:
+    def _heard(self, late_s: float) -> None:
         self._is_silent = False
         self._heard_s = now_s = asyncio.get_running_loop().time()
         if now_s >= self._period_ends_s:
             self._slowest = [0.0, self._slowest[0]]
             self._period_ends_s = now_s + LATE_S
-        self._slowest[0] = max(self._slowest[0], now_s - due_s)
+        self._slowest[0] = max(self._slowest[0], late_s)
 
     async def _look(self) -> None:
         """Asks the broker when it is quiet, for as long as something is waited for."""
@@ -115,7 +119,7 @@ class Presence:
     async def _is_there(self) -> bool:
         asked_s = asyncio.get_running_loop().time()
         if await self._ask(self.patience_s):
-            self._heard(asked_s)
+            self._heard(asyncio.get_running_loop().time() - asked_s)
         return self._heard_s >= asked_s
 
     def _fall_silent(self) -> None:

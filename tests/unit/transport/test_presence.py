@@ -141,6 +141,21 @@ def test_patience_follows_what_the_broker_has_lately_taken() -> None:
     play(broker, story)
 
 
+def test_answers_that_wait_for_something_say_little_of_how_slow_a_broker_is() -> None:
+    """A broker that forwards long polls would else take ten seconds to notice that another one hangs."""
+    broker = Broker(takes_s=0.3)
+    broker.presence = Presence("b", broker._ask, slow_s_max=0.4)
+
+    async def story() -> None:
+        await broker.owe(30.0)
+        assert broker.presence.patience_s == pytest.approx(PATIENCE_FACTOR * 0.4)
+        broker.takes_s = 0.7
+        await broker.owe(5.0)
+        assert broker.presence.patience_s == pytest.approx(PATIENCE_FACTOR * 0.7), "the question counts whole"
+
+    play(broker, story)
+
+
 def test_a_deadline_of_the_callers_own_is_no_silence() -> None:
     broker = Broker()
 

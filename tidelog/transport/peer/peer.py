@@ -38,8 +38,13 @@ class Peer:
     ) -> None:
         self.node_id = node_id
         self.address = address
+        quiet_s = common.bounds.quiet_s
         self.presence = Presence(
-            f"node {node_id}", self._is_there, quiet_s=common.bounds.quiet_s, on_silent=partial(on_silent, node_id)
+            f"node {node_id}",
+            self._is_there,
+            quiet_s=quiet_s,
+            slow_s_max=quiet_s,
+            on_silent=partial(on_silent, node_id),
         )
         self._on_down = on_down
         self._was_up = False
