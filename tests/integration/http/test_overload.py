@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import pytest
+
 from tests.integration.http.conftest import JSON_V2, Site, simulated
 from tests.integration.http.wire import Wire, head
+from tidelog.broker.http import connection
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import FaultRates
 
@@ -52,6 +55,24 @@ async def test_connections_at_rest_give_way_to_those_that_ask() -> None:
         async with await site.wire() as surplus:
             assert (await surplus.read()).status == 503, "nobody is at rest"
         for wire in (used, *idle, *asking):
+            await wire.close()
+
+
+async def test_who_waits_for_an_answer_does_not_hide_who_is_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long polls are silent for longest; they must not be all that is looked at."""
+    monkeypatch.setattr(connection, "LOOKED_AT_MAX", 1)
+    async with simulated(connections_max=2, probes_max=0, fresh_s=0.05) as site:
+        polling = await site.wire()
+        polling.write(head("GET", f"{BATCHES}?offset=0&wait_ms=20000", {}))
+        await site.until(lambda: site.broker.purgatory.waiting == 1)
+        idle = await site.wire()
+        await asyncio.sleep(0.1)
+        async with await site.wire() as surplus:
+            assert (await surplus.read()).status == 503
+        async with await site.wire() as asking:
+            assert (await asking.request("GET", "/topics")).status == 200
+        assert await idle.is_closed()
+        for wire in (polling, idle):
             await wire.close()
 
 

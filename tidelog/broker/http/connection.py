@@ -70,9 +70,11 @@ class Resting:
 
     def close_one(self, now_s: float, *, probe: bool) -> None:
         """Closes a connection whose client asks nothing, if there is one, and counts it out."""
-        for connection, since_s in islice(self._silent_since.items(), LOOKED_AT_MAX):
+        for connection, since_s in [*islice(self._silent_since.items(), LOOKED_AT_MAX)]:
             rest_s = self._limits.rested_s if connection.has_asked else self._limits.fresh_s
-            if connection.is_probe is probe and not connection.is_busy and now_s - since_s >= rest_s:
+            if connection.is_busy:
+                self.heard(connection, now_s)  # it waits for an answer; the next look is at others
+            elif connection.is_probe is probe and now_s - since_s >= rest_s:
                 connection.give_way()
                 return
 
