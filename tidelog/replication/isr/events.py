@@ -112,7 +112,9 @@ class IsrChanged:
     def is_enough(self, members: Sequence[int]) -> bool:
         """Returns True if these are as many, in as many racks, as the topic asks for."""
         are_enough = len(members) >= self.min_isr
-        return are_enough and (self.min_racks <= 1 or len({self.racks.get(node) for node in members}) >= self.min_racks)
+        return are_enough and (
+            self.min_racks <= 1 or len({self.racks.get(node, "") for node in members}) >= self.min_racks
+        )
 
 
 class Outcome(Enum):

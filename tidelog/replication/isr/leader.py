@@ -149,8 +149,10 @@ class IsrLeader:
     @property
     def has_stalled(self) -> bool:
         """True if commits wait for this leader's own disk alone, and its followers could go on without it."""
-        keeping_up = [node for node in self._isr.committed if node in self._stalls and self._stalls[node].keeps_up]
-        return self._own_stall.is_stalled and self._is_enough(keeping_up)
+        if not self._own_stall.is_stalled:
+            return False
+        followers = [node for node in self._isr.committed if node in self._stalls]
+        return self._is_enough([node for node in followers if self._stalls[node].keeps_up])
 
     @property
     def is_below_min_isr(self) -> bool:
