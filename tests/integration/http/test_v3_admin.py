@@ -116,6 +116,10 @@ async def test_a_topic_with_assignments(site: Site) -> None:
             "topic_name": "n",
             "configs": [{"name": "retention.ms", "value": "1"}, {"name": "retention.ms", "value": "2"}],
         },
+        *(
+            {"topic_name": "n", "configs": [{"name": "min.insync.racks", "value": value}]}
+            for value in ("0", "-1", "two", "1.5", "2147483648", "")
+        ),
         {"topic_name": "n", "partition_count": 3},
     ],
     ids=str,
@@ -124,6 +128,15 @@ async def test_bad_topics_are_refused(site: Site, document: dict[str, object]) -
     reply = await site.post(f"{site.v3}/topics", document)
     assert (reply.status, reply.code) == (400, 40002)
     assert sorted(site.broker.image.topics) == ["t"]
+
+
+async def test_racks_in_sync_are_a_topics_setting(site: Site) -> None:
+    setting = f"{site.v3}/topics/t/configs/min.insync.racks"
+    assert (await site.get(setting)).json()["value"] == "1"
+    assert (await site.ask("PUT", setting, b'{"value":"2"}')).status == 204
+    assert (await site.get(setting)).json()["value"] == "2"
+    assert (await site.ask("PUT", setting, b'{"value":"0"}')).code == 40002
+    assert (await site.get(setting)).json()["value"] == "2", "what is refused changes nothing"
 
 
 async def test_topics_grow_only(site: Site) -> None:

@@ -108,6 +108,28 @@ def test_a_follower_with_a_damaged_end_is_nobodys_business(cluster: Cluster) -> 
     assert entry(cluster) is before
 
 
+def test_a_leader_whose_disk_hangs_gives_way_to_a_member_and_stays_eligible(cluster: Cluster) -> None:
+    fence(cluster, 3)
+    report(cluster, 1, UnfitReason.STALLED)
+    now = entry(cluster)
+    assert (now.leader, now.isr, now.elr) == (2, (2,), (1,))
+
+
+def test_a_leader_whose_disk_hangs_stays_where_no_member_could_take_over(cluster: Cluster) -> None:
+    fence(cluster, 3, 2)
+    cluster.heartbeat(2)
+    before = entry(cluster)
+    assert (before.isr, before.elr) == ((1,), (2,)), "2 has all that is acknowledged, and is not known to keep up"
+    report(cluster, 1, UnfitReason.STALLED)
+    assert entry(cluster) is before
+
+
+def test_who_does_not_lead_any_more_gives_way_to_nobody(cluster: Cluster) -> None:
+    before = entry(cluster)
+    report(cluster, 2, UnfitReason.STALLED)
+    assert entry(cluster) is before
+
+
 def test_what_was_said_of_another_reign_counts_for_nothing(cluster: Cluster) -> None:
     before = entry(cluster)
     for reason in UnfitReason:

@@ -19,8 +19,11 @@ from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.roles import Assignment
 from tidelog.broker.runtime.role_tasks import RoleTasks
 from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.controller.partition_commands import UnfitReason
 from tidelog.model.cluster import END_UNKNOWN, NO_LEADER, ClusterImage, PartitionInfo, Regrouping, Topic
 from tidelog.model.ids import NodeId
+from tidelog.replication.isr.events import FollowerFetched, Tick
+from tidelog.replication.isr.log_events import Appended, Flushed, Propose
 from tidelog.sim.kit.loop import run
 from tidelog.storage.load_report import LoadReport
 
@@ -119,6 +122,24 @@ def test_who_followed_or_led_is_held_when_nobody_leads_any_more_and_follows_or_l
         assert it.held.high_watermark == 3
         await it.serve(OTHER, 7, isr=(OTHER,), elr=())
         assert it.followed == {2: [it.roles.followers[PARTITION]]}
+
+    play(story)
+
+
+def test_a_leader_whose_disk_hangs_is_told_of_as_unfit_until_it_takes_something_again() -> None:
+    async def story(it: Cast) -> None:
+        await it.serve(NODE, 4, isr=(NODE, OTHER))
+        leading = it.roles.holders[PARTITION]
+        assert isinstance(leading, Partition) and it.roles.unfit() == {}
+        leading._protocol.step(Propose(1))
+        leading._protocol.step(Appended(4))  # and is never flushed
+        leading.fetched(FollowerFetched(2, 0, 4, 4, 4, 0))
+        for now_ms in range(0, 1_000, 100):
+            leading.tell(Tick(now_ms))
+        assert it.roles.unfit() == {PARTITION: UnfitReason.STALLED}
+        leading._protocol.step(Flushed(4))
+        leading.tell(Tick(1_000))
+        assert it.roles.unfit() == {}
 
     play(story)
 

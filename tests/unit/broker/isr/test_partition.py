@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.conftest import Bench, batch, produce, stored, values
-from tests.unit.broker.isr.stage import Stage, play
+from tests.unit.broker.isr.stage import EPOCHS, Stage, play
+from tests.unit.controller.cluster import Cluster
 from tidelog.broker.isr.isr_inputs import isr_changed
+from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import (
     DamagedBatch,
     DiskFull,
@@ -31,6 +33,7 @@ from tidelog.model.errors import (
     UnprocessableBody,
 )
 from tidelog.model.ids import KEYED_PRODUCER_BIT, ProducerId
+from tidelog.replication.isr.events import IsrChanged
 from tidelog.storage.disk_files import DiskFile
 
 
@@ -54,6 +57,29 @@ def test_too_few_in_sync_are_told_from_no_leader() -> None:
             await produce(stage.lead(isr=(1,), minimum=2), batch(b"a"))
 
     play(story)
+
+
+def test_too_few_racks_in_sync_are_told() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead(isr=(1, 2))
+        partition.tell(IsrChanged((1, 2), (1, 2), 1, EPOCHS, min_racks=2, racks={1: "a", 2: "a"}))
+        assert not partition.is_writable
+        with pytest.raises(NotEnoughReplicas, match=r"racks.*min\.insync\.racks.*nothing was appended"):
+            await produce(partition, batch(b"a"))
+        partition.tell(IsrChanged((1, 2), (1, 2), 2, EPOCHS, min_racks=2, racks={1: "a", 2: "b"}))
+        assert partition.is_writable
+
+    play(story)
+
+
+def test_racks_that_are_asked_for_are_never_more_than_the_replicas_stand_in() -> None:
+    cluster = Cluster()
+    cluster.start(1, 2, 3, racks={1: "a", 2: "a", 3: "b"})
+    cluster.create("t", 1, 3)
+    info = cluster.image.topics["t"].partitions[0]
+    told = [isr_changed(TopicConfig(min_insync_racks=racks), info, cluster.image) for racks in (1, 2, 3)]
+    assert [one.min_racks for one in told] == [1, 2, 2]
+    assert told[0].racks == {1: "a", 2: "a", 3: "b"}
 
 
 async def test_requests_that_wait_share_one_write_and_one_commit(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.replication.isr.events import AlterPartition, AlterPartitionAnswered, Outcome, Tick
 from tidelog.replication.isr.leader import IsrLeader
+from tidelog.replication.isr.log_events import Flushed
 from tidelog.replication.isr.stall import PROBATION_STALLS, PROBATION_STALLS_MAX, RECENT_FACTOR, RECENT_STALLS, Stall
 
 from .test_leader import EPOCHS, append, fetch, new_leader
@@ -113,7 +114,7 @@ def test_probation_begins_anew_with_each_pause_and_is_forgotten_after_a_long_tim
 def test_a_stalled_member_leaves_while_another_acknowledges() -> None:
     leader = new_leader(min_isr=2)
     fetch(leader, 2, 10), fetch(leader, 3, 10)
-    asked = _ticks_until_asked(leader, heard=(3,), ticks=8)
+    asked = ticks_until_asked(leader, heard=(3,), ticks=8)
     assert asked is not None and {node for node, _ in asked.isr} == {1, 3}
     effects = leader.step(AlterPartitionAnswered(asked.attempt, Outcome.APPLIED, 900, 8, (1, 3)))
     assert leader.in_sync == (1, 3)
@@ -123,19 +124,19 @@ def test_a_stalled_member_leaves_while_another_acknowledges() -> None:
 def test_a_stalled_member_stays_where_too_few_would_be_left() -> None:
     leader = new_leader(min_isr=3)
     fetch(leader, 2, 10), fetch(leader, 3, 10)
-    assert _ticks_until_asked(leader, heard=(3,), ticks=9) is None
+    assert ticks_until_asked(leader, heard=(3,), ticks=9) is None
 
 
 def test_members_that_are_silent_together_stay() -> None:
     leader = new_leader(min_isr=1)
     fetch(leader, 2, 10), fetch(leader, 3, 10)
-    assert _ticks_until_asked(leader, heard=(), ticks=9) is None, "it may be the leader that is cut off"
+    assert ticks_until_asked(leader, heard=(), ticks=9) is None, "it may be the leader that is cut off"
 
 
 def test_who_was_put_out_is_not_waited_for_and_joins_after_its_probation() -> None:
     leader = new_leader(min_isr=2)
     fetch(leader, 2, 10), fetch(leader, 3, 10)
-    asked = _ticks_until_asked(leader, heard=(3,), ticks=8)
+    asked = ticks_until_asked(leader, heard=(3,), ticks=8)
     assert asked is not None
     leader.step(AlterPartitionAnswered(asked.attempt, Outcome.APPLIED, 900, 8, (1, 3)))
     now_ms, end = 1_000, leader._log_end_offset
@@ -150,7 +151,33 @@ def test_who_was_put_out_is_not_waited_for_and_joins_after_its_probation() -> No
     assert now_ms >= 1_000 + PROBATION_MS
 
 
-def _ticks_until_asked(leader: IsrLeader, *, heard: tuple[int, ...], ticks: int) -> AlterPartition | None:
+def has_stalled_after(leader: IsrLeader, ms: int, *, durable: tuple[int, ...]) -> bool:
+    """A batch is appended each tick, and is on the disks of these followers; the leader's own takes nothing."""
+    for now_ms in range(TICK_MS, ms + 1, TICK_MS):
+        append(leader)
+        for node in durable:
+            fetch(leader, node, leader._log_end_offset, durable=leader._log_end_offset, now_ms=now_ms)
+        leader.step(Tick(now_ms))
+    return leader.has_stalled
+
+
+def test_a_leader_has_stalled_when_its_disk_alone_takes_nothing() -> None:
+    assert not has_stalled_after(new_leader(min_isr=2, is_fsynced=True), STALL_MS, durable=(2, 3))
+    leader = new_leader(min_isr=2, is_fsynced=True)
+    assert has_stalled_after(leader, STALL_MS + 2 * TICK_MS, durable=(2, 3))
+    assert leader.high_watermark == 10, "it acknowledges nothing meanwhile"
+    leader.step(Flushed(leader._log_end_offset))
+    leader.step(Tick(STALL_MS + 3 * TICK_MS))
+    assert not leader.has_stalled
+
+
+def test_a_leader_does_not_give_way_to_too_few_nor_for_a_disk_that_nobody_asks_for() -> None:
+    assert not has_stalled_after(new_leader(min_isr=2, is_fsynced=True), 2 * STALL_MS, durable=(2,))
+    assert not has_stalled_after(new_leader((1,), is_fsynced=True), 2 * STALL_MS, durable=(2, 3)), "none is in sync"
+    assert not has_stalled_after(new_leader(min_isr=2, is_fsynced=False), 2 * STALL_MS, durable=(2, 3))
+
+
+def ticks_until_asked(leader: IsrLeader, *, heard: tuple[int, ...], ticks: int) -> AlterPartition | None:
     """Appends a batch each tick, which the heard followers fetch; returns the first request for another set."""
     for tick in range(1, ticks + 1):
         append(leader)
