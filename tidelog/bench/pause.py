@@ -167,19 +167,25 @@ async def _pause(cluster: LocalCluster, admin: AdminClient, watcher: AdminClient
 async def _choose(admin: AdminClient, whom: Whom) -> tuple[int, int]:
     """Returns who is to sleep, and a partition to look at in which it has the role that is meant."""
     controller = (await admin.describe_cluster()).controller_id
+    coordinator = (await admin.describe_group(GROUP)).coordinator_id if whom is Whom.COORDINATOR else None
+    sleeper, leader = choose(whom, controller, coordinator)
+    return sleeper, BROKERS.index(leader)
+
+
+def choose(whom: Whom, controller: int | None, coordinator: int | None) -> tuple[int, int]:
+    """Returns who is to sleep, and who leads the partition to look at."""
     leader = next(node for node in BROKERS if node != controller)
-    sleeper = next(node for node in BROKERS if node not in (leader, controller))
     match whom:
         case Whom.LEADER:
-            sleeper = leader
+            return leader, leader
         case Whom.CONTROLLER:
-            sleeper = controller
+            assert controller is not None
+            return controller, leader
         case Whom.COORDINATOR:
-            sleeper = (await admin.describe_group(GROUP)).coordinator_id
-            leader = next(node for node in BROKERS if node != sleeper)
+            assert coordinator is not None
+            return coordinator, next(node for node in BROKERS if node != coordinator)
         case Whom.FOLLOWER:
-            pass
-    return sleeper, BROKERS.index(leader)
+            return next(node for node in BROKERS if node not in (leader, controller)), leader
 
 
 async def _in_sync(watcher: AdminClient, partition: int) -> tuple[int, ...]:

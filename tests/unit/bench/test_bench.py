@@ -14,12 +14,13 @@ from tidelog.bench.log import LogOptions, LogRun
 from tidelog.bench.log_replica import DISTINCT as PAYLOADS
 from tidelog.bench.log_replica import Measured, make_payloads
 from tidelog.bench.move import Sample, rates_of
-from tidelog.bench.pause import Done, Pause, figures
+from tidelog.bench.pause import BROKERS, Done, Pause, Whom, choose, figures
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.probe import Probe
 from tidelog.bench.rebalance import Change, Changes
 from tidelog.bench.rebalance import figures_of as rebalance_figures
-from tidelog.bench.result import Result, percentiles_ms, rates
+from tidelog.bench.result import Result, ignore, percentiles_ms, rates
+from tidelog.bench.scale import ScaleOptions, measure_scale
 
 
 def test_percentiles_are_of_the_nearest_rank() -> None:
@@ -60,6 +61,28 @@ def test_a_pause_counts_what_was_sent_in_it_and_a_stall_that_outlasts_it() -> No
     assert found["isr_calm_stall_worst_ms"] == pytest.approx(100), "what the pause begins is the pause's"
     assert found["isr_paused_stall_worst_ms"] == pytest.approx(1000 * (6.91 - 3.91), rel=0.05)
     assert found["paxos_paused_stall_worst_ms"] == found["commit_paused_stall_p50_ms"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize("controller", BROKERS)
+def test_who_sleeps_has_the_role_that_is_meant_and_no_other(controller: int) -> None:
+    sleeper, leader = choose(Whom.FOLLOWER, controller, None)
+    assert len({sleeper, leader, controller}) == 3
+    sleeper, leader = choose(Whom.LEADER, controller, None)
+    assert sleeper == leader != controller
+    sleeper, leader = choose(Whom.CONTROLLER, controller, None)
+    assert sleeper == controller != leader
+    for coordinator in BROKERS:
+        sleeper, leader = choose(Whom.COORDINATOR, controller, coordinator)
+        assert sleeper == coordinator != leader
+
+
+async def test_a_large_cluster_is_computed() -> None:
+    figures = (await measure_scale(ScaleOptions(brokers=6, partitions=250), ignore)).figures
+    assert figures["partitions"] == 300, "topics are whole"
+    assert figures["fenced_replicas"] == 150, "each broker has its share of three replicas"
+    assert 0 < figures["fenced_leaderships"] < figures["fenced_replicas"]
+    assert figures["fence_record_bytes"] > 10 * figures["fenced_replicas"]
+    assert figures["create_bytes_per_topic"] > 100 and figures["snapshot_mb"] > 0
 
 
 def test_a_probe_counts_what_was_under_way() -> None:
