@@ -36,9 +36,10 @@ HIT = {
     Family.SWEEP: ("pattern of damage",),
     Family.LATE: ("good copy comes back too late",),
     Family.EIO: ("sectors became unreadable",),
+    Family.HUNG: ("somebody hung",),
 }
 """The counts of a story that has hit a disk, by family."""
-LONG = (Family.OLD, Family.LATE, Family.SWEEP, Family.SWAPPED, Family.EIO, Family.EMPTIED)
+LONG = (Family.OLD, Family.LATE, Family.SWEEP, Family.SWAPPED, Family.EIO, Family.EMPTIED, Family.HUNG)
 """The families with long stories."""
 
 
