@@ -51,7 +51,7 @@ Span = tuple[float, float]
 
 
 class Whom(StrEnum):
-    """Who sleeps."""
+    """Names the process that sleeps."""
 
     FOLLOWER = "follower"
     LEADER = "leader"
@@ -99,7 +99,7 @@ def _longest(spans: Iterable[Span]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """One pause, and the calm before it."""
+    """Holds the times of one pause and of the calm before it."""
 
     calm: Span
     paused: Span

@@ -41,7 +41,7 @@ class Revocations:
 
     def made(self, nodes: frozenset[NodeId], position: int) -> None:
         """It is agreed on: who has applied the metadata up to here knows."""
-        self._made_at |= dict.fromkeys(nodes, position)
+        self._made_at |= dict.fromkeys(sorted(nodes), position)
 
     def is_under_way(self, node_id: int) -> bool:
         """True if it is not known yet whether leadership is being taken from this broker."""

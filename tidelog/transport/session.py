@@ -200,7 +200,7 @@ class ClusterSession:
         timeout_s: float | None = None,
         expects_s: float | None = None,
     ) -> Answer:
-        """One try at one broker; `target` is the encoded path and query. Raises `ConnectFailed` or `NoAnswer`.
+        """Asks one broker once; `target` is the encoded path and query. Raises `ConnectFailed` or `NoAnswer`.
 
         `expects_s`: another broker may be asked the same, so this one is given up as soon as it turns out to be silent;
         it is not asked whether it is there before so many seconds, for which the request itself may have it wait. None:

@@ -1,5 +1,5 @@
-"""Brokers and disks that hang: stories in which nothing is committed for no longer than users are told, and planted bugs
-that they have to show.
+"""Stories of brokers and disks that hang: nothing is committed for no longer than users are told, and planted bugs show
+in them.
 
 That one witness is not enough, no story shows: `tests/unit/controller/test_sessions.py` does.
 """

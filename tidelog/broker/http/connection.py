@@ -80,7 +80,7 @@ class Resting:
 
 
 class Connection(web.RequestHandler):
-    """One client connection."""
+    """Serves one client connection."""
 
     __slots__ = ("_count", "_head_timer", "_is_admitted", "_limits", "_metrics", "_resting", "has_asked", "is_probe")
 

@@ -45,8 +45,8 @@ Ask = Callable[[int, ReadApplied, float], Awaitable[Answer]]
 
 
 class Copier:
-    """One replica's. `holders` are the other brokers that may have copies, `voters` those of them that have to be
-    damaged, too, before this log goes on behind a batch; `wanted` is how far the engine's floor is, as a position,
+    """Copies for one replica. `holders` are the other brokers that may have copies, `voters` those of them that have to
+    be damaged, too, before this log goes on behind a batch; `wanted` is how far the engine's floor is, as a position,
     while something is lacking, and None when nothing is; `arrived` is told of every floor that this log has come up
     to."""
 

@@ -72,7 +72,7 @@ KINDS = {
 
 
 class HungStrikes:
-    """Of one run."""
+    """Holds the strikes of one run."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
