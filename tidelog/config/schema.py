@@ -491,6 +491,11 @@ class BrokerConfig(Settings):
         "The largest body of raw record batches; a larger one is refused with 413.",
         unit="bytes",
     )
+    http_batches_partitions_max: Count = setting(
+        "http.batches.partitions.max",
+        1_000,
+        "The most partitions that one request may send record batches to; one with more is refused with 422.",
+    )
     http_body_budget_bytes: Bytes = setting(
         "http.body.budget.bytes",
         256 * MIB,

@@ -36,6 +36,7 @@ class Limits(ListenerLimits):
     # -- bodies in -----------------------------------------------------------------------------------------------
     json_bytes_max: int = 5 * MIB
     batches_bytes_max: int = 32 * MIB
+    batches_partitions_max: int = 1_000
     body_timeout_s: float = 10.0
     entries_max: int = 10_000
     key_bytes_max: int = 64 * KIB
@@ -71,6 +72,7 @@ class Limits(ListenerLimits):
             connections_max=config.http_connections_max,
             json_bytes_max=config.http_request_bytes_max,
             batches_bytes_max=config.http_batches_bytes_max,
+            batches_partitions_max=config.http_batches_partitions_max,
             body_budget_bytes=config.http_body_budget_bytes,
             head_timeout_s=config.http_head_timeout_ms / 1000,
             body_timeout_s=config.http_body_timeout_ms / 1000,

@@ -20,6 +20,7 @@ from aiohttp.hdrs import ACCEPT, CONTENT_TYPE
 
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import NotAcceptable, UnsupportedMediaType
+from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE
 from tidelog.model.records import RecordForm
 
 BATCHES_TYPE: Final = "application/vnd.tidelog.batches"
@@ -56,7 +57,7 @@ _EMBEDDED: Final = MappingProxyType(
 # A range of types is a wish, in `Accept`. As the type of a body it says nothing, and browsers send it without asking.
 _WANTED: Final = MappingProxyType({**_EMBEDDED, "application/*": Embedded.BINARY, "*/*": Embedded.BINARY})
 _DOCUMENTS: Final = frozenset({*_EMBEDDED, "application/vnd.kafka+json"})
-_RAW: Final = frozenset({BATCHES_TYPE, "application/octet-stream"})
+_BYTES: Final = "application/octet-stream"
 _UTF_8: Final = frozenset({"utf-8", "utf8", "us-ascii"})
 
 
@@ -81,9 +82,18 @@ def check_document(request: web.BaseRequest) -> None:
 
 def check_batches(request: web.BaseRequest) -> None:
     """`UnsupportedMediaType` if the body says it is anything but raw record batches."""
+    _check_bytes(request, BATCHES_TYPE)
+
+
+def check_partition_batches(request: web.BaseRequest) -> None:
+    """As `check_batches`, for a body that carries those of many partitions."""
+    _check_bytes(request, PARTITION_BATCHES_TYPE)
+
+
+def _check_bytes(request: web.BaseRequest, wanted: str) -> None:
     kind = request.headers.get(CONTENT_TYPE)
-    if kind is not None and kind != BATCHES_TYPE and _sent(request) not in _RAW:
-        raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {BATCHES_TYPE}")
+    if kind is not None and kind != wanted and _sent(request) not in (wanted, _BYTES):
+        raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {wanted}")
 
 
 def embedded_wanted(request: web.BaseRequest) -> Embedded:

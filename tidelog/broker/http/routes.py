@@ -27,6 +27,7 @@ from tidelog.broker.http import (
     groups_v3,
     json_body,
     losses_v3,
+    many_batches,
     ops,
     partitions_v3,
     produce_v2,
@@ -48,6 +49,7 @@ from tidelog.broker.http.route import cluster_resource as cluster
 from tidelog.broker.http.route import group_resource as group
 from tidelog.broker.http.route import topic_resource as topic
 from tidelog.model.groups import CommitAnswer, HeartbeatAnswer, OffsetsAnswer
+from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE
 
 _INTEGER: Final[Mapping[str, object]] = {"type": "integer", "minimum": 0}
 _TEXT: Final[Mapping[str, object]] = {"type": "string"}
@@ -190,6 +192,8 @@ OWN: Final = (
           query=_READ_RECORDS, answer_media=_V2_READ),
     Route("POST", f"{_PARTITION}/batches", _WRITE, topic, batches.post_batches, None, batches.BatchesReceipt,
           (200, 204), _PRODUCE_BATCHES, (BATCHES_TYPE,), has_raw_body=True),
+    Route("POST", "/batches", _WRITE, topics, many_batches.post_many_batches, None, many_batches.PartitionReceipts,
+          (200, 204), _PRODUCE, (PARTITION_BATCHES_TYPE,), has_raw_body=True),
     Route("GET", f"{_PARTITION}/batches", _READ, topic, batches.get_batches, query=_READ_BATCHES,
           answer_media=(BATCHES_TYPE,)),
     Route("POST", "/groups/{group}/heartbeat", _READ, group, group_members.post_heartbeat, group_members.HeartbeatAsked,
