@@ -3,8 +3,9 @@
     send -> open batch --- full, or due (linger, hurry) ---> sealed (encoded once) --- take ---> one request
 
 A batch is encoded when it is sealed: from then on it is bytes, neither a list of objects for the garbage collector to
-walk nor an estimate for the memory bound. While open it reserves its full size, as Kafka's `BufferPool` hands out
-`batch.size` chunks, so that adding a record costs no accounting.
+walk nor an estimate for the memory bound. While open it reserves memory in steps (`steps`), so that adding a record
+costs no accounting, and many partitions have room beside each other. When memory is short, a batch that would need the
+next step is full as it is, and the fullest of those that linger are sent, until enough memory is on its way back.
 
 Pure: no clock, no tasks. The time is an argument; waiting and sending are the shell's (`producer`, `sender`).
 """
@@ -21,10 +22,13 @@ from tidelog.model.batch_header import HEADER_BYTES, Compression
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.model.records import RecordLike
+from tidelog.producer.steps import step_for
 
 RECORD_OVERHEAD_BYTES = 21
 """Upper bound of a record's bytes beside key, value and headers (Kafka: `MAX_RECORD_OVERHEAD`)."""
 HEADER_OVERHEAD_BYTES = 10
+ON_ITS_WAY = 4
+"""When memory is short, lingers end until one part in so many of it is in batches that are to be sent at once."""
 
 
 class BatchReceipt(NamedTuple):
@@ -39,8 +43,9 @@ class BatchReceipt(NamedTuple):
 class Batch:
     """Records of one partition that travel, and succeed or fail, together.
 
-    Open: `records` grows and `room` shrinks. Sealed: `data` is the encoded batch. Settled: `outcome` says how it
-    ended, and the bytes are gone. `asked` counts the records whose outcome somebody asked for.
+    Open: `records` grows and `room` shrinks, until the next step or the end. Sealed: `data` is the encoded batch.
+    Settled: `outcome` says how it ended, and the bytes are gone. `asked` counts the records whose outcome somebody
+    asked for.
     """
 
     __slots__ = (
@@ -93,13 +98,15 @@ class PartitionQueue:
     Invariant: every record in `sealed` was accepted before any in `open`.
     """
 
-    __slots__ = ("_accumulator", "open", "partition", "sealed", "taken")
+    __slots__ = ("_accumulator", "open", "partition", "sealed", "taken", "was_late")
 
     def __init__(self, partition: TopicPartition, accumulator: Accumulator) -> None:
         self.partition = partition
         self.open: Batch | None = None
         self.sealed: deque[Batch] = deque()
         self.taken: list[Batch] = []
+        self.was_late = False
+        """True after a try that the broker gave up waiting for, in this partition of all that travelled with it."""
         self._accumulator = accumulator
 
     @property
@@ -128,6 +135,7 @@ class PartitionQueue:
         """Ends a batch's linger. Nothing happens to one that is sealed already."""
         if batch is self.open:
             batch.due_s = -math.inf
+            self._accumulator.end_linger(self)
             self._accumulator.on_ready(self)
 
 
@@ -152,6 +160,9 @@ class Accumulator:
         self._compression = compression
         self._buffer_memory = buffer_memory
         self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._lingering: dict[PartitionQueue, None] = {}
+        """The queues with an open batch that nobody hurried, oldest first."""
+        self._lingering_bytes = 0
         self.reserved_bytes = 0
         self.on_ready = on_ready
 
@@ -168,7 +179,7 @@ class Accumulator:
 
     def has_memory_for(self, record_bytes: int) -> bool:
         """True if a batch for this record may be opened now. An empty buffer takes anything, one batch at a time."""
-        return self.reserved_bytes + self._capacity_for(record_bytes) <= self._buffer_memory or not self.reserved_bytes
+        return self.reserved_bytes + self._step_for(record_bytes) <= self._buffer_memory or not self.reserved_bytes
 
     def open_batch(self, queue: PartitionQueue, record_bytes: int, now_s: float) -> Batch:
         """A fresh open batch with room for a record of `record_bytes`, which the caller adds before anything else runs.
@@ -176,16 +187,60 @@ class Accumulator:
         The queue must have no open batch, and the buffer memory for one.
         """
         assert queue.open is None
-        capacity = self._capacity_for(record_bytes)
+        capacity = self._step_for(record_bytes)
         self.reserved_bytes += capacity
         batch = queue.open = Batch(queue, now_s, now_s + self._linger_s, capacity)
+        self._lingering[queue] = None
+        self._lingering_bytes += capacity
         self.on_ready(queue)
         return batch
+
+    def grow(self, queue: PartitionQueue, record_bytes: int) -> bool:
+        """Makes room for a record in the queue's open batch; False if the batch is full, or memory is short."""
+        batch = queue.open
+        assert batch is not None
+        if batch.room >= record_bytes:
+            return True
+        needed = batch.reserved_bytes - batch.room + record_bytes
+        more = step_for(needed, self._batch_bytes) - batch.reserved_bytes
+        if needed > self._batch_bytes or self.reserved_bytes + more > self._buffer_memory:
+            return False
+        self.reserved_bytes += more
+        batch.reserved_bytes += more
+        batch.room += more
+        if queue in self._lingering:
+            self._lingering_bytes += more
+        return True
+
+    def has_due(self, now_s: float) -> bool:
+        """True if the oldest batch that lingers has done so for long enough."""
+        oldest = next(iter(self._lingering), None)
+        return oldest is not None and oldest.open is not None and oldest.open.due_s <= now_s
+
+    def make_room(self) -> None:
+        """Memory is short: ends the linger of the fullest batches, until enough is on its way; of equally full ones the
+        youngest, since where partitions take turns the oldest is written to next. All go when they are due anyway."""
+        wanted = self._buffer_memory // ON_ITS_WAY
+        if self.reserved_bytes - self._lingering_bytes >= wanted:
+            return
+        lingering = [queue.open for queue in reversed(self._lingering) if queue.open is not None]
+        for batch in sorted(lingering, key=_used_bytes, reverse=True):
+            batch.queue.hurry(batch)
+            if self.reserved_bytes - self._lingering_bytes >= wanted:
+                return
+
+    def end_linger(self, queue: PartitionQueue) -> None:
+        """Notes that the queue's open batch lingers no more. Doing it twice is the same as once."""
+        if queue in self._lingering:
+            del self._lingering[queue]
+            assert queue.open is not None
+            self._lingering_bytes -= queue.open.reserved_bytes
 
     def seal(self, queue: PartitionQueue) -> None:
         """Encodes the open batch; no record joins it any more."""
         batch = queue.open
         assert batch is not None and batch.records
+        self.end_linger(queue)
         queue.open = None
         batch.data = encode_batch(batch.records, compression=self._compression)
         batch.record_count = len(batch.records)
@@ -216,6 +271,10 @@ class Accumulator:
         batch.reserved_bytes = 0
         assert self.reserved_bytes >= 0
 
-    def _capacity_for(self, record_bytes: int) -> int:
-        """The size of the batch that a record opens: the usual one, or its own if it is larger."""
-        return max(self._batch_bytes, HEADER_BYTES + record_bytes)
+    def _step_for(self, record_bytes: int) -> int:
+        """The size of the batch that a record opens."""
+        return step_for(HEADER_BYTES + record_bytes, self._batch_bytes)
+
+
+def _used_bytes(batch: Batch) -> int:
+    return batch.reserved_bytes - batch.room

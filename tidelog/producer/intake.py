@@ -64,17 +64,24 @@ class Intake:
     async def open_batch(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
         """An open batch of `queue`, or of the sticky one, with room for a record of `size` bytes.
 
-        The caller adds the record before it awaits anything. A full batch gives way to the event loop once, so that a
-        tight loop of sends starves neither the sender nor anybody else. Raises `TooLarge`, `BufferFull`,
+        The caller adds the record before it awaits anything. A full batch gives way to the event loop once, and so does
+        one that asks for more room while others are due, so that a tight loop of sends starves neither the sender nor
+        anybody else. Raises `TooLarge`, `BufferFull`,
         `ClientClosed`, or the error that stopped the producer.
         """
         if HEADER_BYTES + size > self._options.max_request_size:
             raise TooLarge(f"a record of {size} bytes is over max_request_size ({self._options.max_request_size})")
-        full = route.sticky if queue is None else queue
-        if queue is None:
+        accumulator = self._sender.accumulator
+        target = route.sticky if queue is None else queue
+        is_due = accumulator.has_due(asyncio.get_running_loop().time())
+        is_full = target.open is not None and not accumulator.grow(target, size)
+        if target.open is not None and not is_full and not is_due:
+            return target.open
+        if queue is None and (is_full or target.open is None):
             route.advance()
-        if full.open is not None:
-            self._sender.accumulator.seal(full)
+        if is_full:
+            accumulator.seal(target)
+        if is_full or is_due:
             await asyncio.sleep(0)
         self._renew(route)
         if self._turn.locked() or not self._sender.accumulator.has_memory_for(size):
@@ -88,7 +95,7 @@ class Intake:
             async with asyncio.timeout(self._options.max_block_s), self._turn:
                 while not sender.accumulator.has_memory_for(size):
                     self._check_usable()
-                    sender.hurry()  # what lingers holds memory
+                    sender.accumulator.make_room()
                     sender.memory_freed.clear()
                     await sender.memory_freed.wait()
                 return self._open_now(route, queue, size)
@@ -102,7 +109,7 @@ class Intake:
         self._check_usable()
         target = route.sticky if queue is None else queue
         if target.open is not None:
-            if target.open.room >= size:
+            if self._sender.accumulator.grow(target, size):
                 return target.open
             self._sender.accumulator.seal(target)
         return self._sender.accumulator.open_batch(target, size, asyncio.get_running_loop().time())

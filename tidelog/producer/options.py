@@ -26,6 +26,11 @@ class ProducerOptions:
     request_timeout_s: float
     delivery_timeout_s: float
 
+    @property
+    def try_s_min(self) -> float:
+        """A try with less time than this would cut short those that travel with it."""
+        return min(self.request_timeout_s, self.delivery_timeout_s) / 2
+
     def __post_init__(self) -> None:
         if self.linger_s < 0 or self.max_block_s < 0:
             raise InvalidRequest("linger_ms and max_block_ms must not be negative")

@@ -1,11 +1,15 @@
-"""What a broker answers to a produce request, as one receipt per batch."""
+"""The answers of brokers to produce requests, as one receipt per batch: of one partition, or of many."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import TopicPartition
 from tidelog.producer.accumulator import Batch, BatchReceipt
-from tidelog.transport.errors import NoAnswer, decode_answer
+from tidelog.transport.errors import NoAnswer, decode_answer, error_from_code
 
 
 class _Placed(msgspec.Struct, frozen=True):
@@ -19,6 +23,22 @@ class _Answer(msgspec.Struct, frozen=True):
     durability: str
 
 
+class _Partition(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+    batches: tuple[_Placed, ...] | None
+    leader_epoch: int | None
+    acked_by: tuple[int, ...] | None
+    durability: str | None
+    error_code: int | None
+    message: str | None
+
+
+class _Many(msgspec.Struct, frozen=True):
+    partitions: tuple[_Partition, ...]
+
+
+_MANY = msgspec.json.Decoder(_Many)
 _ANSWER = msgspec.json.Decoder(_Answer)
 
 
@@ -30,6 +50,34 @@ def parse_receipts(body: bytes, batch_count: int) -> list[BatchReceipt]:
     if not body:
         return [BatchReceipt(None, -1, (), "none")] * batch_count
     answer = decode_answer(_ANSWER, body)
+    return _receipts(answer, batch_count)
+
+
+def parse_many(body: bytes, sent: Sequence[tuple[TopicPartition, int]]) -> list[list[BatchReceipt] | TidelogError]:
+    """The receipts of each partition with so many batches, or the error that was said of it.
+
+    Raises `NoAnswer` if the answer is not about these partitions, in this order.
+    """
+    if not body:
+        return [parse_receipts(body, batch_count) for _, batch_count in sent]
+    found = decode_answer(_MANY, body).partitions
+    if [(each.topic, each.partition) for each in found] != [partition for partition, _ in sent]:
+        raise NoAnswer(f"the answer names {len(found)} partitions, and not the {len(sent)} that were sent")
+    return [_outcome(each, batch_count) for each, (_, batch_count) in zip(found, sent, strict=True)]
+
+
+def _outcome(said: _Partition, batch_count: int) -> list[BatchReceipt] | TidelogError:
+    if said.error_code is not None:
+        return error_from_code(said.error_code, said.message or "")
+    if said.batches is None or said.leader_epoch is None or said.acked_by is None or said.durability is None:
+        return NoAnswer(f"the answer says neither receipt nor error of {said.topic} {said.partition}")
+    try:
+        return _receipts(_Answer(said.batches, said.leader_epoch, said.acked_by, said.durability), batch_count)
+    except NoAnswer as error:
+        return error
+
+
+def _receipts(answer: _Answer, batch_count: int) -> list[BatchReceipt]:
     if len(answer.batches) != batch_count:
         raise NoAnswer(f"the receipt names {len(answer.batches)} batches, {batch_count} were sent")
     return [

@@ -1,9 +1,10 @@
 """The producer's loop: takes what is ready, sends it, and sees every batch to its end.
 
-One request is in flight per partition. It carries all batches that are ready, so a slow broker makes requests larger,
+One request is in flight per partition. It holds all batches that are ready, so a slow broker makes requests larger,
 not more, and each of its fsyncs covers more; and order needs no further thought, because nothing is sent after a
 request before its fate is sealed. (Two in flight gained nothing measurable where the disk is the limit, and would make
-every retry a question of order.)
+every retry a question of order.) What partitions of one broker send at a time travels together (`lanes`), and comes
+back as an outcome for each: retries, numbers and rerouting stay each partition's own.
 
 A partition with nothing to send has no task, at most a timer for its linger.
 """
@@ -12,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
-from urllib.parse import quote
 
 import msgspec
 
@@ -22,19 +24,21 @@ from tidelog.model.batch_header import RecordBatch, parse_header, stamp_producer
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownPartition, UnknownTopic
 from tidelog.model.ids import ProducerId
 from tidelog.producer.accumulator import Accumulator, Batch, BatchReceipt, PartitionQueue
+from tidelog.producer.lanes import Lanes
 from tidelog.producer.options import ProducerOptions
-from tidelog.producer.receipts import fill_in, parse_receipts
+from tidelog.producer.receipts import fill_in
 from tidelog.producer.sequences import Sequences, Stamp
 from tidelog.producer.verdicts import Verdict, expired, judge
-from tidelog.transport.connections import Pieces
 from tidelog.transport.errors import ClientClosed, DeliveryExpired, DeliveryUnknown, decode_answer
-from tidelog.transport.session import ClusterSession, needs_refresh, verdict_ms
+from tidelog.transport.session import ClusterSession, needs_refresh
 
 logger = logging.getLogger(__name__)
 
 BATCHES_MAX = 1024
 """Batches of one request; a broker would take more."""
 FAILED_REMEMBERED = 1024
+RETRY_TURN_S = 0.02
+"""Retries begin at multiples of this, so that partitions that failed together, or for one reason, go again together."""
 
 
 class _NewProducerId(msgspec.Struct, frozen=True):
@@ -77,7 +81,10 @@ class Sender:
         self.memory_freed = asyncio.Event()
         self._session = session
         self._options = options
+        self._lanes = Lanes(session, options)
         self._sequences = Sequences() if options.is_idempotent else None
+        self._id_asked: asyncio.Future[TidelogError | None] | None = None
+        """Done when an answer to the one question for a producer id has come."""
         self._tasks: dict[PartitionQueue, asyncio.Task[None]] = {}
         self._timers: dict[PartitionQueue, asyncio.TimerHandle] = {}
 
@@ -113,6 +120,7 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._lanes.close()
         self._abandon(ClientClosed("the producer was closed before this record was sent"))
         self.memory_freed.set()
 
@@ -158,7 +166,7 @@ class Sender:
             reason = f"the last error: {error.message}"
             wait_s = min(backoff.next_s(wait_at_least_s), max(0.0, request.deadline_s - now_s()))
             logger.info("%s: trying again in %.3f s: %s", request.queue.partition, wait_s, error.message)
-            await asyncio.sleep(wait_s)
+            await asyncio.sleep(_until_shared_turn(now_s(), wait_s))
             if needs_refresh(error):
                 await self._refresh(request)
         late = DeliveryExpired(f"not delivered within delivery_timeout_ms; {reason}")
@@ -167,31 +175,21 @@ class Sender:
     async def _attempt(self, request: _Request) -> tuple[TidelogError | None, float]:
         """One try. Returns the error and the seconds the broker asked to wait, or None if the batches are settled."""
         left_s = request.deadline_s - asyncio.get_running_loop().time()
-        timeout_s = min(self._options.request_timeout_s, left_s)
-        topic, partition = request.queue.partition
-        target = (
-            f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?acks={self._options.acks}"
-            f"&timeout_ms={verdict_ms(timeout_s)}"
-        )
+        queue, batches = request.queue, [batch.data for batch in request.batches]
         try:
             if self._sequences is not None and request.stamp is None:
                 await self._number(request, self._sequences, left_s)
-            answer = await self._session.attempt(
-                "POST",
-                self._session.leader(topic, partition),
-                target,
-                body=Pieces([batch.data for batch in request.batches]),
-                timeout_s=timeout_s,
-                expects_s=None if self._sequences is None else 0.0,
-            )
-            error = answer.error
-            if error is None:
-                receipts = parse_receipts(answer.body, len(request.batches))
-                self._session.note_leader_epoch(topic, partition, receipts[0].leader_epoch)
-                self._settle(request, receipts)
+            timeout_s = min(self._options.request_timeout_s, left_s)
+            alone = queue.was_late or timeout_s < self._options.try_s_min
+            address = self._session.leader(*queue.partition)
+            outcome = await self._lanes.send(address, queue.partition, batches, timeout_s, alone=alone)
         except TidelogError as failure:
             return failure, 0.0
-        return error, answer.retry_after_s
+        queue.was_late = outcome.error is not None and outcome.is_own and not outcome.error.definite
+        if outcome.error is None:
+            self._session.note_leader_epoch(*queue.partition, outcome.receipts[0].leader_epoch)
+            self._settle(request, outcome.receipts)
+        return outcome.error, outcome.retry_after_s
 
     async def _refresh(self, request: _Request) -> None:
         left_s = request.deadline_s - asyncio.get_running_loop().time()
@@ -201,12 +199,31 @@ class Sender:
     # -- numbers -------------------------------------------------------------------------------------------------
 
     async def _number(self, request: _Request, sequences: Sequences, timeout_s: float) -> None:
-        if sequences.needs_id:
-            sequences.adopt(await self._new_producer_id(timeout_s))
+        while sequences.needs_id:
+            await self._adopt_id(sequences, timeout_s)
         stamps = [sequences.assign(request.queue.partition, batch.record_count) for batch in request.batches]
         for batch, stamp in zip(request.batches, stamps, strict=True):
             stamp_producer(RecordBatch(parse_header(batch.data), memoryview(batch.data)), *stamp)
         request.stamp = stamps[0]
+
+    async def _adopt_id(self, sequences: Sequences, timeout_s: float) -> None:
+        """Gets a producer id: the first of many partitions asks, for all that wait for one by then."""
+        if self._id_asked is not None:
+            failure = await asyncio.shield(self._id_asked)
+            if failure is not None:
+                raise failure
+            return
+        self._id_asked = asked = asyncio.get_running_loop().create_future()
+        outcome: TidelogError | None = ClientClosed("the producer was closed before it had an id")
+        try:
+            sequences.adopt(await self._new_producer_id(timeout_s))
+            outcome = None
+        except TidelogError as error:
+            outcome = error
+            raise
+        finally:
+            self._id_asked = None
+            asked.set_result(outcome)
 
     async def _new_producer_id(self, timeout_s: float) -> ProducerId:
         """Asks for a producer id. Whatever goes wrong, no record was sent: indefinite errors become definite."""
@@ -246,12 +263,12 @@ class Sender:
             self._abandon(error)
             self.memory_freed.set()
 
-    def _settle(self, request: _Request, receipts: list[BatchReceipt]) -> None:
+    def _settle(self, request: _Request, receipts: Sequence[BatchReceipt]) -> None:
         """All is well. A broker knows the offsets of only the last few batches of a repeated request; the others are
         found from theirs, since a try appends its batches without a gap. After several tries that may have appended
         something this does not hold, and they stay unknown."""
         if request.unknown_tries == 2:
-            receipts = fill_in(receipts, request.batches)
+            receipts = fill_in([*receipts], request.batches)
         for batch, receipt in zip(request.batches, receipts, strict=True):
             self._release(batch)
             batch.settle(receipt)
@@ -288,6 +305,11 @@ class Sender:
     def _release(self, batch: Batch) -> None:
         self.accumulator.release(batch)
         self.memory_freed.set()
+
+
+def _until_shared_turn(now_s: float, wait_s: float) -> float:
+    """The seconds from now to the first turn for retries after a wait."""
+    return math.ceil((now_s + wait_s) / RETRY_TURN_S) * RETRY_TURN_S - now_s
 
 
 def _stopped(error: BaseException, *, uncertain: bool) -> TidelogError:

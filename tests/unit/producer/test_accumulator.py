@@ -39,14 +39,20 @@ class Bench:
 
     def add(self, now_s: float = 0.0) -> Batch:
         """Returns what `send` does with a record."""
-        batch = self.queue.open
-        if batch is None or batch.room < SIZE:
+        return self.add_to(self.queue, now_s)
+
+    def add_to(self, queue: PartitionQueue, now_s: float = 0.0) -> Batch:
+        batch = queue.open
+        if batch is None or not self.accumulator.grow(queue, SIZE):
             if batch is not None:
-                self.accumulator.seal(self.queue)
-            batch = self.accumulator.open_batch(self.queue, SIZE, now_s)
+                self.accumulator.seal(queue)
+            batch = self.accumulator.open_batch(queue, SIZE, now_s)
         batch.room -= SIZE
         batch.records.append(RECORD)
         return batch
+
+    def queues(self, count: int) -> list[PartitionQueue]:
+        return [self.accumulator.queue(TopicPartition("many", number)) for number in range(count)]
 
     def take(self, now_s: float = 0.0, *, bytes_max: int = 10_000, batches_max: int = 5) -> list[Batch]:
         return self.accumulator.take(self.queue, now_s, bytes_max=bytes_max, batches_max=batches_max)
@@ -170,3 +176,84 @@ def test_a_settled_batch_tells_watchers_once_and_latecomers_at_once(bench: Bench
     assert told == ["early", "late"]
     assert batch.outcome is error
     assert batch.data == b""
+
+
+# -- many partitions, little memory --------------------------------------------------------------------------------
+
+
+def test_ten_thousand_open_batches_fit_the_usual_memory() -> None:
+    bench = Bench(batch_bytes=65_536, buffer_memory=32 << 20)
+    for queue in bench.queues(10_000):
+        assert bench.accumulator.has_memory_for(SIZE)
+        bench.add_to(queue)
+    assert bench.accumulator.reserved_bytes == 10_000 * 1024
+
+
+def test_a_batch_grows_in_steps_to_its_full_size() -> None:
+    bench = Bench(batch_bytes=20_000, buffer_memory=1 << 20)
+    sizes = []
+    while not bench.queue.sealed:
+        bench.add()
+        sizes.append(bench.accumulator.reserved_bytes)
+    steps = list(dict.fromkeys(sizes))
+    assert steps[:4] == [1024, 4096, 16_384, 20_000]
+    assert bench.queue.sealed[0].record_count == (20_000 - 61) // SIZE
+
+
+def test_a_batch_that_finds_no_memory_for_its_next_step_is_full() -> None:
+    bench = Bench(batch_bytes=4096, buffer_memory=4096)
+    one, two = bench.queues(2)
+    bench.add_to(two)
+    bench.add_to(one)
+    while bench.accumulator.grow(one, SIZE):
+        bench.add_to(one)
+    assert one.open is not None
+    assert (len(one.open.records), bench.accumulator.reserved_bytes) == ((1024 - 61) // SIZE, 2048)
+
+
+def test_when_memory_is_short_the_fullest_go_first_and_no_more_than_needed() -> None:
+    bench = Bench(batch_bytes=1024, buffer_memory=16 * 1024)
+    queues = bench.queues(16)
+    for queue in [*queues, queues[5], queues[7], queues[5]]:
+        bench.add_to(queue)
+    assert not bench.accumulator.has_memory_for(SIZE)
+    bench.noticed.clear()
+    bench.accumulator.make_room()
+    assert bench.noticed == [queues[5], queues[7], queues[15], queues[14]]
+    bench.accumulator.make_room()
+    assert len(bench.noticed) == 4
+    for queue in [*bench.noticed]:
+        (batch,) = bench.accumulator.take(queue, 0.0, bytes_max=10_000, batches_max=5)
+        bench.accumulator.release(batch)
+    bench.noticed.clear()
+    bench.accumulator.make_room()
+    assert bench.noticed == [queues[13], queues[12], queues[11], queues[10]]
+
+
+def test_partitions_that_take_turns_share_batches_though_not_all_have_room() -> None:
+    """More partitions than batches fit: those that have one fill it, instead of all being sent with a record each."""
+    bench = Bench(batch_bytes=65_536, buffer_memory=64 * 1024)
+    sent: list[int] = []
+    for number in range(2_000):
+        queue = bench.queues(100)[number % 100]
+        has_room = queue.open is not None and bench.accumulator.grow(queue, SIZE)
+        if not has_room and not bench.accumulator.has_memory_for(SIZE):
+            bench.noticed.clear()
+            bench.accumulator.make_room()
+            for due in dict.fromkeys([*bench.noticed]):
+                for batch in bench.accumulator.take(due, 0.0, bytes_max=1 << 20, batches_max=5):
+                    sent.append(batch.record_count)
+                    bench.accumulator.release(batch)
+        bench.add_to(queue)
+    assert len(sent) < 1_500
+
+
+def test_the_oldest_that_lingers_says_whether_anything_is_due() -> None:
+    bench = Bench(linger_s=5.0)
+    assert not bench.accumulator.has_due(0.0)
+    first, second = bench.queues(2)
+    bench.add_to(first, now_s=1.0)
+    bench.add_to(second, now_s=2.0)
+    assert [bench.accumulator.has_due(now_s) for now_s in (5.9, 6.0)] == [False, True]
+    bench.accumulator.seal(first)
+    assert [bench.accumulator.has_due(now_s) for now_s in (6.9, 7.0)] == [False, True]

@@ -1,0 +1,213 @@
+"""The way to the brokers: what many partitions send to one of them at a time goes there in one request.
+
+    a partition's try -> the lane of its broker: waits -> request (parcels of many partitions) -> an outcome for each
+
+A lane sends at once while fewer than `UNDER_WAY_MAX` of its requests are under way; then parcels gather, and the next
+request carries all that came meanwhile. So a lone record does not wait for company, and a thousand busy partitions need
+a few requests and not a thousand.
+
+An answer is as late as its slowest partition. So one that was late by itself, or has little time left, travels alone.
+A request that is refused as a whole (too many partitions, too large, a path that an older broker does not know) says
+nothing about its parcels: they go again in requests of half as many, down to one, which takes the path of a single
+partition.
+
+Who sends owns the retry: a parcel is one try, and has one outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import TopicPartition
+from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE, batch_table
+from tidelog.producer.accumulator import BatchReceipt
+from tidelog.producer.options import ProducerOptions
+from tidelog.producer.receipts import parse_many, parse_receipts
+from tidelog.transport.connections import Answer, Pieces
+from tidelog.transport.errors import ConnectFailed, NoAnswer
+from tidelog.transport.session import ClusterSession, verdict_ms
+
+UNDER_WAY_MAX: Final = 5
+"""Requests to one broker at a time (Kafka: `max.in.flight.requests.per.connection`), but for those of one parcel that
+travels alone."""
+PARTITIONS_MAX: Final = 1_000
+"""A broker takes so many in one request, unless it is set otherwise (`http.batches.partitions.max`)."""
+
+
+class Outcome(NamedTuple):
+    """How a try ended: the receipts of its batches, or an error."""
+
+    receipts: Sequence[BatchReceipt] = ()
+    error: TidelogError | None = None
+    retry_after_s: float = 0.0
+    is_own: bool = False
+    """True if the error is said of this partition, and not of the request that carried it with others."""
+
+
+@dataclass(slots=True, eq=False)
+class Parcel:
+    """Encoded batches of one partition on their way, once."""
+
+    partition: TopicPartition
+    batches: Sequence[bytearray]
+    deadline_s: float
+    travels_alone: bool
+    outcome: asyncio.Future[Outcome]
+    size: int = field(init=False)
+    is_sent: bool = False
+
+    def __post_init__(self) -> None:
+        self.size = sum(map(len, self.batches))
+
+    def settle(self, outcome: Outcome) -> None:
+        """Tells who waits, if anybody still does."""
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+class Lane:
+    """The parcels for one broker that wait, oldest first."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Parcel] = deque()
+        self.under_way = 0
+        self.partitions_max = PARTITIONS_MAX
+        self.is_called = False
+        """True from the first parcel that came until the event loop's next turn, so that those of one turn share."""
+
+    def take(self, bytes_max: int) -> list[Parcel]:
+        """The parcels of the next request: one, and as many more as fit; none if nobody waits for any."""
+        taken: list[Parcel] = []
+        size = 0
+        while self.waiting and len(taken) < self.partitions_max:
+            parcel = self.waiting[0]
+            if parcel.outcome.done():  # nobody waits for it any more, and it counts as not sent
+                self.waiting.popleft()
+                continue
+            size += parcel.size
+            if taken and (size > bytes_max or parcel.travels_alone or taken[0].travels_alone):
+                break
+            self.waiting.popleft()
+            taken.append(parcel)
+        return taken
+
+    def take_back(self, parcels: list[Parcel]) -> None:
+        """Parcels of a request that was refused as a whole go first, in smaller ones."""
+        self.partitions_max = max(1, min(self.partitions_max, len(parcels) // 2))
+        for parcel in reversed(parcels):
+            if not parcel.outcome.done():
+                parcel.is_sent = False
+                self.waiting.appendleft(parcel)
+
+
+class Lanes:
+    """A lane for each broker that something was sent to. Owns the requests that are under way."""
+
+    def __init__(self, session: ClusterSession, options: ProducerOptions) -> None:
+        self._session = session
+        self._options = options
+        self._lanes: dict[str, Lane] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    async def send(
+        self, address: str, partition: TopicPartition, batches: Sequence[bytearray], timeout_s: float, *, alone: bool
+    ) -> Outcome:
+        """Makes one try at one broker, over in `timeout_s`. Never raises for what the broker does or says."""
+        loop = asyncio.get_running_loop()
+        parcel = Parcel(partition, batches, loop.time() + timeout_s, alone, loop.create_future())
+        lane = self._lanes.setdefault(address, Lane())
+        lane.waiting.append(parcel)
+        self._call(lane, address)
+        timer = loop.call_at(parcel.deadline_s, self._expire, lane, parcel)
+        try:
+            return await parcel.outcome
+        finally:
+            timer.cancel()
+            if not parcel.is_sent and parcel in lane.waiting:
+                lane.waiting.remove(parcel)
+
+    async def close(self) -> None:
+        """Cuts what is under way."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @staticmethod
+    def _expire(lane: Lane, parcel: Parcel) -> None:
+        """A parcel that is under way has its request's own deadline."""
+        if not parcel.is_sent:
+            late = ConnectFailed(f"{lane.under_way} requests to the broker of {parcel.partition} are under way already")
+            parcel.settle(Outcome(error=late))
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def _call(self, lane: Lane, address: str) -> None:
+        if not lane.is_called:
+            lane.is_called = True
+            asyncio.get_running_loop().call_soon(self._depart, lane, address)
+
+    def _depart(self, lane: Lane, address: str) -> None:
+        """Sends what waits, as far as requests may be under way."""
+        lane.is_called = False
+        while lane.waiting and (lane.under_way < UNDER_WAY_MAX or lane.waiting[0].travels_alone):
+            parcels = lane.take(self._options.max_request_size)
+            if not parcels:
+                return
+            for parcel in parcels:
+                parcel.is_sent = True
+            lane.under_way += not parcels[0].travels_alone
+            task = asyncio.get_running_loop().create_task(self._carry(lane, address, parcels))
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+
+    async def _carry(self, lane: Lane, address: str, parcels: list[Parcel]) -> None:
+        """Sees one request to its end: every parcel of it has its outcome when this returns, or waits again."""
+        try:
+            answer = await self._ask(address, parcels)
+            error = answer.error
+            if error is None:
+                outcomes = _outcomes(answer, parcels)
+            elif len(parcels) > 1 and error.definite and not error.retriable:
+                lane.take_back(parcels)
+                outcomes = []
+            else:
+                outcomes = [Outcome((), error, answer.retry_after_s, len(parcels) == 1)] * len(parcels)
+        except TidelogError as failure:
+            outcomes = [Outcome(error=failure)] * len(parcels)
+        except BaseException as failure:
+            outcomes = [Outcome(error=NoAnswer(f"this request was given up ({failure!r})"))] * len(parcels)
+            raise
+        finally:
+            lane.under_way -= not parcels[0].travels_alone
+            for parcel, outcome in zip(parcels, outcomes, strict=False):
+                parcel.settle(outcome)
+            self._call(lane, address)
+
+    async def _ask(self, address: str, parcels: list[Parcel]) -> Answer:
+        timeout_s = max(0.001, min(parcel.deadline_s for parcel in parcels) - asyncio.get_running_loop().time())
+        terms = f"acks={self._options.acks}&timeout_ms={verdict_ms(timeout_s)}"
+        pieces = [data for parcel in parcels for data in parcel.batches]
+        if len(parcels) == 1:
+            topic, partition = parcels[0].partition
+            target = f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?{terms}"
+            body = Pieces(pieces)
+        else:
+            table = batch_table((*parcel.partition, parcel.size) for parcel in parcels)
+            target, body = f"/batches?{terms}", Pieces([table, *pieces], PARTITION_BATCHES_TYPE)
+        expects_s = 0.0 if self._options.is_idempotent else None
+        return await self._session.attempt("POST", address, target, body=body, timeout_s=timeout_s, expects_s=expects_s)
+
+
+def _outcomes(answer: Answer, parcels: list[Parcel]) -> list[Outcome]:
+    """An outcome for each parcel. Raises `NoAnswer` if the answer is not about them."""
+    if len(parcels) == 1:
+        return [Outcome(parse_receipts(answer.body, len(parcels[0].batches)))]
+    found = parse_many(answer.body, [(parcel.partition, len(parcel.batches)) for parcel in parcels])
+    return [Outcome(error=each, is_own=True) if isinstance(each, TidelogError) else Outcome(each) for each in found]
