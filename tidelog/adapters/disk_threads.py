@@ -28,8 +28,10 @@ THREADS: Final = 4
 class DiskThreads:
     """`BlockingRunner`. Threads are started with the first job."""
 
-    def __init__(self, threads: int = THREADS) -> None:
+    def __init__(self, threads: int = THREADS, *, name: str = "tidelog-disk") -> None:
+        """`name` is that of the threads."""
         assert threads > 0
+        self._name = name
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._shared: SimpleQueue[_Job | None] = SimpleQueue()
         """Jobs with more calls than one, once for each helper that they may employ."""
@@ -63,7 +65,7 @@ class DiskThreads:
 
     def _start(self) -> None:
         works = [self._lead, *[self._help] * self._helpers]
-        self._threads = [threading.Thread(target=work, name="tidelog-disk", daemon=True) for work in works]
+        self._threads = [threading.Thread(target=work, name=self._name, daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
 

@@ -74,9 +74,11 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
 async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[str], None]) -> int:
     stop_requested = stop_on_signals()
     disk, entropy = DiskThreads(), SystemEntropy()
+    worker = DiskThreads(1, name="tidelog-codecs")
     contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
     network = TcpNetwork(http_address=lambda: config.http_listener)
-    broker = Broker(config, DiskFiles(config.log_dir), SystemClock(), entropy, disk, network, contacts, open_files_max)
+    files = DiskFiles(config.log_dir)
+    broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker)
     server: HttpServer | None = None
     try:
         listener = http_listener(config)
@@ -88,18 +90,19 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
         announce(f"tidelog: ready http://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
-        has_stopped = await _stop(server, broker, disk)
+        has_stopped = await _stop(server, broker, disk, worker)
     return _status(broker) if has_stopped else 1
 
 
-async def _stop(server: HttpServer | None, broker: Broker, disk: DiskThreads) -> bool:
+async def _stop(server: HttpServer | None, broker: Broker, *threads: DiskThreads) -> bool:
     """Stops in order; False if that takes too long. Then the process ends as if it were killed."""
     try:
         async with asyncio.timeout(STOP_S_MAX):
             if server is not None:
                 await server.stop(STOP_GRACE_S)
             await broker.stop()
-            disk.close()
+            for each in threads:
+                each.close()
     except TimeoutError:
         logger.critical(
             "the broker could not stop in time; the next start reads what was not closed", stage=broker.stage

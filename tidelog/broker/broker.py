@@ -37,6 +37,7 @@ from tidelog.broker.replicas.data_plane import DataPlane
 from tidelog.broker.rest_consumers.service import RestConsumers
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.cluster_time import ClusterTime
+from tidelog.broker.runtime.heavy_work import HeavyWork
 from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Purgatory, Watchers
@@ -84,9 +85,10 @@ class Broker:
         network: Network,
         contacts: Contacts = no_contacts,
         open_files_max: int = OPEN_FILES_MAX,
+        worker: BlockingRunner | None = None,
     ) -> None:
         """`contacts` finds peer addresses in an existing cluster, for a broker that is to join it. `open_files_max` is
-        how many files of logs it keeps open."""
+        how many files of logs it keeps open. `worker` runs what codecs do; without one that is done on the loop."""
         time = ClusterTime(clock, config.clock_skew_ms_max)
         self.config = config
         self.node_id = NodeId(config.node_id)
@@ -101,6 +103,7 @@ class Broker:
         """The broker does this until it is ready; for whoever wonders why it is not."""
         self.controller_changes = 0
         """How often it learned of another active controller."""
+        self.work = HeavyWork(worker)
         self._files = files
         self._contacts = contacts
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -148,7 +151,15 @@ class Broker:
         """Consumer groups: what is asked of their coordinators, wherever those are."""
         self.group_lags = GroupLags(self)
         self.rest_consumers = RestConsumers(
-            self.node_id, config, self.groups, self, self.purgatory, self._peers, entropy, self._readable_topics
+            self.node_id,
+            config,
+            self.groups,
+            self,
+            self.purgatory,
+            self.work,
+            self._peers,
+            entropy,
+            self._readable_topics,
         )
         """Consumers whose memory is a broker's, wherever they live."""
         self.face = BrokerFace(
@@ -160,15 +171,15 @@ class Broker:
             statistics=Statistics(self, self.stats, self.data, self._peers, self.groups, self.group_lags),
             readiness=self,
             authorizer=EverybodyMay(),
+            work=self.work,
             clock=time,
         )
         """All that listeners may ask of this broker."""
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
-        service.copies, service.verifier = self.data.copies, self.data.verifier
-        service.files_verifier, service.loss_finder = self.data.files_verifier, self.data.loss_finder
-        service.remains_finder = self.data.remains_finder
-        service.controller_elsewhere = self._controller_elsewhere
+        service.copies, service.remains_finder = self.data.copies, self.data.remains_finder
+        service.verifier, service.files_verifier = self.data.verifier, self.data.files_verifier
+        service.loss_finder, service.controller_elsewhere = self.data.loss_finder, self._controller_elsewhere
         for protocol in self.data.protocols.values():
             service.add(protocol)
         self._peers.on_peer_down.append(self._on_peer_down)

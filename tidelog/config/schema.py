@@ -33,6 +33,7 @@ from tidelog.config.values import (
     Path,
     Rack,
     SegmentBytes,
+    ShownBytes,
     Skew,
     TimestampType,
     TopicCleanupPolicy,
@@ -484,6 +485,13 @@ class BrokerConfig(Settings):
     )
     http_request_bytes_max: Bytes = setting(
         "http.request.bytes.max", 5 * MIB, "The largest JSON body; a larger one is refused with 413.", unit="bytes"
+    )
+    http_record_bytes_max: ShownBytes = setting(
+        "http.record.bytes.max",
+        8 * MIB,
+        "The longest record that is shown as JSON; a longer one is refused with 406, and can be read as a raw batch. "
+        "The event loop is held for some 2 ms for each MiB of it.",
+        unit="bytes",
     )
     http_batches_bytes_max: Bytes = setting(
         "http.batches.bytes.max",

@@ -134,6 +134,7 @@ Limit = Annotated[Integer, Field(ge=-1, le=INT64_MAX)]
 Skew = Annotated[Integer, Field(ge=0, le=INT64_MAX)]
 """Milliseconds that two clocks may be apart."""
 SegmentBytes = Annotated[Integer, Field(ge=1024, le=INT32_MAX)]
+ShownBytes = Annotated[Integer, Field(ge=2**20, le=2**26)]
 BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]

@@ -139,7 +139,7 @@ def decode_rows(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSE
         return []
     check_batch(batch)
     records = decompress(batch.header.compression, batch.data[HEADER_BYTES:], bytes_max=decompressed_bytes_max)
-    return _rows(records, batch.header)
+    return decode_part(records, batch.header, batch.header.record_count)
 
 
 def check_batch(batch: RecordBatch) -> None:
@@ -156,12 +156,14 @@ def check_batch(batch: RecordBatch) -> None:
 
 def decode_stored(records: bytes, header: BatchHeader) -> list[StoredRecord]:
     """`decode_batch` from where the records' bytes are decompressed, for a header that `check_batch` passed."""
-    return list(map(_stored_record, _rows(records, header)))
+    return list(map(_stored_record, decode_part(records, header, header.record_count)))
 
 
-def _rows(records: bytes, header: BatchHeader) -> list[Row]:
+def decode_part(records: bytes, header: BatchHeader, count: int, delta_min: int = 0) -> list[Row]:
+    """Some whole records of a batch, whose offsets begin with `delta_min` behind the batch's, or later. Raises
+    `InvalidBatch`."""
     try:
-        rows = decode_records(records, header)
+        rows = decode_records(records, header, count, delta_min)
     except IndexError:
         raise InvalidBatch(f"the batch at offset {header.base_offset} ends within a record") from None
     if header.is_log_append_time:

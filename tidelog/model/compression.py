@@ -2,7 +2,10 @@
 
 A few kilobytes of zstd can stand for gigabytes of zeros, and the sizes that compressed data claims are claims.
 So decompression writes into a buffer of our own that grows only as real output fills it, and stops at the caller's
-bound: memory stays within eight times what was actually produced, or sent.
+bound: the memory that is touched stays within eight times what was actually produced, or sent.
+
+All codecs work without the interpreter's lock, so another thread may have it meanwhile; copying what came out would
+take the lock, so `unpack` copies nothing.
 
 Snappy has no frames of its own in Kafka: the Java client's library (xerial) puts blocks of 32 KiB behind a 16-byte
 header, other clients send one raw block. Both are read, the first is written. LZ4 frames are written with independent
@@ -27,6 +30,9 @@ ZSTD_LEVEL = 3
 
 _GROWTH = 8
 _OUTPUT_BYTES_MIN = 4096
+_OUTPUT_BYTES_GROWN = 1 << 20
+"""A buffer that has grown to this grows to the bound next. It is memory that the system maps when it is touched; to
+clear one of some mebibytes instead would hold the interpreter's lock."""
 _OUTPUT_FULL = "failed to write whole buffer"
 """How Rust's standard library, and so cramjam, says that an output slice is full. A unit test holds it to that."""
 
@@ -65,16 +71,21 @@ def decompress(codec: Compression, data: Buffer, *, bytes_max: int) -> bytes:
     Raises `InvalidBatch` if `data` is not of `codec`, `TooLarge` if more than `bytes_max` bytes come out; neither
     after allocating more than the bound.
     """
+    return bytes(unpack(codec, data, bytes_max=bytes_max))
+
+
+def unpack(codec: Compression, data: Buffer, *, bytes_max: int) -> memoryview:
+    """Does as `decompress`, without a copy: what is not compressed comes back as it is."""
     match codec:
         case Compression.NONE:
-            return bytes(data)
+            return memoryview(data)
         case Compression.SNAPPY:
-            return _decompress_snappy(memoryview(data), bytes_max)
+            return _unpack_snappy(memoryview(data), bytes_max)
         case _:
-            return _decompress_streamed(codec, data, bytes_max)
+            return _unpack_streamed(codec, data, bytes_max)
 
 
-def _decompress_streamed(codec: Compression, data: Buffer, bytes_max: int) -> bytes:
+def _unpack_streamed(codec: Compression, data: Buffer, bytes_max: int) -> memoryview:
     size = min(bytes_max, max(_OUTPUT_BYTES_MIN, _GROWTH * len(data)))
     while True:
         output = bytearray(size)
@@ -85,9 +96,9 @@ def _decompress_streamed(codec: Compression, data: Buffer, bytes_max: int) -> by
                 raise InvalidBatch(f"the records are not {codec.label}: {error}") from None
             if size == bytes_max:
                 raise TooLarge(f"the records decompress to more than {bytes_max} bytes") from None
-            size = min(bytes_max, _GROWTH * size)
+            size = bytes_max if size >= _OUTPUT_BYTES_GROWN else min(bytes_max, _GROWTH * size)
         else:
-            return bytes(memoryview(output)[:count])
+            return memoryview(output)[:count]
 
 
 def _xerial_parts(data: memoryview) -> Iterator[bytes]:
@@ -98,9 +109,25 @@ def _xerial_parts(data: memoryview) -> Iterator[bytes]:
         yield block
 
 
-def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _snappy_block(data, bytes_max)
+def _unpack_snappy(data: memoryview, bytes_max: int) -> memoryview:
+    blocks = _snappy_blocks(data) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [data]
+    sizes: list[int] = []
+    room = bytes_max
+    for block in blocks:
+        sizes.append(_snappy_size(block, room))
+        room -= sizes[-1]
+    output = memoryview(bytearray(bytes_max - room))
+    position = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        try:
+            cramjam.snappy.decompress_raw_into(block, output[position : position + size])
+        except cramjam.DecompressionError as error:
+            raise InvalidBatch(f"the records are not snappy: {error}") from None
+        position += size
+    return output
+
+
+def _snappy_blocks(data: memoryview) -> list[memoryview]:
     blocks = []
     position = len(_XERIAL_HEADER)
     while position < len(data):
@@ -110,20 +137,19 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(data) - position:
             raise InvalidBatch(f"a snappy block of {length} bytes, where {len(data) - position} are left")
-        blocks.append(_snappy_block(data[position : position + length], bytes_max))
-        bytes_max -= len(blocks[-1])
+        blocks.append(data[position : position + length])
         position += length
-    return b"".join(blocks)
+    return blocks
 
 
-def _snappy_block(data: memoryview, bytes_max: int) -> bytes:
+def _snappy_size(block: memoryview, bytes_max: int) -> int:
     """A raw block starts with its decompressed length: judged before it is allocated, and then held to."""
     try:
-        size = cramjam.snappy.decompress_raw_len(data)
-        if size > bytes_max:
-            raise TooLarge(f"the records decompress to {size} bytes, and only {bytes_max} may come")
-        if size > _SNAPPY_RATIO_MAX * len(data):
-            raise InvalidBatch(f"snappy cannot make {size} bytes of {len(data)}")
-        return bytes(cramjam.snappy.decompress_raw(data))
+        size = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:
         raise InvalidBatch(f"the records are not snappy: {error}") from None
+    if size > bytes_max:
+        raise TooLarge(f"the records decompress to {size} bytes, and only {bytes_max} may come")
+    if size > _SNAPPY_RATIO_MAX * len(block):
+        raise InvalidBatch(f"snappy cannot make {size} bytes of {len(block)}")
+    return int(size)

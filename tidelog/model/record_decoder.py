@@ -19,8 +19,11 @@ _NULL_FOLDED = 1
 _TIMESTAMP_DELTA_FOLDED_MAX = 2 * TIMESTAMP_DELTA_MS_MAX
 
 
-def decode_records(data: bytes, header: BatchHeader) -> list[Row]:  # noqa: C901, PLR0912, PLR0915 - a hot loop
-    """The one loop. `IndexError` where the data ends too early.
+def decode_records(  # noqa: C901, PLR0912, PLR0915 - a hot loop
+    data: bytes, header: BatchHeader, count: int, delta_min: int = 0
+) -> list[Row]:
+    """The one loop, for `count` records whose offset deltas begin with `delta_min` or more. `IndexError` where the data
+    ends too early.
 
     Each varint is read in place if it has one or two bytes. `folded` values keep their sign in bit 0: a length or an
     offset delta that has it is negative, so a lie, but for the lengths that mean null. `twice_end` is where the
@@ -29,8 +32,9 @@ def decode_records(data: bytes, header: BatchHeader) -> list[Row]:  # noqa: C901
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     rows: list[Row] = []
     add = rows.append
-    position = folded_next = 0
-    for _ in range(header.record_count):
+    position = 0
+    folded_next = 2 * delta_min
+    for _ in range(count):
         folded = data[position]
         position += 1
         if folded > 0x7F:
@@ -127,7 +131,7 @@ def decode_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int]
         if name is None:
             raise InvalidBatch("a header without a name")
         content, position = _decode_field(data, position)
-        headers.append((name.decode(errors="replace"), content))
+        headers.append((str(name, errors="replace"), content))
     return tuple(headers), position
 
 

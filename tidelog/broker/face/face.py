@@ -10,6 +10,7 @@ from tidelog.broker.face.cluster import Cluster
 from tidelog.broker.face.groups import ConsumerGroups
 from tidelog.broker.face.partitions import Partitions
 from tidelog.broker.face.statistics import Statistics
+from tidelog.broker.face.work import HeavyWork
 from tidelog.broker.membership.administration import Administration
 from tidelog.broker.rest_consumers.service import RestConsumers
 from tidelog.model.ports import Clock
@@ -27,6 +28,8 @@ class BrokerFace:
     statistics: Statistics
     readiness: Readiness
     authorizer: Authorizer
+    work: HeavyWork
+    """Does what would hold the event loop for too long."""
     clock: Clock
     """The broker's time, for timestamps of records that came without one."""
 

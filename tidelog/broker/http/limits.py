@@ -58,6 +58,7 @@ class Limits(ListenerLimits):
     json_fetch_bytes_max: int = 8 * MIB
     decoded_bytes_max: int = 64 * MIB
     """What one stored batch may decompress to for a read as JSON."""
+    record_bytes_max: int = 8 * MIB
     small_answer_bytes: int = 64 * KIB
     """Up to here an answer is handed to the socket whole; it is what a transport buffers without complaint."""
     piece_bytes: int = 256 * KIB
@@ -78,4 +79,5 @@ class Limits(ListenerLimits):
             body_timeout_s=config.http_body_timeout_ms / 1000,
             request_timeout_ms_max=config.request_timeout_ms_max,
             fetch_bytes_max=config.fetch_max_bytes,
+            record_bytes_max=config.http_record_bytes_max,
         )

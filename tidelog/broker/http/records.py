@@ -2,7 +2,7 @@
 
 Redpanda's path, with a start by timestamp, a wait, and Kafka's rule that a read returns at least one record if there
 is one, however small `max_bytes` is. This is the one read that opens batches, so it is bounded in what it opens:
-`max_bytes` at most 8 MiB, each batch's decompressed size too, and other requests get their turn between batches.
+`max_bytes` at most 8 MiB, each batch's decompressed size and a single record's too; and it is done in slices.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from tidelog.broker.face.partitions import ReadHandle
-from tidelog.broker.face.records import read_records, show
+from tidelog.broker.face.records import Wanted, array_of, read_records
 from tidelog.broker.http import params
-from tidelog.broker.http.answers import encode, send_records
+from tidelog.broker.http.answers import send_records
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import embedded_wanted
@@ -32,11 +32,21 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     bytes_max = min(bytes_max, limits.json_fetch_bytes_max, limits.fetch_bytes_max)
     wait_s = call.duration_s(context, "timeout", 0)
     offset = await _find_start(context, call, partition, wait_s)
-    fetched, records = await read_records(partition, offset, bytes_max, limits.decoded_bytes_max)
-    if not records and wait_s:
+    wanted = Wanted(
+        partition.topic,
+        partition.partition,
+        embedded.form,
+        bytes_max,
+        limits.decoded_bytes_max,
+        limits.record_bytes_max,
+    )
+    fetched, shown = await read_records(partition, offset, wanted, context.face.work)
+    if not shown and shown.mismatch is None and wait_s:
         await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
-        fetched, records = await read_records(partition, offset, bytes_max, limits.decoded_bytes_max)
-    body = encode([show(partition.topic, partition.partition, record, embedded.form) for record in records])
+        fetched, shown = await read_records(partition, offset, wanted, context.face.work)
+    if shown.mismatch is not None:
+        raise shown.mismatch
+    body = array_of(shown.pieces)
     return await send_records(context, call, body, position_headers(call, fetched), embedded.value)
 
 

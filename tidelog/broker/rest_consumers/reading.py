@@ -16,8 +16,9 @@ from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.rest_consumers.instance import Instance
 from tidelog.broker.rest_consumers.requests import Partition
 from tidelog.broker.routing.bulk_calls import first_of, offsets_of, wait_for_change
-from tidelog.broker.routing.json_records import RecordShown, read_records, show, size_of
+from tidelog.broker.routing.json_records import Wanted, read_records
 from tidelog.broker.runtime.budget import ByteBudget
+from tidelog.broker.runtime.heavy_work import HeavyWork
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.model.errors import (
     DamagedBatch,
@@ -31,7 +32,7 @@ from tidelog.model.groups import InstanceSettings
 from tidelog.model.lost_ranges import LostRange
 
 READ_BYTES_MAX: Final = 8 << 20
-"""Of one answer, whatever the settings say: JSON is built in memory, and in one go."""
+"""Of one answer, whatever the settings say: JSON is built in memory."""
 DECODED_BYTES_MAX: Final = 64 << 20
 """What one stored batch may decompress to."""
 BUDGET_BYTES: Final = 64 << 20
@@ -74,7 +75,8 @@ class Look:
 class Collected:
     """Records, and where that leaves each partition that they, or what was stepped over, are from."""
 
-    records: list[RecordShown] = field(default_factory=list)
+    pieces: list[bytes] = field(default_factory=list)
+    """The records: the inside of a JSON array."""
     advanced: dict[Partition, int] = field(default_factory=dict)
     size: int = 0
     lost: list[tuple[str, int, int, int]] = field(default_factory=list)
@@ -86,9 +88,12 @@ class Collected:
 class Reader:
     """For all instances of a broker."""
 
-    def __init__(self, partitions: Partitions, purgatory: Purgatory) -> None:
+    def __init__(self, partitions: Partitions, purgatory: Purgatory, work: HeavyWork, record_bytes_max: int) -> None:
+        """`record_bytes_max` is the longest record that is shown."""
         self._partitions = partitions
         self._purgatory = purgatory
+        self._work = work
+        self._record_bytes_max = record_bytes_max
         self.budget = ByteBudget(BUDGET_BYTES, "reads of REST consumers")
 
     async def look(self, instance: Instance) -> Look:
@@ -124,7 +129,7 @@ class Reader:
             try:
                 await self._collect_one(found, partition, handle, offset, bytes_max, settings)
             except (FormatMismatch, DamagedBatch, RecordsLost, Overloaded):
-                if not (found.records or found.lost):
+                if not (found.pieces or found.lost):
                     self.budget.give_back(found.taken_bytes)
                     raise
                 break
@@ -149,9 +154,9 @@ class Reader:
         settings: InstanceSettings,
     ) -> None:
         lost_max = LOSSES_TOLD_MAX - len(found.lost)
-        fetched, records = await read_records(
-            handle, offset, bytes_max - found.size, DECODED_BYTES_MAX, lost_max=lost_max
-        )
+        room = bytes_max - found.size
+        wanted = Wanted(*partition, settings.format, room, DECODED_BYTES_MAX, self._record_bytes_max)
+        fetched, shown = await read_records(handle, offset, wanted, self._work, lost_max=lost_max)
         if fetched.lost and settings.on_loss == "fail":
             raise _records_lost(partition, LostRange(*fetched.lost[0]))
         self.budget.take(len(fetched.data))
@@ -159,15 +164,15 @@ class Reader:
         found.lost += [(*partition, *lost) for lost in fetched.lost]
         if fetched.lost:
             found.advanced[partition] = max(end for _, end in fetched.lost)
-        if not records:
+        if shown and not (found.pieces and shown.size > room):
+            found.pieces += [b","] if found.pieces else []
+            found.pieces += shown.pieces
+            found.size += shown.size
+            found.advanced[partition] = shown.next_offset
+        elif not shown and shown.mismatch is None:
             found.advanced[partition] = fetched.next_offset
-        for record in records:
-            size = size_of(record)
-            if found.records and found.size + size > bytes_max:
-                break
-            found.records.append(show(*partition, record, settings.format))
-            found.size += size
-            found.advanced[partition] = record.offset + 1
+        if shown.mismatch is not None:
+            raise shown.mismatch
 
     async def wait(self, instance: Instance, look: Look, until_s: float) -> None:
         """Returns when any partition may have got more, when the instance has other partitions, or at `until_s` (loop

@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from tidelog.broker.rest_consumers.beginnings import Beginnings
 from tidelog.broker.rest_consumers.commits import Commits
 from tidelog.broker.rest_consumers.instance import Instance
@@ -20,6 +18,7 @@ from tidelog.broker.rest_consumers.reading import READ_BYTES_MAX, Look, Reader, 
 from tidelog.broker.rest_consumers.registry import Registry
 from tidelog.broker.rest_consumers.requests import ReadRecords, RecordsRead, TakeBack
 from tidelog.broker.rest_consumers.turns import Turns
+from tidelog.broker.routing.json_records import array_of
 from tidelog.model.errors import CoordinatorNotAvailable, FencedMember, FormatMismatch, UnknownMember
 from tidelog.transport.peer import Answer
 
@@ -109,7 +108,7 @@ class Reads:
         try:
             if found.size < bytes_min and found.size < bytes_max and not found.lost:
                 return Shown()
-            text = msgspec.json.encode(found.records) if found.records else NOTHING
+            text = array_of(found.pieces)
         finally:
             self._reader.budget.give_back(found.taken_bytes)
         instance.positions.move(found.advanced)

@@ -27,6 +27,7 @@ from tidelog.broker.rest_consumers.requests import CloseInstance, InstanceReques
 from tidelog.broker.rest_consumers.tending import Tending
 from tidelog.broker.rest_consumers.turns import Turns
 from tidelog.broker.routing.peer_partition import GRACE_S, Peers, Waits
+from tidelog.broker.runtime.heavy_work import HeavyWork
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import (
@@ -65,6 +66,7 @@ class RestConsumers:
         groups: Groups,
         partitions: Partitions,
         purgatory: Purgatory,
+        work: HeavyWork,
         peers: PeersAndNotes,
         entropy: Entropy,
         topics: Callable[[], Iterable[str]],
@@ -77,7 +79,7 @@ class RestConsumers:
         self._groups = groups
         self._peers = peers
         self._waits = Waits()
-        self._reader = Reader(partitions, purgatory)
+        self._reader = Reader(partitions, purgatory, work, config.http_record_bytes_max)
         self._registry = Registry(groups, config.consumer_instances_max)
         commits = Commits()
         membership = Membership(commits, _session_timeout_ms(config))

@@ -1,0 +1,7 @@
+"""Work of listeners that takes longer than the event loop may be held."""
+
+from __future__ import annotations
+
+from tidelog.broker.runtime.heavy_work import HeavyWork
+
+__all__ = ["HeavyWork"]

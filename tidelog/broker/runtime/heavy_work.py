@@ -1,0 +1,180 @@
+"""Work of requests that takes longer than the event loop may be held: opening batches, building and writing documents.
+
+Such work comes as `model.steps`. Its first slice is done at once, so what is small costs nothing here. What is not done
+by then becomes a *job*. Only so many jobs are under way, which bounds their memory; others wait in the order they came,
+not for ever, and not more of them than can hope. The jobs take turns, and in each turn of the loop one of them does one
+slice: however many there are, whatever else the loop has to do waits for one slice at most. What a codec does without
+the interpreter's lock is done by one worker thread, one call after the other.
+
+`docs/decisions/0044` says what was measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from tidelog.model.errors import Overloaded
+from tidelog.model.ports import BlockingRunner
+from tidelog.model.steps import Steps
+
+T = TypeVar("T")
+
+JOBS_MAX: Final = 8
+WAITING_MAX: Final = 256
+WAIT_S_MAX: Final = 10.0
+
+
+class HeavyWork:
+    """The jobs of one broker."""
+
+    def __init__(
+        self,
+        worker: BlockingRunner | None = None,
+        *,
+        jobs_max: int = JOBS_MAX,
+        waiting_max: int = WAITING_MAX,
+        wait_s_max: float = WAIT_S_MAX,
+    ) -> None:
+        """Without a worker its calls are done here, each as a slice of its own."""
+        self.jobs = 0
+        """Jobs under way."""
+        self.slices = 0
+        """Slices that jobs have done, since the start."""
+        self._worker = worker
+        self._jobs_max = jobs_max
+        self._waiting_max = waiting_max
+        self._wait_s_max = wait_s_max
+        self._places: deque[asyncio.Future[None]] = deque()
+        self._turns: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that have not begun."""
+        return len(self._places)
+
+    async def do(self, steps: Steps[T]) -> T:
+        """The outcome of the steps. Raises what they raise, or `Overloaded`; whatever they were to do before their
+        second slice has been done by then."""
+        job = _Job(self)
+        try:
+            step = _advance(steps)
+            if not isinstance(step, _Outcome):
+                await self._enter()
+                job.is_begun = True
+            while not isinstance(step, _Outcome):
+                step = await job.go_on(steps, step)
+            outcome: T = step.value
+            return outcome
+        finally:
+            steps.close()
+            self._end(job)
+
+    def _end(self, job: _Job) -> None:
+        if not job.is_begun:
+            return
+        if job.call is None or job.call.done():
+            self._leave()
+        else:  # nobody waits for it any more, but it goes on and holds its memory
+            job.call.add_done_callback(self._forget)
+
+    async def _enter(self) -> None:
+        if self.jobs < self._jobs_max:
+            self.jobs += 1
+            return
+        if len(self._places) >= self._waiting_max:
+            raise _overloaded()
+        place = asyncio.get_running_loop().create_future()
+        self._places.append(place)
+        try:
+            async with asyncio.timeout(self._wait_s_max):
+                await place
+        except BaseException as error:
+            if place.done() and not place.cancelled():
+                self._leave()
+            else:
+                self._places.remove(place)
+            if isinstance(error, TimeoutError):
+                raise _overloaded() from None
+            raise
+
+    def _leave(self) -> None:
+        if not _wake_first(self._places):
+            self.jobs -= 1
+
+    def _forget(self, call: asyncio.Future[Any]) -> None:
+        if not call.cancelled():
+            call.exception()
+        self._leave()
+
+    async def turn(self) -> None:
+        """Returns when the caller may do one slice."""
+        turn = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        if len(self._turns) == 1:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        await turn
+
+    def _next_turn(self) -> None:
+        """The slice that this sets off is done in the next turn of the loop, and so is this, for the one after it."""
+        self.slices += _wake_first(self._turns)
+        if self._turns:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    async def away(self, call: Callable[[], T]) -> T:
+        """Has the worker make a call."""
+        if self._worker is None:
+            return call()
+        return await self._worker.run(call)
+
+
+@dataclass(slots=True)
+class _Outcome:
+    value: Any
+
+
+_Step = Callable[[], Any] | None
+
+
+class _Job:
+    def __init__(self, work: HeavyWork) -> None:
+        self._work = work
+        self.is_begun = False
+        self.call: asyncio.Future[Any] | None = None
+        """The call that was made last."""
+
+    async def go_on(self, steps: Steps[Any], step: _Step) -> _Step | _Outcome:
+        """Does what the steps have asked for, then their next slice; returns what they ask for then."""
+        result, failure = None, None
+        if step is not None:
+            self.call = asyncio.ensure_future(self._work.away(step))
+            try:
+                result = await asyncio.shield(self.call)
+            except Exception as error:  # noqa: BLE001 - it belongs to the steps
+                failure = error
+        await self._work.turn()
+        return _advance(steps, result, failure)
+
+
+def _advance(steps: Steps[Any], result: Any = None, failure: Exception | None = None) -> _Step | _Outcome:
+    try:
+        return steps.send(result) if failure is None else steps.throw(failure)
+    except StopIteration as end:
+        return _Outcome(end.value)
+
+
+def _wake_first(waiting: deque[asyncio.Future[None]]) -> bool:
+    """Wakes who has waited for longest and still does; False if there is nobody."""
+    while waiting:
+        first = waiting.popleft()
+        if not first.done():
+            first.set_result(None)
+            return True
+    return False
+
+
+def _overloaded() -> Overloaded:
+    return Overloaded("too many large requests are being worked on; try again in a moment")
