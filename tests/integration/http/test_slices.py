@@ -6,8 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import StreamReader
 
 from tests.integration.http.conftest import Site
+from tidelog.broker.http.connection import CHUNKS_MAX
 from tidelog.broker.routing import json_records
 from tidelog.model.batch_header import Compression
 from tidelog.model.record_slices import record_slices
@@ -37,3 +39,26 @@ async def test_other_requests_are_served_between_the_slices_of_a_read(
     first, last = events.index("slice"), len(events) - events[::-1].index("slice")
     assert "health" in events[first:last]
     assert events.count("slice") == 50
+
+
+async def test_tiny_chunks_are_taken_in_some_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    read = StreamReader.readany
+
+    async def noted(self: StreamReader) -> bytes:
+        piece = await read(self)
+        taken.append(len(piece))
+        return piece
+
+    monkeypatch.setattr(StreamReader, "readany", noted)
+    document = b'{"records":[{"value":"%b"}]}' % (b"x" * 60_000)
+    body = b"".join(b"1\r\n%c\r\n" % byte for byte in document) + b"0\r\n\r\n"
+    reader, writer = await asyncio.open_connection(*site.address)
+    writer.write(
+        b"POST /topics/t HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+        b"Content-Type: application/vnd.kafka.json.v2+json\r\n\r\n" + body
+    )
+    assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    writer.close()
+    assert sum(taken) == len(document)
+    assert sorted(taken)[-2] <= 2 * CHUNKS_MAX  # but for what came with the head
