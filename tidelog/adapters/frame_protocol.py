@@ -6,9 +6,10 @@ frame
 ```
 
 Receiving. Bytes arrive in one buffer of `CHUNK_BYTES`, out of which small frames are copied, so that a burst of them
-costs one system call. Of a frame that is not complete there, the length is compared with the bound, then a buffer of
-exactly its size is made and the system writes the rest into it: a large frame is copied at most by the part that came
-together with its beginning.
+costs one system call. Of a frame that is not complete there, the length is compared with the bound, and the system
+writes the rest into a buffer of its own. A length is only a claim, so that buffer grows with what has come, fourfold
+each time, up to exactly the frame's size: who announces 64 MiB and sends nothing gets 256 KiB. A large frame is thereby
+copied by 1.33 times its size at most.
 
 Sending. Frames handed over in one turn of the event loop leave together, in one gathered write, never copied here.
 
@@ -32,6 +33,7 @@ from tidelog.model.ports import Buffer, FrameConnection, FrameReceiver
 
 LENGTH_BYTES: Final = 4
 CHUNK_BYTES: Final = 64 << 10
+GROWTH: Final = 4
 FRAME_BYTES_MAX: Final = (1 << 32) - 1
 UNSENT_BYTES_HIGH: Final = 1 << 20
 """Answers that wait for a slow reader, before no more of its requests are read."""
@@ -79,8 +81,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._chunk_end = 0
         """Bytes of the chunk that hold the beginning of a frame whose length is not known, or not compared, yet."""
         self._frame: memoryview | None = None
-        """The large frame under way, and how much of it is there."""
+        """The buffer of the large frame under way, how much of it is there, and how long the frame says it is."""
         self._frame_end = 0
+        self._frame_bytes = 0
         self._frames = 0
         """Completed frames, by which the deadline of an incomplete one knows whether it is still the same."""
         self._deadline: asyncio.TimerHandle | None = None
@@ -200,9 +203,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._take_chunk()
         else:
             self._frame_end += nbytes
-            if self._frame_end == len(self._frame):
+            if self._frame_end == self._frame_bytes:
                 frame, self._frame = self._frame, None
                 self._deliver(frame)
+            elif self._frame_end == len(self._frame):
+                self._frame = self._larger(self._frame)
         if (self._frame is not None or self._chunk_end) and self._deadline is None and not self._is_closed:
             self._watch()
 
@@ -228,10 +233,15 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._chunk_end = len(left)
 
     def _begin_large(self, length: int, body: int) -> None:
-        self._frame = memoryview(bytearray(length))
-        self._frame_end = self._chunk_end - body
+        self._frame_bytes, self._frame_end = length, self._chunk_end - body
+        self._frame = memoryview(bytearray(min(length, GROWTH * CHUNK_BYTES)))
         self._frame[: self._frame_end] = self._chunk_view[body : self._chunk_end]
         self._chunk_end = 0
+
+    def _larger(self, full: memoryview) -> memoryview:
+        frame = memoryview(bytearray(min(self._frame_bytes, GROWTH * len(full))))
+        frame[: len(full)] = full
+        return frame
 
     def _deliver(self, frame: memoryview) -> None:
         self._frames += 1
@@ -242,7 +252,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _watch(self) -> None:
         """An incomplete frame has until then."""
-        length = 0 if self._frame is None else len(self._frame)
+        length = 0 if self._frame is None else self._frame_bytes
         patience_s = self._timeouts.frame_s_max + length / self._timeouts.bytes_per_s_min
         self._deadline = self._loop.call_later(patience_s, self._look, self._frames, self._frame is not None)
 

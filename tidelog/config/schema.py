@@ -468,6 +468,30 @@ class BrokerConfig(Settings):
         "The longest a request may wait, for a commit or for data; a client that asks for more gets this.",
         unit="ms",
     )
+    request_queue_wait_ms_max: Milliseconds = setting(
+        "request.queue.wait.ms.max",
+        100,
+        "How long a client's request should wait for its turn. When all of a class (produces, reads, reads that wait "
+        "for data, administration) have waited for longer for request.queue.interval.ms, those that have are refused "
+        "with 503 and Retry-After, until none had to be for as long again. Heartbeats and commits of groups, and the "
+        "metadata, never are. (Not in Kafka.)",
+        unit="ms",
+    )
+    request_queue_interval_ms: Milliseconds = setting(
+        "request.queue.interval.ms",
+        1_000,
+        "For how long requests may wait over request.queue.wait.ms.max: a burst that is over sooner is served. (Not in "
+        "Kafka.)",
+        unit="ms",
+    )
+    loop_lag_ms_max: Milliseconds = setting(
+        "loop.lag.ms.max",
+        200,
+        "How late the timers of a broker's event loop may fire (the median of the last nine looks) before it brakes: "
+        "from here on reads that wait for data are refused with 503, at twice this all reads and administration, at "
+        "four times produces. Each level ends at half of what it began at. (Not in Kafka.)",
+        unit="ms",
+    )
     fetch_max_bytes: Bytes = setting(
         "fetch.max.bytes",
         57_671_680,
@@ -482,6 +506,19 @@ class BrokerConfig(Settings):
     )
     http_body_timeout_ms: Milliseconds = setting(
         "http.body.timeout.ms", 10_000, "A request body that takes longer to arrive is refused with 408.", unit="ms"
+    )
+    http_linger_timeout_ms: Milliseconds = setting(
+        "http.linger.timeout.ms",
+        30_000,
+        "How long the rest of a body that is refused is read, and dropped, so that its client gets the answer and no "
+        "reset. It ends sooner when the client closes, or sends nothing for five seconds. (nginx: lingering_time.)",
+        unit="ms",
+    )
+    http_linger_bytes_max: Bytes = setting(
+        "http.linger.bytes.max",
+        64 * MIB,
+        "The most that is read so of one body; who sends on gets a reset.",
+        unit="bytes",
     )
     http_request_bytes_max: Bytes = setting(
         "http.request.bytes.max", 5 * MIB, "The largest JSON body; a larger one is refused with 413.", unit="bytes"

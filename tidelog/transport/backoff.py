@@ -1,31 +1,54 @@
 """How long to wait before trying again: exponential, jittered, bounded (Kafka: `retry.backoff.ms`, `.max.ms`).
 
-The jitter takes away up to half: clients that lost the same broker at the same moment come back spread out.
+The jitter takes away up to half: clients that lost the same broker at the same moment come back spread out. Where the
+client's budget for repetitions is used up (`retry_budget.py`), the wait is `EXHAUSTED_S`. What a broker asks for by
+`Retry-After` is granted up to as much.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from tidelog.model.ports import Entropy
 
-DOUBLINGS_MAX = 32
+DOUBLINGS_MAX: Final = 32
+EXHAUSTED_S: Final = 5.0
+
+
+def _unlimited() -> bool:
+    return True
 
 
 class Backoff:
-    """Waits for the retries of one request; `reset` when something went well."""
+    """Waits for the retries of one request; `reset` when something went well.
 
-    def __init__(self, entropy: Entropy, *, initial_s: float = 0.1, max_s: float = 1.0) -> None:
+    `may_retry` is asked once for each: False if the client repeats too much altogether.
+    """
+
+    def __init__(
+        self,
+        entropy: Entropy,
+        *,
+        initial_s: float = 0.1,
+        max_s: float = 1.0,
+        may_retry: Callable[[], bool] = _unlimited,
+    ) -> None:
         assert 0 < initial_s <= max_s
         self._entropy = entropy
         self._initial_s = initial_s
         self._max_s = max_s
+        self._may_retry = may_retry
         self._attempts = 0
 
     def next_s(self, at_least_s: float = 0.0) -> float:
         """Seconds to wait before the next try; at least what a broker asked for by `Retry-After`, within the bound."""
         ceiling = min(self._max_s, self._initial_s * 2.0 ** min(self._attempts, DOUBLINGS_MAX))
         self._attempts += 1
+        if not self._may_retry():
+            ceiling = max(ceiling, EXHAUSTED_S)
         wait_s = ceiling * self._entropy.uniform(0.5, 1.0)
-        return max(wait_s, min(at_least_s, self._max_s))
+        return max(wait_s, min(at_least_s, max(self._max_s, EXHAUSTED_S)))
 
     def reset(self) -> None:
         self._attempts = 0

@@ -36,6 +36,7 @@ from tidelog.transport.connections import Answer, Connections, Pieces
 from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, no_broker_answers
 from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata
 from tidelog.transport.presence import Presence, Silent
+from tidelog.transport.retry_budget import RetryBudget
 
 AVOID_S = 1.0
 VERDICT_S = 1.0
@@ -69,6 +70,7 @@ class ClusterSession:
         self._connections = Connections(connections_max=connections_max)
         self._cache = MetadataCache(max_age_s=metadata_max_age_s)
         self._entropy = entropy
+        self._retries = RetryBudget()
         self._share = entropy.uniform(0, 1)
         self._turn = 0
         self._failed_s: dict[str, float] = {}
@@ -119,8 +121,8 @@ class ClusterSession:
             presence.close()
 
     def backoff(self) -> Backoff:
-        """A fresh backoff, for a caller with a retry loop of its own."""
-        return Backoff(self._entropy)
+        """A fresh backoff, for a caller with a retry loop of its own; all share the client's budget for repetitions."""
+        return Backoff(self._entropy, may_retry=lambda: self._retries.take(self._now_s()))
 
     # -- metadata ------------------------------------------------------------------------------------------------
 
@@ -221,6 +223,8 @@ class ClusterSession:
             self.avoid(address)
             raise NoAnswer(f"{error}; another broker is asked") from error
         self._failed_s.pop(address, None)
+        if answer.status < 300:
+            self._retries.succeeded()
         return answer
 
     def _presence(self, address: str) -> Presence:

@@ -39,9 +39,10 @@ STOP_S = 5.0
 
 
 async def listen(face: BrokerFace, **limits: Any) -> HttpServer:
-    """A listener on a port of the system's choice; `limits` replace those of the broker's settings."""
+    """A listener on a port of the system's choice; `limits` replace those of the broker's settings. How long requests
+    wait for their turn, and how late the loop runs, does not matter unless they say so: the machine may be slow."""
     listener = http_listener(face.cluster.config)
-    bounds = replace(listener.limits, **limits)
+    bounds = replace(listener.limits, **{"queue_wait_s_max": 60.0, "loop_lag_s_max": 60.0, **limits})
     return await start_http(face, replace(listener, bind=Endpoint("127.0.0.1", 0), limits=bounds), "localhost")
 
 

@@ -15,6 +15,7 @@ from tests.integration.http.wire import Wire, head
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.routes import ROUTES
 from tidelog.model.batch_codec import encode_batch
+from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE, batch_table
 
 METHODS = sorted({route.method for route in ROUTES})
 GOOD = {
@@ -44,7 +45,8 @@ VALUES = st.sampled_from(
 QUERIES = st.lists(st.tuples(NAMES, VALUES), max_size=3).map(lambda pairs: [f"{name}={value}" for name, value in pairs])
 OFFSETS = st.sampled_from([["offset=0"], ["offset=latest"], ["offset=99999"], []])
 CONTENT_TYPES = st.sampled_from(
-    ["application/json", "application/vnd.kafka.json.v2+json", "application/vnd.tidelog.batches", "text/plain", "\x7f",
+    ["application/json", "application/vnd.kafka.json.v2+json", "application/vnd.tidelog.batches",
+     PARTITION_BATCHES_TYPE, "text/plain", "\x7f",
      ";;",
      "application/vnd.kafka.binary.v2+json", "a/b;charset=x"]
 )  # fmt: skip
@@ -56,8 +58,10 @@ LEAVES = st.none() | st.booleans() | st.sampled_from([0, 1, -1, 2**63, 1e300, ""
 DOCUMENTS = st.recursive(
     LEAVES, lambda it: st.lists(it, max_size=3) | st.dictionaries(KEYS, it, max_size=4), max_leaves=12
 )
+BATCH = bytes(encode_batch([(1, None, b"x")]))
 GOOD_BODIES = {
-    "batches": bytes(encode_batch([(1, None, b"x")])),
+    "batches": BATCH,
+    "/batches": batch_table([("t", 0, len(BATCH))]) + BATCH,
     "brokers:rebalance": b'{"validate_only":true}',
     "configs:alter": b'{"data":[{"name":"segment.ms","value":"9"}]}',
     "losses": b'{"validate_only":true}',
@@ -128,7 +132,11 @@ async def good_body(site: Site, route: Route) -> bytes | None:
     """After what has to be there for it."""
     last = route.path.rpartition("/")[2]
     if "{group}" not in route.path:
-        good = b'{"partitions_count":2}' if route.method == "PATCH" else GOOD_BODIES.get(last)
+        good = (
+            b'{"partitions_count":2}'
+            if route.method == "PATCH"
+            else GOOD_BODIES.get(route.path) or GOOD_BODIES.get(last)
+        )
         return None if route.method in ("GET", "DELETE") else good
     instance = "/consumers/g/instances/i"
     for path, document in (

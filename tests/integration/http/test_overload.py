@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from tests.integration.http.conftest import JSON_V2, Site, simulated
-from tests.integration.http.wire import Wire, head
+from tests.integration.http.wire import Reply, Wire, head
 from tidelog.broker.http import connection
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import FaultRates
@@ -89,6 +89,41 @@ async def test_a_head_that_drips_is_refused_at_its_deadline() -> None:
         assert 'tidelog_http_refused_total{reason="slow head"} 1.0' in await site.metrics()
 
 
+async def test_requests_that_wait_too_long_are_shed_by_class_and_the_metadata_never_is() -> None:
+    async with simulated(queue_wait_s_max=1e-9, queue_interval_s=1e-9) as site:
+        wires = [await site.wire() for _ in range(20)]
+        for path, are_shed in (("/topics", True), ("/metadata", False), ("/healthz", False)):
+            for wire in wires:
+                wire.write(head("GET", path, {}))
+            replies = [await wire.read() for wire in wires]
+            shed = [reply for reply in replies if reply.status == 503]
+            assert bool(shed) is are_shed
+            for reply in shed:
+                assert reply.code == 50305
+                assert "request.queue.wait.ms.max" in reply.message
+                assert 1 <= int(reply.headers["retry-after"]) <= 4
+        assert 'tidelog_http_shed_total{cause="wait",class="admin"}' in await site.metrics()
+        assert (await wires[0].request("GET", "/topics")).status == 200, "alone it waits for nobody"
+        for wire in wires:
+            await wire.close()
+
+
+async def test_while_the_loop_runs_late_only_what_holds_the_cluster_together_is_served() -> None:
+    async with simulated(loop_lag_s_max=1e-9) as site:
+        await site.until(lambda: site.gauge("tidelog_loop_lag_seconds") >= 4e-9)
+        for reply in (
+            await site.get(f"{BATCHES}?offset=0&wait_ms=1"),
+            await site.get(f"{BATCHES}?offset=0"),
+            await site.get("/topics"),
+            await site.produce("x"),
+        ):
+            assert (reply.status, reply.code) == (503, 50305)
+            assert "loop.lag.ms.max" in reply.message
+        for path in ("/metadata", "/readyz"):
+            assert (await site.get(path)).status == 200
+        assert 'tidelog_http_shed_total{cause="lag",class="long poll"} 1.0' in await site.metrics()
+
+
 async def _admitted(site: Site, wires: list[Wire]) -> None:
     """Tries until the place of the closed connection is free."""
     async with asyncio.timeout(20):
@@ -115,6 +150,39 @@ async def test_bodies_beyond_the_budget_are_refused_unread() -> None:
             assert (await site.ask("POST", BATCHES, site.batch(b"small"))).status == 200
         await site.until(lambda: _bodies(site) == 0)
         assert (await site.ask("POST", BATCHES, site.batch(b"x" * 5000))).status == 200
+
+
+async def test_every_refusal_arrives_also_at_who_sends_the_whole_body_first() -> None:
+    """Nobody gets a reset: each reads its receipt, or its whole 503."""
+    async with simulated(body_budget_bytes=20 << 20, body_timeout_s=60.0, lingering_s=60.0) as site:
+        body = site.batch(b"x" * 1_000_000) * 8
+        replies = await asyncio.gather(*(_send_then_read(site, body) for _ in range(40)))
+        statuses = [reply.status for reply in replies]
+        assert {200, 503} <= set(statuses) <= {200, 503, 504}, "504 on a machine so slow that a commit takes too long"
+        assert 50305 in {reply.code for reply in replies}
+        done, perhaps = 8 * statuses.count(200), 8 * statuses.count(504)
+        assert done <= len(site.values()) <= done + perhaps
+        await site.until_idle()
+
+
+async def _send_then_read(site: Site, body: bytes) -> Reply:
+    async with await site.wire() as wire:
+        wire.writer.transport.set_write_buffer_limits(0)
+        wire.write(head("POST", BATCHES, {"Content-Length": str(len(body))}))
+        wire.write(body)
+        await wire.writer.drain()
+        return await wire.read()
+
+
+async def test_a_refused_client_that_never_ends_is_cut_at_the_bound() -> None:
+    async with simulated(lingering_s=60.0, lingering_bytes_max=1 << 20) as site, await site.wire() as wire:
+        wire.write(head("POST", "/topics/t", {"Content-Length": str(1 << 40)}))
+        assert (await wire.read()).status in (413, 415)
+        with pytest.raises(ConnectionError):
+            while True:
+                wire.write(bytes(1 << 20))
+                await wire.writer.drain()
+        await site.until_idle()
 
 
 def _bodies(site: Site) -> float:

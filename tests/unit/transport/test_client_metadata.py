@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, UnknownPartition, UnknownTopic
 from tidelog.transport.addresses import parse_bootstrap
-from tidelog.transport.backoff import Backoff
+from tidelog.transport.backoff import EXHAUSTED_S, Backoff
 from tidelog.transport.metadata import (
     BrokerMetadata,
     ClusterMetadata,
@@ -112,7 +112,14 @@ def test_waits_double_up_to_the_bound_and_jitter_halves_them() -> None:
 def test_a_brokers_wish_to_wait_is_granted_within_the_bound() -> None:
     backoff = Backoff(Fixed(0.0), initial_s=0.1, max_s=1.0)
     assert backoff.next_s(at_least_s=0.7) == 0.7
-    assert backoff.next_s(at_least_s=60) == 1.0
+    assert backoff.next_s(at_least_s=4.0) == 4.0
+    assert backoff.next_s(at_least_s=60) == EXHAUSTED_S
+
+
+def test_a_client_that_repeats_too_much_altogether_waits_for_longer() -> None:
+    budget = iter([True, False, True])
+    backoff = Backoff(Fixed(1.0), initial_s=0.1, max_s=1.0, may_retry=lambda: next(budget))
+    assert [backoff.next_s() for _ in range(3)] == pytest.approx([0.1, EXHAUSTED_S, 0.4])
 
 
 def test_thousands_of_retries_do_not_overflow() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidelog.broker.face.access import Authorizer, EverybodyMay, Operation, Principal, Resource
+from tidelog.broker.face.shedding import Shedding
 from tidelog.broker.face.waits import Waits
 from tidelog.broker.runtime.budget import ByteBudget
 from tidelog.model.errors import LeaderNotAvailable, NotAuthorized, ShuttingDown
@@ -30,6 +31,12 @@ class ListenerLimits:
     """Record data of answers that a client has not taken yet, over all connections."""
     request_timeout_ms_max: int = 30_000
     """No request waits for longer."""
+    queue_wait_s_max: float = 0.1
+    queue_interval_s: float = 1.0
+    """If all requests of a class have waited for their turn for longer than `queue_wait_s_max`, for this long, those
+    that have are refused."""
+    loop_lag_s_max: float = 0.2
+    """From here on the `Brake` refuses reads that wait; at twice this, reads; at four times, produces."""
 
 
 class Readiness(Protocol):
@@ -85,6 +92,7 @@ class Admission:
         self.answers = ByteBudget(limits.answer_budget_bytes, "answers")
         """Memory for record data on its way to clients."""
         self.waits = Waits()
+        self.shedding = Shedding(limits.queue_wait_s_max, limits.queue_interval_s, limits.loop_lag_s_max)
         self._readiness = readiness
         self._authorizer = authorizer
         self.is_open = isinstance(authorizer, EverybodyMay)

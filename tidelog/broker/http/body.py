@@ -51,12 +51,12 @@ async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional
         size = _declared_size(request, is_optional)
         if size > bytes_max:
             raise _too_large(f"of {size} bytes", bytes_max)
-        body = bytearray(size)
-        if size == 0:
-            return body
         context.admission.bodies.take(size)
         call.body_bytes += size
         call.received_bytes = size
+        body = bytearray(size)
+        if size == 0:
+            return body
         read = partial(_fill, body, content)
     if content.is_eof():  # it came with the head, as small bodies do: no timer needed
         await read()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -22,6 +23,7 @@ from aiohttp.streams import StreamReader
 from tidelog.broker.face.admission import ConnectionCount
 from tidelog.broker.http.answers import error_answer
 from tidelog.broker.http.limits import Limits
+from tidelog.broker.http.lingering import Lingering
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.model.errors import InvalidRequest
 
@@ -60,6 +62,8 @@ class Resting:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self.refused = ConnectionCount(limits.refused_max)
+        """Beside them, those that got no place and are given time to read that."""
         self._silent_since: OrderedDict[Connection, float] = OrderedDict()
 
     def heard(self, connection: Connection, now_s: float) -> None:
@@ -85,7 +89,21 @@ class Resting:
 class Connection(web.RequestHandler):
     """Serves one client connection."""
 
-    __slots__ = ("_count", "_head_timer", "_is_admitted", "_limits", "_metrics", "_resting", "has_asked", "is_probe")
+    __slots__ = (
+        "_count",
+        "_head_timer",
+        "_is_admitted",
+        "_is_astray",
+        "_is_serving",
+        "_limits",
+        "_lingering",
+        "_metrics",
+        "_now_s",
+        "_resting",
+        "has_asked",
+        "is_probe",
+        "waits_since_s",
+    )
 
     def __init__(
         self,
@@ -94,6 +112,7 @@ class Connection(web.RequestHandler):
         resting: Resting,
         metrics: RequestMetrics,
         limits: Limits,
+        now_s: Callable[[], float],
         **options: Any,
     ) -> None:
         super().__init__(server, **options)
@@ -101,17 +120,25 @@ class Connection(web.RequestHandler):
         self._resting = resting
         self._metrics = metrics
         self._limits = limits
+        self._now_s = now_s
         self._is_admitted = False
+        self._is_serving = False
+        self._is_astray = False
+        """True once something came that is not HTTP."""
+        self._lingering: Lingering | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self.has_asked = False
         """True once a request has come."""
         self.is_probe = False
         """True if only what is always on is served here."""
+        self.waits_since_s = 0.0
+        """When the head of the request whose turn is next was there and the one before it was answered, by the
+        broker's clock."""
 
     @property
     def is_busy(self) -> bool:
         """True while a request is under way, or waits for its turn."""
-        return self._current_request is not None or bool(self._messages)
+        return self._is_serving or bool(self._messages)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admits the client, or not."""
@@ -119,7 +146,7 @@ class Connection(web.RequestHandler):
         self._is_admitted = self._find_place(now_s)
         if not self._is_admitted:
             self._metrics.refused("connections")
-            self._say_and_close(cast("asyncio.Transport", transport), _TOO_MANY)
+            self._refuse(cast("asyncio.Transport", transport))
             return
         self._resting.heard(self, now_s)
         socket = transport.get_extra_info("socket")
@@ -143,6 +170,9 @@ class Connection(web.RequestHandler):
         if self._is_admitted:
             self._count_out()
             super().connection_lost(exc)
+        elif self._lingering is not None:
+            self._resting.refused.leave()
+        self._end_lingering()
 
     def give_way(self) -> None:
         """Closes a connection that is at rest; it counts no more."""
@@ -155,15 +185,48 @@ class Connection(web.RequestHandler):
         if self._resting.forget(self):
             self._count.leave(probe=self.is_probe)
 
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _refuse(self, stream: asyncio.Transport) -> None:
+        if self._resting.refused.admit():
+            self._say_and_close(stream, _TOO_MANY)
+        else:
+            stream.write(_TOO_MANY)
+            stream.close()
+
     def _say_and_close(self, stream: asyncio.Transport, answer: bytes) -> None:
-        stream.write(answer)
-        stream.close()
         self.close()
+        stream.write(answer)
+        self._lingering = Lingering(stream, self._limits, self._loop, stream.close)
+
+    def close(self) -> None:
+        """Takes no more requests; who only listens to what is left of a body waits no more."""
+        super().close()
+        self._end_lingering()
+
+    def _end_lingering(self) -> None:
+        if self._lingering is not None:
+            self._lingering.end()
+
+    async def _linger(self, content: StreamReader) -> None:
+        """Drops what still comes, then closes."""
+        assert self.transport is not None
+        ended = asyncio.Event()
+        self._lingering = Lingering(self.transport, self._limits, self._loop, ended.set)
+        if content.exception() is None:
+            content.read_nowait()  # what has come already
+        self._resume_transport_reading()
+        await ended.wait()
+        self.force_close()
 
     # -- heads -------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Takes what came; a head that has begun has a deadline."""
+        if self._lingering is not None:
+            self._lingering.took(len(data))
+            return
+        was_busy = self.is_busy
         super().data_received(data)
         if self.transport is None or self.transport.is_closing():
             return
@@ -171,6 +234,8 @@ class Connection(web.RequestHandler):
         if self.is_busy:
             self.has_asked = True
             self._stop_head_timer()
+            if not was_busy:
+                self.waits_since_s = self._now_s()
         elif self._head_timer is None:
             self._head_timer = self._loop.call_later(self._limits.head_timeout_s, self._head_is_late)
 
@@ -185,6 +250,24 @@ class Connection(web.RequestHandler):
             self._head_timer.cancel()
             self._head_timer = None
 
+    def begin(self) -> None:
+        """A request has its turn: from here to the end of its answer the connection is busy, without a gap."""
+        self._is_serving = True
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Sends what is left of the answer; the next request's turn comes."""
+        try:
+            resp, is_lost = await super().finish_response(request, resp, start_time)
+            is_last = self._is_astray or not (resp.keep_alive or request.content.is_eof())
+            if is_last and not is_lost and self.transport is not None:
+                await self._linger(request.content)
+            return resp, is_lost
+        finally:
+            self._is_serving = False
+            self.waits_since_s = self._now_s()
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -197,6 +280,7 @@ class Connection(web.RequestHandler):
             response = error_answer(InvalidRequest("this is not a correct HTTP/1.1 request"), retry_after_s=0)
             response.force_close()
             response.headers["Connection"] = "close"  # aiohttp would not say so: it takes the client for HTTP/1.0
+            self._is_astray = True
             return response
         return super().handle_error(request, status, exc, message)
 
@@ -204,12 +288,20 @@ class Connection(web.RequestHandler):
 class Server(web.Server):
     """Makes a `Connection` for each client."""
 
-    def __init__(self, serve: Any, limits: Limits, connections: ConnectionCount, metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        serve: Any,
+        limits: Limits,
+        connections: ConnectionCount,
+        metrics: RequestMetrics,
+        now_s: Callable[[], float],
+    ) -> None:
         self._loop_used = asyncio.get_running_loop()
         self._limits = limits
         self._count = connections
         self._resting = Resting(limits)
         self._metrics = metrics
+        self._now_s = now_s
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
 
     def __call__(self) -> Connection:
@@ -220,6 +312,7 @@ class Server(web.Server):
             self._resting,
             self._metrics,
             limits,
+            self._now_s,
             loop=self._loop_used,
             access_log=None,
             keepalive_timeout=limits.keepalive_s,
@@ -239,6 +332,7 @@ class Server(web.Server):
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> Request:
+        cast("Connection", protocol).begin()
         if TRANSFER_ENCODING in message.headers:
             # However small the chunks of a body are, no more of them are parsed, or joined, in one go.
             payload._high_water_chunks = CHUNKS_MAX

@@ -74,7 +74,7 @@ class Edge:
                 if not self._admission.is_open:
                     self._admission.refuse_unauthorized(ANONYMOUS, route.operation, route.resource(path))
             if not route.is_always_on:
-                self._refuse_now(request)
+                self._refuse_now(cast("Connection", request.protocol), route, call, started_s)
             response = await route.handler(self._context, call)
         except TidelogError as error:
             response = self._refuse(request, call, error)
@@ -91,11 +91,15 @@ class Edge:
         self._count(stats, call, response, self._clock.monotonic_s() - started_s)
         return response
 
-    def _refuse_now(self, request: web.BaseRequest) -> None:
-        """Raises `Overloaded` on a connection that is one too many, or `LeaderNotAvailable` before it is ready."""
-        if cast("Connection", request.protocol).is_probe:
+    def _refuse_now(self, connection: Connection, route: Route, call: Call, now_s: float) -> None:
+        """Raises `Overloaded` on a connection that is one too many, or for a request that has waited too long;
+        `LeaderNotAvailable` before the broker is ready."""
+        if connection.is_probe:
             raise Overloaded("too many connections; try again in a moment")
         self._admission.refuse_unready()
+        kind = route.class_of(call)
+        if kind is not None:
+            self._admission.shedding.refuse_late(kind, now_s - connection.waits_since_s, now_s)
 
     def _refuse(self, request: web.BaseRequest, call: Call | None, error: TidelogError) -> web.Response:
         """The answer to a request that failed; cuts the connection if another answer has begun."""
@@ -103,7 +107,8 @@ class Edge:
             cut(call)
             raise ConnectionAbortedError("an answer that had begun could not be finished")
         self._refused += 1
-        response = error_answer(error, retry_after_s=1 + self._refused % RETRY_AFTER_S_MAX)
+        spread_s = self._refused % RETRY_AFTER_S_MAX if isinstance(error, Overloaded) else 0  # others pass soon
+        response = error_answer(error, retry_after_s=1 + spread_s)
         if isinstance(error, WrongMethod):
             response.headers["Allow"] = ", ".join(error.allowed)
         reason = REFUSALS.get(error.code) or REFUSALS.get(error.status)

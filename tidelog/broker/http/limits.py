@@ -20,8 +20,13 @@ class Limits(ListenerLimits):
     # -- connections ---------------------------------------------------------------------------------------------
     keepalive_s: float = 75.0
     """An idle connection is closed after this; longer than clients keep theirs, so that the client closes first."""
-    lingering_s: float = 1.0
-    """How long a body that was refused is read and thrown away, so that the client sees the answer and not a reset."""
+    lingering_s: float = 30.0
+    lingering_silence_s: float = 5.0
+    lingering_bytes_max: int = 64 * MIB
+    """How long, and how much of, a body that was refused is read and dropped, so that the client sees the answer and
+    not a reset; less long if nothing comes."""
+    refused_max: int = 32
+    """Connections beyond all places that are given time to read so."""
     head_timeout_s: float = 10.0
     fresh_s: float = 1.0
     rested_s: float = 25.0
@@ -77,7 +82,12 @@ class Limits(ListenerLimits):
             body_budget_bytes=config.http_body_budget_bytes,
             head_timeout_s=config.http_head_timeout_ms / 1000,
             body_timeout_s=config.http_body_timeout_ms / 1000,
+            lingering_s=config.http_linger_timeout_ms / 1000,
+            lingering_bytes_max=config.http_linger_bytes_max,
             request_timeout_ms_max=config.request_timeout_ms_max,
+            queue_wait_s_max=config.request_queue_wait_ms_max / 1000,
+            queue_interval_s=config.request_queue_interval_ms / 1000,
+            loop_lag_s_max=config.loop_lag_ms_max / 1000,
             fetch_bytes_max=config.fetch_max_bytes,
             record_bytes_max=config.http_record_bytes_max,
         )

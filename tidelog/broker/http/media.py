@@ -86,7 +86,7 @@ def check_batches(request: web.BaseRequest) -> None:
 
 
 def check_partition_batches(request: web.BaseRequest) -> None:
-    """As `check_batches`, for a body that carries those of many partitions."""
+    """Does what `check_batches` does, for a body that carries those of many partitions."""
     _check_bytes(request, PARTITION_BATCHES_TYPE)
 
 

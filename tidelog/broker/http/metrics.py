@@ -7,7 +7,7 @@ families only when they are collected. Labels are route templates, never paths: 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
@@ -54,6 +54,8 @@ class RequestMetrics(Collector):
         self._routes: list[RouteStats] = []
         self._refusals: dict[str, int] = {}
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
+        self.shed: Callable[[], Mapping[tuple[str, str], int]] = dict
+        """Tells how many requests were not begun, by class and cause, which somebody else counts."""
 
     def route(self, template: str, method: str) -> RouteStats:
         """The counts of a route that is being registered."""
@@ -91,6 +93,9 @@ class RequestMetrics(Collector):
         refused = CounterMetricFamily("tidelog_http_refused", "Turned away because of a bound.", labels=["reason"])
         for reason, count in self._refusals.items():
             refused.add_metric([reason], count)
-        yield from (requests, seconds, received, sent, refused)
+        shed = CounterMetricFamily("tidelog_http_shed", "Refused since too much waits.", labels=["class", "cause"])
+        for (kind_shed, cause), number in self.shed().items():
+            shed.add_metric([kind_shed, cause], number)
+        yield from (requests, seconds, received, sent, refused, shed)
         for name, documentation, read in self._gauges:
             yield GaugeMetricFamily(name, documentation, value=read())

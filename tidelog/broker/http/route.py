@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from tidelog.broker.face.access import Operation, Resource
+from tidelog.broker.face.shedding import RequestClass
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import JSON_TYPE
@@ -77,8 +78,18 @@ class Route:
     """True if the request's body is bytes, or a stream, rather than one JSON document."""
     is_always_on: bool = False
     """True if it is served before the broker is ready, too."""
+    request_class: RequestClass | None = RequestClass.ADMIN
+    """Names what it is shed with; None if it never is. A read is a `LONG_POLL` if it waits, as `wait_query` says."""
+    wait_query: str = ""
+    """The query parameter that has a read wait for data, if there is one."""
     prefix: str = ""
     """Under which name REST v3 was asked: `/v3` or `/kafka/v3`; empty for all others."""
+
+    def class_of(self, call: Call) -> RequestClass | None:
+        """Returns what a request is shed with. Raises `InvalidRequest` for a query that is badly written."""
+        if self.wait_query and call.query.get(self.wait_query, "0") != "0":
+            return RequestClass.LONG_POLL
+        return self.request_class
 
     @property
     def summary(self) -> str:

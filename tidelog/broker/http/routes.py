@@ -13,6 +13,7 @@ from typing import Any, Final
 from tidelog.broker.face.access import Operation
 from tidelog.broker.face.records import RecordShown
 from tidelog.broker.face.rest_consumers import OffsetRefused
+from tidelog.broker.face.shedding import RequestClass
 from tidelog.broker.http import (
     batches,
     bulk,
@@ -111,11 +112,23 @@ _CONSUMER: Final = "/consumer-groups/{group}/consumers/{consumer}"
 _OPEN, _READ, _WRITE, _CREATE = Operation.NONE, Operation.READ, Operation.WRITE, Operation.CREATE
 _DELETE, _ALTER, _DESCRIBE = Operation.DELETE, Operation.ALTER, Operation.DESCRIBE
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+_PRODUCES, _READS, _WAITS = RequestClass.PRODUCE, RequestClass.READ, RequestClass.LONG_POLL
 
 
 def _always(path: str, operation: Operation, handler: Handler, answer: Any, media: str = JSON_TYPE) -> Route:
     """A route that is served whatever state the broker is in."""
-    return Route("GET", path, operation, cluster, handler, None, answer, answer_media=(media,), is_always_on=True)
+    return Route(
+        "GET",
+        path,
+        operation,
+        cluster,
+        handler,
+        None,
+        answer,
+        answer_media=(media,),
+        is_always_on=True,
+        request_class=None,
+    )
 
 
 def _v2(path: str, resource: ResourceOf, handler: Handler, answer: Any) -> Route:
@@ -137,6 +150,7 @@ def _v2_produce(path: str, handler: Handler) -> Route:
         _PRODUCE,
         _V2_RECORDS,
         _V2_ANSWER,
+        request_class=_PRODUCES,
     )
 
 
@@ -148,10 +162,24 @@ def _consumer(
     answer: Any = None,
     query: tuple[Query, ...] = (),
     answer_media: tuple[str, ...] = _V2_ANSWER,
+    request_class: RequestClass = RequestClass.ADMIN,
 ) -> Route:
     """A route of REST v2 about a consumer instance; without an answer it is 204."""
     statuses = (204,) if answer is None else (200,)
-    return Route(method, path, _READ, group, handler, request, answer, statuses, query, _V2_CONTROL, answer_media)
+    return Route(
+        method,
+        path,
+        _READ,
+        group,
+        handler,
+        request,
+        answer,
+        statuses,
+        query,
+        _V2_CONTROL,
+        answer_media,
+        request_class=request_class,
+    )
 
 
 def _v3(
@@ -165,6 +193,7 @@ def _v3(
     *statuses: int,
     query: tuple[Query, ...] = (),
     has_raw_body: bool = False,
+    request_class: RequestClass = RequestClass.ADMIN,
 ) -> Route:
     """A route of REST v3; `path` is what follows the cluster's."""
     return Route(
@@ -178,6 +207,7 @@ def _v3(
         statuses or (200,),
         query,
         has_raw_body=has_raw_body,
+        request_class=request_class,
     )
 
 
@@ -186,22 +216,24 @@ OWN: Final = (
     _always("/readyz", _OPEN, ops.get_readiness, ops.Readiness),
     _always("/metrics", _DESCRIBE, ops.get_metrics, str, "text/plain"),
     _always("/openapi.json", _OPEN, ops.get_openapi, dict),
-    Route("GET", "/metadata", _DESCRIBE, topics, bulk.get_metadata, None, bulk.MetadataShown, query=(_TOPICS,)),
-    Route("POST", "/offsets", _DESCRIBE, topics, bulk.post_offsets, bulk.OffsetsRequest, bulk.OffsetsAnswer),
+    Route("GET", "/metadata", _DESCRIBE, topics, bulk.get_metadata, None, bulk.MetadataShown, query=(_TOPICS,),
+          request_class=None),
+    Route("POST", "/offsets", _DESCRIBE, topics, bulk.post_offsets, bulk.OffsetsRequest, bulk.OffsetsAnswer,
+          request_class=_WAITS),
     Route("GET", f"{_PARTITION}/records", _READ, topic, records.get_records, None, list[RecordShown],
-          query=_READ_RECORDS, answer_media=_V2_READ),
+          query=_READ_RECORDS, answer_media=_V2_READ, request_class=_READS, wait_query="timeout"),
     Route("POST", f"{_PARTITION}/batches", _WRITE, topic, batches.post_batches, None, batches.BatchesReceipt,
-          (200, 204), _PRODUCE_BATCHES, (BATCHES_TYPE,), has_raw_body=True),
+          (200, 204), _PRODUCE_BATCHES, (BATCHES_TYPE,), has_raw_body=True, request_class=_PRODUCES),
     Route("POST", "/batches", _WRITE, topics, many_batches.post_many_batches, None, many_batches.PartitionReceipts,
-          (200, 204), _PRODUCE, (PARTITION_BATCHES_TYPE,), has_raw_body=True),
+          (200, 204), _PRODUCE, (PARTITION_BATCHES_TYPE,), has_raw_body=True, request_class=_PRODUCES),
     Route("GET", f"{_PARTITION}/batches", _READ, topic, batches.get_batches, query=_READ_BATCHES,
-          answer_media=(BATCHES_TYPE,)),
+          answer_media=(BATCHES_TYPE,), request_class=_READS, wait_query="wait_ms"),
     Route("POST", "/groups/{group}/heartbeat", _READ, group, group_members.post_heartbeat, group_members.HeartbeatAsked,
-          HeartbeatAnswer, query=_GROUP_DEADLINE),
+          HeartbeatAnswer, query=_GROUP_DEADLINE, request_class=None),
     Route("POST", "/groups/{group}/offsets", _READ, group, group_members.commit_offsets, group_members.CommitAsked,
-          CommitAnswer, query=_GROUP_DEADLINE),
+          CommitAnswer, query=_GROUP_DEADLINE, request_class=None),
     Route("POST", "/groups/{group}/offsets:fetch", _READ, group, group_members.fetch_offsets,
-          group_members.OffsetsAsked, OffsetsAnswer, query=_GROUP_DEADLINE),
+          group_members.OffsetsAsked, OffsetsAnswer, query=_GROUP_DEADLINE, request_class=None),
 )  # fmt: skip
 
 V2: Final = (
@@ -231,7 +263,7 @@ CONSUMERS: Final = (
               consumer_bodies.PartitionsNamed),
     _consumer("POST", f"{_INSTANCE}/positions/end", consumers_v2.seek_to_end, consumer_bodies.PartitionsNamed),
     _consumer("GET", f"{_INSTANCE}/records", consumers_v2.get_records, None, list[RecordShown], _READ_INSTANCE,
-              _V2_READ),
+              _V2_READ, _WAITS),
     _consumer("POST", f"{_INSTANCE}/offsets", consumers_v2.commit, consumer_bodies.OffsetsToCommit,
               list[OffsetRefused], _COMMIT),
     _consumer("GET", f"{_INSTANCE}/offsets", consumers_v2.get_offsets, consumer_bodies.PartitionsNamed,
@@ -242,7 +274,7 @@ V3: Final = (
     Route("GET", "/clusters", _DESCRIBE, cluster, clusters_v3.list_clusters, None, ResourceList[clusters_v3.ClusterV3]),
     _v3("GET", "", _DESCRIBE, cluster, clusters_v3.get_cluster, None, clusters_v3.ClusterV3),
     _v3("POST", "/producer-ids", Operation.IDEMPOTENT_WRITE, cluster, clusters_v3.allocate_producer_id, None,
-        clusters_v3.ProducerIdV3, 201),
+        clusters_v3.ProducerIdV3, 201, request_class=_PRODUCES),
     _v3("GET", "/brokers", _DESCRIBE, cluster, clusters_v3.list_brokers, None, ResourceList[clusters_v3.BrokerV3]),
     _v3("GET", "/brokers/{broker_id}", _DESCRIBE, cluster, clusters_v3.get_broker, None, clusters_v3.BrokerV3),
     _v3("DELETE", "/brokers/{broker_id}", _ALTER, cluster, clusters_v3.remove_broker, None, None, 204),
@@ -312,9 +344,9 @@ V3: Final = (
     _v3("POST", f"{_PARTITION}/records:delete", _DELETE, topic, deletion_v3.delete_records, deletion_v3.DeletionAsked,
         None, 204, query=_DELETION),
     _v3("POST", f"{_TOPIC}/records", _WRITE, topic, stream_v3.produce_stream, json_body.RecordV3,
-        (records_v3.ReceiptV3, records_v3.FailureV3), query=_PRODUCE, has_raw_body=True),
+        (records_v3.ReceiptV3, records_v3.FailureV3), query=_PRODUCE, has_raw_body=True, request_class=_PRODUCES),
     _v3("POST", f"{_TOPIC}/records:batch", _WRITE, topic, produce_v3.produce_entries, json_body.EntriesV3,
-        produce_v3.BatchReceiptV3, 207, query=_PRODUCE),
+        produce_v3.BatchReceiptV3, 207, query=_PRODUCE, request_class=_PRODUCES),
     _v3("GET", "/consumer-groups", _DESCRIBE, groups, groups_v3.list_groups, None,
         ResourceList[groups_v3.ConsumerGroupV3]),
     _v3("GET", _GROUP, _DESCRIBE, group, groups_v3.get_group, None, groups_v3.ConsumerGroupV3),

@@ -26,6 +26,8 @@ from tidelog.model.cluster import HTTP, Endpoint
 
 BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
+MEASURE_S = 0.05
+"""How often it is measured how late the event loop runs."""
 
 
 class HttpServer:
@@ -35,16 +37,26 @@ class HttpServer:
         self._server = server
         self._listener = listener
         self._context = context
+        self._measuring = asyncio.create_task(self._measure_lag())
         self.registry = context.registry
         """What `/metrics` shows."""
         host, port, *_ = listener.sockets[0].getsockname()
         self.address: tuple[str, int] = (host, port)
         self.advertised = context.advertised
 
+    async def _measure_lag(self) -> None:
+        """Tells the brake how late timers fire, until the listener stops."""
+        now_s, brake = self._context.face.clock.monotonic_s, self._context.admission.shedding.brake
+        while True:
+            due_s = now_s() + MEASURE_S
+            await asyncio.sleep(MEASURE_S)
+            brake.measured(max(0.0, now_s() - due_s))
+
     async def stop(self, grace_s: float) -> None:
         """Takes no more connections, ends waits at once, gives requests under way `grace_s` to finish, and cuts the
         rest. Idempotent."""
         self._listener.close()
+        self._measuring.cancel()
         self._context.admission.close()
         self._server.pre_shutdown()
         await self._server.shutdown(grace_s / 2)  # a request gets that long twice: to end, and to be cancelled
@@ -84,7 +96,10 @@ async def start_http(face: BrokerFace, listener: Listener[Limits], machine: str)
         openapi=cache(partial(describe, ROUTES)),
     )
     _show_gauges(metrics, admission, face)
-    server = Server(Edge(context, ROUTES).serve, listener.limits, admission.connections, metrics)
+    metrics.shed = lambda: {(str(kind), cause): count for (kind, cause), count in admission.shedding.shed.items()}
+    server = Server(
+        Edge(context, ROUTES).serve, listener.limits, admission.connections, metrics, face.clock.monotonic_s
+    )
     await bound.start_serving()
     return HttpServer(server, bound, context)
 
@@ -104,6 +119,9 @@ def _show_gauges(metrics: RequestMetrics, admission: Admission, face: BrokerFace
     metrics.gauge("tidelog_http_body_bytes", "Memory taken by request bodies.", lambda: admission.bodies.used)
     metrics.gauge("tidelog_http_answer_bytes", "Memory taken by answers under way.", lambda: admission.answers.used)
     metrics.gauge("tidelog_http_waiting_requests", "Requests that wait for data.", lambda: len(admission.waits))
+    metrics.gauge(
+        "tidelog_loop_lag_seconds", "How late timers fire: the median of nine.", lambda: admission.shedding.brake.lag_s
+    )
     consumers = face.rest_consumers
     metrics.gauge("tidelog_rest_consumers", "REST consumer instances that live here.", lambda: consumers.instances)
     metrics.gauge("tidelog_rest_consumer_bytes", "Memory taken by their reads.", lambda: consumers.read_bytes)

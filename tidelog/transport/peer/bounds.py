@@ -31,6 +31,8 @@ class PeerBounds:
     """The same for notifications: beyond it, they are dropped."""
     connections_max: int = 512
     """Connections taken from others."""
+    strangers_max: int = 64
+    """Of these, connections that have not said hello; and as many of nodes that this broker does not know."""
     connect_s_max: float = 3.0
     """For the system to open a connection."""
     handshake_s_max: float = 3.0

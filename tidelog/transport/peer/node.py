@@ -85,12 +85,28 @@ class PeerNode:
             end.refuse("this broker is stopping")
         elif sum(isinstance(line, AnsweringEnd) for line in self._common.lines) > self._bounds.connections_max:
             end.refuse(f"this broker has {self._bounds.connections_max} peer connections already")
+        else:
+            self._make_room([one for one in self._answering() if one.theirs is None], "have not said hello")
         return end
 
+    def _answering(self) -> list[AnsweringEnd]:
+        """Returns the open connections that others have opened, the oldest first."""
+        return [line for line in self._common.lines if isinstance(line, AnsweringEnd) and line.is_open]
+
+    def _make_room(self, strangers: Sequence[AnsweringEnd], what: str) -> None:
+        """Refuses the oldest of too many strangers that asks nothing: known brokers' places are kept for them."""
+        if len(strangers) > self._bounds.strangers_max:
+            idle = next((one for one in strangers[:-1] if not one.tasks), strangers[-1])
+            idle.refuse(f"more than {self._bounds.strangers_max} connections to this broker {what}")
+
     def _heard(self, caller: Hello) -> None:
-        """Who calls is there to be called."""
+        """Who calls is there to be called; who is not known may not take the place of who is."""
         if (peer := self._peers.get(caller.node_id)) is not None:
             peer.hurry()
+            return
+        greeted = [one for one in self._answering() if one.theirs is not None]
+        strangers = [one for one in greeted if one.theirs is not None and one.theirs.node_id not in self._peers]
+        self._make_room(strangers, "are of nodes that it does not know")
 
     # -- whom to talk to ---------------------------------------------------------------------------------------------
 

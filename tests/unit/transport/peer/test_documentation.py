@@ -59,6 +59,7 @@ def test_the_bounds_are_the_defaults() -> None:
         f"{bounds.queued_bytes_max // mib} MiB",
         f"{bounds.notify_bytes_max // mib} MiB",
         f"{bounds.connections_max}",
+        f"{bounds.strangers_max}",
         f"{bounds.connect_s_max:.0f} s each",
         f"{timeouts.frame_s_max:.0f} s, and a second per MiB",
         f"{timeouts.unsent_s_max:.0f} s",

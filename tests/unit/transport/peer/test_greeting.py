@@ -58,6 +58,42 @@ def hello_frame(hello: Hello) -> list[Buffer]:
     return pack(Kind.HELLO, CODEC.encode(hello))
 
 
+# -- strangers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("says_hello", [False, True])
+def test_strangers_keep_no_known_broker_out(says_hello: bool) -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start(1), await world.start(2)
+        two.know(one)
+        with capture_logs():
+            for number in range(600):
+                frames = [hello_frame(Hello(1000 + number, "x", "c"))] if says_hello else []
+                peer = await _connect_at_once(world, two, *frames)
+                assert peer.lost_s is None, "the newest has a place"
+            one.know(two)
+            await one.echo(two)
+            await asyncio.sleep(0.2)
+        open_lines = [line for line in two.node._common.lines if line.is_open]
+        assert len(open_lines) <= PeerBounds().strangers_max + 4, "two lanes in both directions"
+
+    in_world(scenario)
+
+
+async def _connect_at_once(world: World, broker: Broker, *frames: Sequence[Buffer]) -> RawPeer:
+    made: list[RawPeer] = []
+
+    def receiver(connection: FrameConnection) -> RawPeer:
+        made.append(RawPeer(connection))
+        return made[0]
+
+    await world.network.host("10.0.0.9").connect(*broker.address, receiver, timeout_s=1)
+    for frame in frames:
+        made[0].connection.send(frame)
+    await asyncio.sleep(0.005)
+    return made[0]
+
+
 # -- clusters --------------------------------------------------------------------------------------------------------
 
 

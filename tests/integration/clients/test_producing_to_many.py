@@ -33,7 +33,7 @@ class Requests:
     def __init__(self) -> None:
         self.made: list[dict[int, list[int]]] = []
         self.first_tries: list[dict[int, list[int]]] = []
-        """The requests that say something new: a broker that is busy with other things may have partitions try again."""
+        """The requests that say something new: a broker that is busy may have partitions try again."""
         self._seen: set[bytes] = set()
 
     def note(self, path: str, body: Pieces) -> None:
