@@ -88,6 +88,10 @@ class Replicas:
         self._served: dict[PartitionId, Served] = {}
         """What the roles of each replica were told last. Those with troubled logs are told again with each image."""
         self._has_news = asyncio.Event()
+        self._searched: ClusterImage | None = None
+        self._found: Mapping[PartitionId, tuple[Topic, PartitionInfo]] = {}
+        """The replicas here, in the image that was searched last: all partitions of the cluster are looked at for
+        it, and each heartbeat asks."""
 
     def follow(self, image: ClusterImage) -> None:
         """The metadata has advanced."""
@@ -158,17 +162,22 @@ class Replicas:
         if fresh:
             await self._logs.note_held(image.position, fresh, self._log_writer)
 
-    def _held_in(self, image: ClusterImage) -> dict[PartitionId, tuple[Topic, PartitionInfo]]:
+    def _held_in(self, image: ClusterImage) -> Mapping[PartitionId, tuple[Topic, PartitionInfo]]:
         """Nothing before this process is registered: what an older image gives this node was given to an earlier
         process, which may have written more in that leader epoch than there is now."""
         if not self._is_admitted(image):
             return {}
-        return {
-            PartitionId(topic.topic_id, info.partition): (topic, info)
-            for topic in image.topics.values()
-            for info in topic.partitions
-            if self._node_id in info.replicas
-        }
+        if image is not self._searched:
+            self._searched, self._found = (
+                image,
+                {
+                    PartitionId(topic.topic_id, info.partition): (topic, info)
+                    for topic in image.topics.values()
+                    for info in topic.partitions
+                    if self._node_id in info.replicas
+                },
+            )
+        return self._found
 
     def _assignment(self, partition_id: PartitionId, topic: Topic, info: PartitionInfo) -> Assignment:
         return Assignment(partition_id, topic, info, topic_config(self._config, topic.configs))
