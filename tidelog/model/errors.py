@@ -430,7 +430,8 @@ class LeaderNotAvailable(TidelogError):
 
 
 class NotEnoughReplicas(LeaderNotAvailable):
-    """The partition has a leader, and fewer in-sync replicas than `min.insync.replicas`; nothing was appended."""
+    """The partition has a leader, and too few replicas in sync, or in too few racks (`min.insync.replicas`,
+    `min.insync.racks`); nothing was appended."""
 
     kafka = KafkaCode.NOT_ENOUGH_REPLICAS
 
