@@ -1,4 +1,4 @@
-"""What a client repeats is bounded by what succeeds, and an outage is met by few repetitions, however much waits."""
+"""A client repeats no more than its successes allow, and meets an outage with few repetitions, however much waits."""
 
 from __future__ import annotations
 

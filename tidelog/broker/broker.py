@@ -424,7 +424,7 @@ class Broker:
         self._controller.on_peer_down(node_id)
 
     def _on_peer_silent(self, node_id: int) -> None:
-        """What is said of one that is fenced already would only keep the controller busy."""
+        """Reports a silent broker, unless it is fenced already: that would only keep the controller busy."""
         silent = self.image.brokers.get(NodeId(node_id))
         if silent is not None and not silent.is_fenced:
             self._report(ReportSilence(self.node_id, self.own_epoch(), node_id, silent.epoch))

@@ -117,7 +117,7 @@ async def test_what_fails_in_one_partition_is_that_ones_alone(many: Site, reques
 
 
 async def test_a_leader_that_moved_is_found_by_those_it_led(many: Site, requests: Requests) -> None:
-    """What the broker does not lead now is tried again by itself; the others have their receipts by then."""
+    """A partition that the broker does not lead now is tried again alone; the others have their receipts by then."""
     away = many.partition("many", 3)
     async with producer_to(many, linger_ms=600_000) as producer:
         away._is_closing, away._is_deposed = True, True

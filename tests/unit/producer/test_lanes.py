@@ -1,4 +1,4 @@
-"""What travels together to one broker, what alone, and what becomes of a request that is refused as a whole."""
+"""Partitions of one broker share a request; slow ones travel alone; a refused request is cut in halves."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ from tidelog.model.errors import InvalidRequest
 IPPROTO_TCP: Final = 6
 TCP_USER_TIMEOUT: Final = 18  # Linux
 CHUNKS_MAX: Final = 2048
-"""Of a chunked body, taken in before other requests have their turn: some 2 ms, while aiohttp takes in 16,384."""
+"""Bounds the chunks of a body taken in before other requests have their turn: some 2 ms; aiohttp takes in 16,384."""
 LOOKED_AT_MAX: Final = 64
-"""Of the connections that were silent for longest, so many are looked at for one at rest."""
+"""Bounds the search for a connection at rest: so many are looked at, the longest silent ones first."""
 
 
 def _refusal(status: bytes, body: bytes) -> bytes:

@@ -30,8 +30,8 @@ class Limits(ListenerLimits):
     head_timeout_s: float = 10.0
     fresh_s: float = 1.0
     rested_s: float = 25.0
-    """Where all places are taken, a new connection gets that of one at rest: of a client that has asked nothing for
-    `fresh_s` since it connected, or nothing more for `rested_s`, by when most clients have closed theirs."""
+    """A connection is at rest if its client has asked nothing for `fresh_s` since it connected, or nothing more for
+    `rested_s`, by when most clients have closed theirs. If all places are taken, a new connection gets its place."""
     line_bytes_max: int = 8 * KIB - 2
     headers_max: int = 64
     read_buffer_bytes: int = 256 * KIB

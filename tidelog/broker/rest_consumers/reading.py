@@ -32,7 +32,7 @@ from tidelog.model.groups import InstanceSettings
 from tidelog.model.lost_ranges import LostRange
 
 READ_BYTES_MAX: Final = 8 << 20
-"""Of one answer, whatever the settings say: JSON is built in memory."""
+"""Bounds one answer, whatever the settings say: JSON is built in memory."""
 DECODED_BYTES_MAX: Final = 64 << 20
 """What one stored batch may decompress to."""
 BUDGET_BYTES: Final = 64 << 20

@@ -250,7 +250,7 @@ def test_partitions_go_back_to_their_preferred_leader_at_the_next_look() -> None
 
 
 def test_a_broker_that_is_being_fenced_is_not_told_that_it_lives() -> None:
-    """Its answered heartbeat would let it serve as a leader, beside the one that the fence elects."""
+    """An answered heartbeat would let the broker serve as a leader, beside the one that the fence elects."""
 
     async def story(bench: Bench) -> None:
         await bench.lead()

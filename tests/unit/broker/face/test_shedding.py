@@ -1,4 +1,4 @@
-"""What waits too long, or comes while the loop runs late, is refused with what to do; other classes are served."""
+"""A request that waits too long, or comes while the loop runs late, is refused; other classes are served."""
 
 from __future__ import annotations
 

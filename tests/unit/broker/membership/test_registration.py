@@ -1,4 +1,4 @@
-"""What a registered broker tells the controller, and what it may do by the answers."""
+"""A registered broker tells the controller how it is, and does what the answers allow."""
 
 from __future__ import annotations
 
