@@ -64,6 +64,9 @@ from tidelog.transport.peer.hello import are_apart, recovered_apart
 
 OPEN_FILES_MAX = 1_024
 LOOK_AT_VOTERS_S = 2.0
+OPENED_S_MAX = 5.0
+"""So long a broker that starts, and the answer to who creates partitions, waits until they serve here. What takes
+longer goes on, and requests wait for it."""
 IN_FORCE_S_MAX = 5.0
 """How long an answer waits until this broker itself is in line with what was decided."""
 
@@ -132,7 +135,7 @@ class Broker:
             self._hello.incarnation,
             self,
         )
-        self.admin = Administration(self._channel, entropy, runner, lambda: self.image, self.in_force)
+        self.admin = Administration(self._channel, entropy, runner, lambda: self.image, self.in_force, self.opened)
         resources = Resources(
             node_id=self.node_id,
             config=config,
@@ -216,6 +219,8 @@ class Broker:
         self._registration.on_metadata_applied()
         await self._registration.is_live.wait()
         await self.in_force(self.image.position)
+        topics = list(self.image.topics.values())
+        await self._opened(PartitionId(topic.topic_id, one.partition) for topic in topics for one in topic.partitions)
         self._report_unknown_topics()
         for name, task in self.data.upkeep(self._metadata.mark, self._metadata.scrub_targets).items():
             self._spawn(name, task)
@@ -492,6 +497,28 @@ class Broker:
         except TimeoutError:
             logger.warning("this broker is slow to follow the metadata", position=position)
         return self.data.replicas.position >= position
+
+    def is_opening(self, partition_id: PartitionId) -> bool:
+        """True if this broker holds a replica whose log is on its way open. Who asks waits for it."""
+        return self.data.replicas.is_opening(partition_id)
+
+    async def opened(self, topic: str) -> None:
+        """Returns when no log of a topic is on its way open here any more, or after a while."""
+        described = self.image.topics.get(topic)
+        if described is not None:
+            await self._opened(PartitionId(described.topic_id, one.partition) for one in described.partitions)
+
+    async def _opened(self, partitions: Iterable[PartitionId]) -> None:
+        left = list(partitions)
+        try:
+            async with asyncio.timeout(OPENED_S_MAX):
+                while left:
+                    if self.is_opening(left[-1]):
+                        await self._progress.wait()
+                    else:
+                        left.pop()
+        except TimeoutError:
+            logger.info("logs are still being opened; requests wait for them", partitions=len(left))
 
     # -- topics ---------------------------------------------------------------------------------------------------
 

@@ -422,7 +422,7 @@ class IdempotencyKeyReused(TidelogError):
 
 
 class LeaderNotAvailable(TidelogError):
-    """The partition has no leader now, or the broker is starting; nothing was appended."""
+    """The partition has no leader now, or the broker is starting or still opening its log; nothing was appended."""
 
     code = 50302
     kafka = KafkaCode.LEADER_NOT_AVAILABLE

@@ -99,6 +99,10 @@ class Files(Protocol):
         """Creates the directory and its parents, durably. Fine if it exists."""
         ...
 
+    def make_dir(self, directory: str) -> None:
+        """Creates one directory in another that is there; its name is durable after `sync_dir` of that one."""
+        ...
+
     def remove(self, path: str) -> None:
         """Removes a file. `FileNotFoundError` if there is none."""
         ...

@@ -142,6 +142,9 @@ class DiskFiles:
             path = os.path.dirname(path)
             _sync_directory(path)
 
+    def make_dir(self, directory: str) -> None:
+        os.mkdir(self._resolve(directory), _DIRECTORY_MODE)
+
     def remove(self, path: str) -> None:
         os.unlink(self._resolve(path))
 

@@ -133,6 +133,7 @@ class _Loader:
             offline_reason = self._begin_anew(log, now_ms)
         is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > log.tail.sequence
         is_moved = is_moved or bool(info.restarts)
+        log.noted = _durable(loaded)
         if loaded is None or loaded.bad_copies or is_moved:
             if loaded is not None and loaded.bad_copies:
                 self._report.say("one metainfo copy was bad or old and is written again")
@@ -380,6 +381,11 @@ class _Loader:
         except OSError as error:
             return f"metainfo could not be written: {error}"
         return None
+
+
+def _durable(loaded: LoadedCopies[Metainfo] | None) -> Metainfo | None:
+    """Returns the facts that are on the disk for sure: the second copy was begun when the first one was durable."""
+    return None if loaded is None or loaded.bad_copies else loaded.info
 
 
 def _write_again(segment: Segment, durable: int) -> None:

@@ -9,6 +9,8 @@
     topics/<topic id>/<partition>/         one log
     topics/<topic id>/<partition>/journal/ what this replica has promised and accepted (`commit.protocol=paxos`)
     topics/<topic id>/<partition>-removed/ what is left of one that is being removed
+    topics/<topic id>-removed/             the same, of all logs of a topic
+    topics/<topic id>/<partition>-new/     one that is being made (`new_logs`)
 
 Nothing is ever removed because it is unknown: a directory that no metadata mentions may be what a damaged metadata log
 forgot. `topic_ids` and `partition_ids` list what is there, and only `remove_topic` and `remove_partition`, orders,
@@ -18,30 +20,44 @@ remove. A log goes by its name first: whoever gets the partition again begins wi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.model.errors import Overloaded
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.model.ports import Files
+from tidelog.storage import new_logs
 from tidelog.storage.data_directory import claim
 from tidelog.storage.directory_identity import DirectoryIdentityStore
-from tidelog.storage.load_report import LoadReport
-from tidelog.storage.loader import Held, load_log
-from tidelog.storage.metainfo import NAMES as METAINFO_NAMES
+from tidelog.storage.log_opener import JOURNAL, METADATA_LOG, TOPICS, LogOpener, log_directory
+from tidelog.storage.new_logs import NEW, NewLog
 from tidelog.storage.open_files import OpenFiles
-from tidelog.storage.partition_log import LogSettings, PartitionLog
-from tidelog.storage.scan import BadEnd
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.slot_store import SlotStore, StoredSlots
 from tidelog.storage.snapshots import SnapshotStore
 
-TOPICS = "topics"
+__all__ = [
+    "JOURNAL",
+    "METADATA",
+    "METADATA_LOG",
+    "REMOVED",
+    "SNAPSHOTS",
+    "STANDALONE_LOG",
+    "TOPICS",
+    "LogManager",
+    "LogStatistics",
+    "log_directory",
+    "metadata_directories",
+    "stored_journals",
+    "stored_logs",
+    "stored_topics",
+]
+
 METADATA = "metadata"
 SNAPSHOTS = "snapshots"
 REMOVED = "-removed"
-JOURNAL = "journal"
-METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
-"""The identity of the log in `metadata/`; no controller ever draws this topic id."""
+NOT_HELD = "this broker holds no replica of the partition any more"
 STANDALONE_LOG = PartitionId(TopicId("f" * 32), 0)
 """The identity of a log by itself (`tidelog log replica`), whose directory holds nothing but a journal."""
 
@@ -61,7 +77,7 @@ class LogStatistics:
     free_bytes: int
 
 
-class LogManager:
+class LogManager(LogOpener):
     """The logs of one process. Takes the directory's lock when made, gives it back in `close`.
 
     Raises as `data_directory.claim`.
@@ -69,12 +85,8 @@ class LogManager:
 
     def __init__(self, files: Files, *, open_max: int, new_incarnation: Callable[[], str]) -> None:
         self._lock = claim(files)
-        self._files = files
-        self._opened = OpenFiles(files, open_max)
+        super().__init__(files, OpenFiles(files, open_max), lambda: self.identity, new_incarnation)
         self._opened.reserve.fill(create=True)
-        self._new_incarnation = new_incarnation
-        self._logs: dict[PartitionId, PartitionLog] = {}
-        self._journals: dict[PartitionId, SlotStore] = {}
         self.snapshots = SnapshotStore(files, SNAPSHOTS)
         try:
             self.identity = DirectoryIdentityStore(files)
@@ -87,48 +99,28 @@ class LogManager:
         """The open logs, in the order of opening."""
         return self._logs
 
-    def open_log(
-        self,
-        partition_id: PartitionId,
-        settings: LogSettings,
-        now_ms: int,
-        *,
-        directory: str | None = None,
-        held: Held | None = None,
-        bad_end: BadEnd = BadEnd.KEEP,
-    ) -> tuple[PartitionLog, LoadReport]:
-        """Opens a log, or makes an empty one, at `directory` or where the partition's logs live; `held` tells that
-        there should be one. Blocking.
+    def apart(self) -> LogOpener:
+        """Returns who opens the files of one partition on another thread (`log_opener`)."""
+        return LogOpener(self._files, self._opened.apart(), self._identity, self._new_incarnation)
 
-        Raises `OSError` as `load_log`; the log is not open then, and others are not affected.
-        """
-        assert partition_id not in self._logs, f"the log of {partition_id} is open already"
-        log, report = load_log(
-            self._opened,
-            directory or log_directory(partition_id),
-            partition_id,
-            settings,
-            new_incarnation=self._new_incarnation(),
-            now_ms=now_ms,
-            held=held,
-            bad_end=bad_end,
-        )
-        self._logs[partition_id] = log
-        return log, report
+    def adopt(self, opener: LogOpener) -> None:
+        """Takes over what `opener` has opened."""
+        logs, journals = opener.hand_over(self._opened)
+        assert not logs.keys() & self._logs.keys(), "a log is opened once"
+        self._logs |= logs
+        self._journals |= journals
 
-    def held(self, since: int) -> Held:
-        """Tells of a log that this disk is to hold since a position of the metadata log."""
-        return Held(since, since < self.held_position)
+    def make_topics(self, partitions: Iterable[PartitionId]) -> None:
+        """Calls `new_logs.make_topics`."""
+        new_logs.make_topics(self._files, partitions)
 
-    @property
-    def renewals(self) -> int:
-        """How often the broker has begun anew on this directory, which was an old copy then."""
-        return 0 if self.identity.current is None else self.identity.current.renewals
+    def prepare(self, new: NewLog) -> bool:
+        """Calls `new_logs.prepare`."""
+        return new_logs.prepare(self._files, new, self._new_incarnation)
 
-    @property
-    def held_position(self) -> int:
-        """Up to this position of the metadata log, this disk has made all logs that it was to hold, durably."""
-        return 0 if self.identity.current is None else self.identity.current.held_position
+    def publish(self, prepared: Sequence[PartitionId], others: Iterable[PartitionId]) -> None:
+        """Calls `new_logs.publish`."""
+        new_logs.publish(self._files, prepared, others)
 
     def note_held(self, position: int) -> None:
         """Notes durably that all logs that this disk is to hold by the metadata up to `position` are made. Blocking.
@@ -140,49 +132,6 @@ class LogManager:
         `PartitionLog.close`."""
         self._close_journal(partition_id)
         self._logs.pop(partition_id).close(high_watermark)
-
-    def has_log(self, partition_id: PartitionId) -> bool:
-        """Was a log of this partition ever made on this disk, as far as can be seen?"""
-        directory = log_directory(partition_id)
-        return any(name in METAINFO_NAMES or name[20:] == ".log" for name in self._files.list(directory))
-
-    def open_journal(
-        self, partition_id: PartitionId, now_ms: int, *, anew: bool = False, bad_end: BadEnd = BadEnd.TRUNCATE
-    ) -> tuple[SlotStore, StoredSlots]:
-        """Opens the journal of a partition's replica, or makes an empty one; `anew`, in place of one that has forgotten
-        what it had promised. It is closed and removed with the partition's log. Blocking. Raises as `SlotStore.open`.
-        """
-        self._close_journal(partition_id)
-        directory = f"{log_directory(partition_id)}/{JOURNAL}"
-        if anew:
-            self._files.remove_tree(directory)
-        store, stored = SlotStore.open(
-            self._opened,
-            directory,
-            partition_id,
-            new_incarnation=self._new_incarnation(),
-            now_ms=now_ms,
-            bad_end=bad_end,
-        )
-        self._journals[partition_id] = store
-        return store, stored
-
-    def look_at_journal(self, partition_id: PartitionId) -> StoredSlots | None:
-        """Returns what a partition's journal gives back if its bad end is kept; None if there is no journal. Nothing on
-        the disk is changed. Blocking. Raises as `SlotStore.open`."""
-        directory = f"{log_directory(partition_id)}/{JOURNAL}"
-        if not self._files.exists(directory):
-            return None
-        store, stored = SlotStore.look(self._files, directory, partition_id, bad_end=BadEnd.KEEP)
-        store.close()
-        return stored
-
-    def _close_journal(self, partition_id: PartitionId, *, offline_reason: str | None = None) -> None:
-        store = self._journals.pop(partition_id, None)
-        if store is not None:
-            if offline_reason is not None:
-                store.journal.take_offline(offline_reason)
-            store.close()
 
     def holds_data(self) -> bool:
         """Returns True if a log of a partition, or a snapshot of the metadata, was ever written here. Blocking."""
@@ -232,13 +181,49 @@ class LogManager:
 
         Raises `OSError`; some files may be gone then, and the order can be repeated.
         """
-        for partition_id in [known for known in self._logs if known.topic_id == topic_id]:
-            self._close_journal(partition_id, offline_reason="its topic was deleted")
-            log = self._logs.pop(partition_id)
-            log.take_offline("its topic was deleted")
-            log.close(log.log_start_offset)
-        self._files.remove_tree(f"{TOPICS}/{topic_id}")
-        if self._files.exists(TOPICS):
+        self.let_go([known for known in self._logs if known.topic_id == topic_id])
+        self.remove_aside(self.set_topic_aside(topic_id))
+
+    def let_go(self, partition_ids: Iterable[PartitionId]) -> None:
+        """Closes logs that are about to be removed, if they are open. No flush of theirs may be under way."""
+        for partition_id in partition_ids:
+            self._close_journal(partition_id, offline_reason=NOT_HELD)
+            log = self._logs.pop(partition_id, None)
+            if log is not None:
+                log.take_offline(NOT_HELD)
+                log.close(log.log_start_offset)
+
+    def set_topic_aside(self, topic_id: TopicId) -> str:
+        """Takes its name from a topic's directory, whose logs are not open, durably; returns what to remove. Blocking.
+        Raises `OSError`."""
+        return self._set_aside(f"{TOPICS}/{topic_id}")
+
+    def set_partition_aside(self, partition_id: PartitionId) -> str:
+        """Does the same for one log."""
+        return self._set_aside(log_directory(partition_id))
+
+    def _set_aside(self, directory: str) -> str:
+        if self._files.exists(directory):
+            if self._files.exists(directory + REMOVED):
+                self._files.remove_tree(directory + REMOVED)
+            self._files.rename(directory, directory + REMOVED)
+            self._files.sync_dir(_parent(directory))
+        return directory + REMOVED
+
+    def removals(self, directory: str) -> list[Callable[[], None]]:
+        """Returns the calls that remove what was set aside, one for each log of a topic. All are blocking."""
+        names = self._files.list(directory) if _parent(directory) == TOPICS else []
+        steps = [partial(self._files.remove_tree, f"{directory}/{name}") for name in names]
+        return [*steps, partial(self.remove_aside, directory)]
+
+    def remove_aside(self, directory: str) -> None:
+        """Removes what was set aside, and with the last log its topic's directory. Blocking. Raises `OSError`; some
+        files may be gone then, and what is left goes at the next start."""
+        self._files.remove_tree(directory)
+        parent = _parent(directory)
+        if parent != TOPICS:
+            self._remove_if_empty(TopicId(_name(parent)))
+        elif self._files.exists(TOPICS):
             self._files.sync_dir(TOPICS)
 
     def partition_ids(self) -> list[PartitionId]:
@@ -251,24 +236,18 @@ class LogManager:
 
         Raises `OSError`; some files may be gone then, and the order can be repeated.
         """
-        self._close_journal(partition_id, offline_reason="this broker holds no replica of the partition any more")
-        log = self._logs.pop(partition_id, None)
-        if log is not None:
-            log.take_offline("this broker holds no replica of the partition any more")
-            log.close(log.log_start_offset)
-        directory = log_directory(partition_id)
-        if self._files.exists(directory):
-            self._files.remove_tree(directory + REMOVED)
-            self._files.rename(directory, directory + REMOVED)
-            self._files.sync_dir(_parent(directory))
-        self._files.remove_tree(directory + REMOVED)
-        self._remove_if_empty(partition_id.topic_id)
+        self.let_go([partition_id])
+        self.remove_aside(self.set_partition_aside(partition_id))
 
     def remove_leftovers(self) -> None:
-        """Removes what an interrupted removal has left. Blocking. Raises `OSError`."""
+        """Removes what an interrupted removal has left, or the making of a log, before any is made. Blocking. Raises
+        `OSError`."""
+        for name in self._files.list(TOPICS):
+            if name.endswith(REMOVED):
+                self._files.remove_tree(f"{TOPICS}/{name}")
         for topic_id in self.topic_ids():
             for name in self._files.list(f"{TOPICS}/{topic_id}"):
-                if name.endswith(REMOVED):
+                if name.endswith((REMOVED, NEW)):
                     self._files.remove_tree(f"{TOPICS}/{topic_id}/{name}")
             self._remove_if_empty(topic_id)
 
@@ -314,9 +293,8 @@ class LogManager:
         )
 
 
-def log_directory(partition_id: PartitionId) -> str:
-    """Where a partition's log lives below the data directory."""
-    return f"{TOPICS}/{partition_id.topic_id}/{partition_id.partition}"
+def _name(directory: str) -> str:
+    return directory.rpartition("/")[2]
 
 
 def _parent(directory: str) -> str:

@@ -80,6 +80,8 @@ class LogState:
         """See `Metainfo.replica`."""
         self.stands_in_since: int | UnsetType = UNSET
         """See `Metainfo.stands_in_since`."""
+        self.noted: Metainfo | None = None
+        """The facts that the disk has; None if that is not sure."""
         self.segments = found.segments
         self.tail = found.tail
         self.lineage = found.lineage
@@ -160,6 +162,7 @@ class LogState:
         would promise what the log holds no more, and are passed over."""
         if (info.sequences_used or 0) == self.sequences_used:
             self.files.metainfo.store(info)
+            self.noted = info
 
     def mend_metainfo(self, info: Metainfo) -> int:
         """Looks at both copies as `TwoCopyStore.mend`, which says what it returns. Blocking; for the disk thread."""

@@ -70,6 +70,10 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
         """As `TwoCopyStore.store`."""
         super().store(structs.replace(info, log=str(self._identity)))
 
+    def begin(self, info: Metainfo) -> None:
+        """Writes both copies, as `TwoCopyStore.begin` does."""
+        super().begin(structs.replace(info, log=str(self._identity)))
+
     def is_of_another(self) -> bool:
         """Returns True if a copy is sound, and about another log. Raises as `load`."""
         return any(self._is_of_another(raw) for raw in map(self._read_raw, self._paths))

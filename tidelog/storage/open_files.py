@@ -18,6 +18,8 @@ from tidelog.model.errors import Overloaded
 from tidelog.model.ports import File, Files
 from tidelog.storage.reserve import Reserve
 
+APART_MAX = 8
+"""Handles of a log that is being opened: those of its last segment, and what is looked at on the way."""
 SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -25,15 +27,29 @@ class OpenFiles:
     """A cache of handles, shared by all logs of a data directory.
 
     The event loop's, but for one thing: the disk thread may `get` what is pinned, which takes nothing out of the cache.
+    A log is opened on the disk thread with a cache of its own (`apart`), which becomes one with this one afterwards.
     """
 
-    def __init__(self, files: Files, open_max: int) -> None:
+    def __init__(self, files: Files, open_max: int, reserve: Reserve | None = None) -> None:
         assert open_max > 0
         self.files = files
-        self.reserve = Reserve(files)
+        self.reserve = reserve or Reserve(files)
         self._open_max = open_max
         self._open: OrderedDict[str, File] = OrderedDict()
         self._pins: dict[str, int] = {}
+
+    def apart(self) -> OpenFiles:
+        """Returns a small cache of its own."""
+        return OpenFiles(self.files, APART_MAX, self.reserve)
+
+    def join(self, other: OpenFiles) -> None:
+        """Shares all with `other` from now on, which gets what is pinned here; the rest is closed, and opened again
+        when it is needed: many logs are opened that nobody uses."""
+        for path in [path for path in self._open if path not in self._pins]:
+            self.close(path)
+        other._open |= self._open
+        other._pins |= self._pins
+        self._open, self._pins, self._open_max = other._open, other._pins, other._open_max
 
     def __len__(self) -> int:
         return len(self._open)

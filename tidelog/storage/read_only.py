@@ -56,6 +56,9 @@ class ReadOnlyFiles:
         if not self._files.exists(directory):
             raise _refusal(directory)
 
+    def make_dir(self, directory: str) -> None:
+        raise _refusal(directory)
+
     def remove(self, path: str) -> None:
         raise _refusal(path)
 

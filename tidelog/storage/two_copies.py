@@ -80,6 +80,13 @@ class TwoCopyStore(Generic[Facts]):
             self._paths.remove(path)
             self._paths.append(path)  # should the next write fail, it is the other copy's turn again
 
+    def begin(self, info: Facts) -> None:
+        """Writes both copies, where there are none, each durable. Their names are for the caller to make durable, and
+        nobody knows the directory yet. Blocking. Raises `OSError`."""
+        self._sequence += 1
+        for path in self._paths:
+            self._write(path, self._encode(self._sequence, info), is_new=False)
+
     def write_again(self) -> None:
         """Writes the same bytes onto each sound copy, and syncs it: what was read may be in the page cache alone, as of
         a process that died between a write and its fsync. A write that fails half-way does no harm. Blocking. Raises
@@ -104,8 +111,10 @@ class TwoCopyStore(Generic[Facts]):
                 self._write(path, raws[newest])
         return len(raws) - len(found)
 
-    def _write(self, path: str, block: bytes) -> None:
-        is_new = not self._files.exists(path)
+    def _write(self, path: str, block: bytes, *, is_new: bool | None = None) -> None:
+        """`is_new`: the name is to be made durable as well; by default if there is no such file."""
+        if is_new is None:
+            is_new = not self._files.exists(path)
         file = self._files.open(path, create=True)
         try:
             file.pwritev([block], 0)

@@ -17,7 +17,7 @@ from tidelog.broker.replicas import data_plane
 from tidelog.controller import decide_brokers
 from tidelog.sim.kit.patching import patched
 from tidelog.storage.loader import Held
-from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_opener import LogOpener
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def believe_an_old_directory() -> Iterator[None]:
 
 def believe_an_empty_directory() -> AbstractContextManager[None]:
     """A replica whose directory is gone begins as one that never held anything."""
-    return patched(LogManager, "held", lambda manager, since: Held(since, is_begun=False))
+    return patched(LogOpener, "held", lambda manager, since: Held(since, is_begun=False))
 
 
 def found_over_data() -> AbstractContextManager[None]:

@@ -103,6 +103,10 @@ class WatchedFiles:
         self.pass_through("make_dirs", directory)
         self.inner.make_dirs(directory)
 
+    def make_dir(self, directory: str) -> None:
+        self.pass_through("make_dir", directory)
+        self.inner.make_dir(directory)
+
     def remove(self, path: str) -> None:
         self.pass_through("remove", path)
         self.inner.remove(path)

@@ -53,21 +53,26 @@ class Administration:
         runner: BlockingRunner,
         image: Callable[[], ClusterImage],
         in_force: Callable[[int], Awaitable[bool]],
+        opened: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`in_force` returns when this broker is in line with the metadata up to a position, or after a while."""
+        """`in_force` returns when this broker is in line with the metadata up to a position, or after a while; `opened`
+        when it has opened all it can of a topic."""
         self._channel = channel
         self._entropy = entropy
         self._runner = runner
         self._image = image
         self._in_force = in_force
+        self._opened = opened
         self._producer_ids = range(0)
 
     async def create_topic(self, request: NewTopic, *, validate_only: bool = False) -> Topic:
-        """Creates a topic; its partitions serve when this returns. Raises `InvalidRequest`, or as the controller."""
+        """Creates a topic. Those of its partitions that this broker has serve when this returns, unless that takes
+        long; requests wait for the others. Raises `InvalidRequest`, or as the controller."""
         command = CreateTopic(request, self._entropy.token_hex(16), validate_only)
         placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
         if not validate_only:
             await self._in_force(placed.position)
+            await self._opened(request.name)
         return self._image().topics.get(request.name) or _as_placed(request.name, request.configs, placed)
 
     async def create_offsets_topic(self) -> Topic:
@@ -76,6 +81,7 @@ class Administration:
         command = CreateOffsetsTopic(self._entropy.token_hex(16))
         placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
         await self._in_force(placed.position)
+        await self._opened(OFFSETS_TOPIC)
         return self._topic(OFFSETS_TOPIC)
 
     async def delete_topic(self, name: str) -> None:
@@ -88,6 +94,7 @@ class Administration:
         command = AddPartitions(name, len(before.partitions), total)
         placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
         await self._in_force(placed.position)
+        await self._opened(name)
         return self._image().topics.get(name) or _as_placed(name, before.configs, placed)
 
     async def alter_topic_configs(

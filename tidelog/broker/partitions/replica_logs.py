@@ -1,56 +1,47 @@
 """The logs of the replicas on this broker: opened when they get their first role, open whatever their role is then.
 
+Opening takes time, and nobody waits for it here (`openings`): who asks for a log that is not open is told so, and asks
+again when `release` names the partition. Until then the replica has no role: it acknowledges nothing and does not vote.
+
 A log that cannot be opened, or cannot be written to from its opening on, is *troubled*: on a full disk, often, or when
 too many files are open. It costs its partition, not the broker, and is tried again. Nothing was written to it since it
 was opened, so that is as good as a restart; a log that fails later stays as it is until the broker is started again.
 
 The disk remembers up to which position of the metadata it has made the logs that it was to hold. A log from before that
 position that is not there is *lost*: the empty one in its place says so, durably, from its making on
-(`Metainfo.stands_in_since`). It is no replica in good standing: it does not lead, and its lack of a batch proves
-nothing, until the metadata have the replica begin anew and its leader has filled it.
+(`Metainfo.stands_in_since`). So a log that was made just now is released when the disk has taken note of it, or cannot:
+what a replica is to answer for is missed if it gets lost. One that is lost is no replica in good standing: it does not
+lead, and its lack of a batch proves nothing, until the metadata have the replica begin anew and its leader has filled
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import structlog
 from msgspec import UNSET
 
+from tidelog.broker.partitions.openings import OpenedFiles, Opening, Openings, Outcome
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import PartitionInfo
-from tidelog.model.errors import Overloaded, TidelogError
+from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.model.losses import AcceptedLoss, LostRanges
 from tidelog.model.ports import Clock
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_opener import LogOpener
+from tidelog.storage.new_logs import NewLog
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.scan import BadEnd
 
-
-class OpenedFiles(Protocol):
-    """A log that was opened together with other files of its replica."""
-
-    @property
-    def log(self) -> PartitionLog:
-        """The replica's log."""
-
-    @property
-    def report(self) -> LoadReport:
-        """The findings of the log's opening."""
-
-    @property
-    def is_offline(self) -> bool:
-        """True if one of the files cannot be written to."""
-
-
-T = TypeVar("T")
 F = TypeVar("F", bound=OpenedFiles)
 
 logger = structlog.get_logger("tidelog.broker")
@@ -59,15 +50,42 @@ logger = structlog.get_logger("tidelog.broker")
 class ReplicaLogs:
     """One broker's. `damaged` is called when something of a log is found damaged."""
 
-    def __init__(self, manager: LogManager, clock: Clock, stats: Stats, damaged: Callable[[PartitionId], None]) -> None:
+    def __init__(
+        self,
+        manager: LogManager,
+        clock: Clock,
+        stats: Stats,
+        log_writer: LogWriter,
+        damaged: Callable[[PartitionId], None],
+    ) -> None:
         self.troubled: dict[PartitionId, None] = {}
         self.high_watermarks: dict[PartitionId, int] = {}
         """Of the open logs, when they last changed roles."""
+        self.openings = Openings(manager, clock, log_writer, self._take_in)
+        self.on_opened: Callable[[], None] = lambda: None
+        """Is called when there may be something to `release`."""
+        self._unreleased: dict[PartitionId, int] = {}
+        """The partitions whose opening has ended, and since when they are held."""
+        self._ended: dict[int, list[PartitionId]] = {}
+        """The same by that position, -1 for those that failed, and some that are not asked for any more."""
+        self._fresh: dict[PartitionId, int] = {}
+        """The partitions whose log the disk has taken no note of, and since when they are held."""
+        self._opened: dict[PartitionId, OpenedFiles] = {}
+        """The opened files that nobody has taken yet."""
         self._lost: dict[PartitionId, LostRanges] = {}
         self._manager = manager
-        self._clock = clock
+        self._log_writer = log_writer
         self._stats = stats
         self._damaged = damaged
+
+    @property
+    def asked(self) -> list[PartitionId]:
+        """The partitions whose logs are being opened, or were and are not released."""
+        return [*self.openings.asked, *self._unreleased]
+
+    def is_opening(self, partition_id: PartitionId) -> bool:
+        """True if the log is asked for, and not released yet."""
+        return partition_id in self.openings or partition_id in self._unreleased
 
     def is_open(self, partition_id: PartitionId) -> bool:
         return partition_id in self._manager.logs
@@ -91,77 +109,123 @@ class ReplicaLogs:
             log.give_up(lost)
         return True
 
-    def stands_in(self, partition_id: PartitionId, since: int) -> bool:
-        """True if the open log is there in place of one that was begun at this position, and is lost."""
-        log = self._manager.logs.get(partition_id)
-        return log is not None and log.stands_in_since == since
+    def standing_in(self) -> dict[PartitionId, int]:
+        """Returns the open logs that are there in place of lost ones, and since when those were held."""
+        logs = self._manager.logs.items()
+        return {known: log.stands_in_since for known, log in logs if log.stands_in_since is not UNSET}
 
     @property
     def held_position(self) -> int:
         """Returns `LogManager.held_position`."""
         return self._manager.held_position
 
-    async def note_held(self, position: int, since: Mapping[PartitionId, int], log_writer: LogWriter) -> None:
-        """Notes durably that the logs which this broker is to hold by the metadata up to `position` are made. `since`
-        has those of them that were not noted yet; one that could not be opened may not be made."""
-        missing = [began for known, began in since.items() if known in self.troubled or not self.is_open(known)]
+    @property
+    def renewals(self) -> int:
+        """Returns `LogManager.renewals`."""
+        return self._manager.renewals
+
+    async def release(self, position: int) -> list[PartitionId]:
+        """Returns the partitions whose opening has ended since, well or not, and that may have a role now. All logs
+        that this broker is to hold by the metadata up to `position` have been asked for."""
+        ended = {since: len(known) for since, known in self._ended.items()}
+        if not ended:
+            return []
+        awaited = self.openings.first_since(self.held_position)
+        await self._note_held(position)
+        held = self.held_position
+        released: list[PartitionId] = []
+        for since, count in ended.items():
+            if since < held or awaited is None or since < awaited:
+                known = self._ended.pop(since)
+                released += known[:count]
+                if known[count:]:
+                    self._ended[since] = known[count:]
+        return [known for known in released if self._unreleased.pop(known, None) is not None]
+
+    async def _note_held(self, position: int) -> None:
+        """Notes durably that the logs which this broker is to hold by the metadata up to `position` are made; one that
+        could not be opened may not be made."""
+        held = self.held_position
+        if not self._fresh or self.openings.first_since(held) == held:
+            return
+        missing = [began for known, began in self._fresh.items() if known in self.troubled or not self.is_open(known)]
         position = min(missing, default=position)
-        if position <= self.held_position:
+        if position <= held or min(self._fresh.values()) >= position:  # of what comes next none is made
             return
         try:
-            await log_writer.perform(partial(self._manager.note_held, position))
+            await self._log_writer.perform(partial(self._manager.note_held, position))
         except (OSError, TidelogError) as error:
             logger.error("the disk takes no note of the logs that it holds", position=position, error=str(error))
+            return
+        self._fresh = {known: began for known, began in self._fresh.items() if began >= position}
+
+    async def withdraw(self, partition_ids: Collection[PartitionId]) -> None:
+        """These are not asked for any more. When this returns, none of them is being opened."""
+        await self.openings.withdraw(partition_ids)
+        gone = self._unreleased.keys() & set(partition_ids)
+        if gone:
+            self._ended = {since: [one for one in ended if one not in gone] for since, ended in self._ended.items()}
+        for partition_id in partition_ids:
+            self._unreleased.pop(partition_id, None)
+            self._opened.pop(partition_id, None)
+            self._fresh.pop(partition_id, None)
 
     def get(
         self, partition_id: PartitionId, topic: str, config: TopicConfig, since: int, *, is_alone: bool
     ) -> PartitionLog | None:
-        """The log, open; None if it cannot be opened now. `since` is when this broker began the replica; `is_alone`: no
-        other broker holds one, which could say what lay at the log's end."""
+        """The log, open; None if it is not open now: it is opened then. `since` is when this broker began the replica;
+        `is_alone`: no other broker holds one, which could say what lay at the log's end."""
         log = self._manager.logs.get(partition_id)
-        if log is not None:
-            log.settings = log_settings(config)
-            return log
-        opened = self._try_to(
-            partition_id,
-            topic,
-            lambda now_ms: self._manager.open_log(
-                partition_id,
-                log_settings(config),
-                now_ms,
-                held=self._manager.held(since),
-                bad_end=BadEnd.TRUNCATE if is_alone else BadEnd.KEEP,
-            ),
-        )
-        if opened is None:
+        if log is None:
+            bad_end = BadEnd.TRUNCATE if is_alone else BadEnd.KEEP
+            settings = log_settings(config)
+            opener = partial(_open, partition_id, settings, since, bad_end)
+            self._ask(Opening(partition_id, topic, since, opener, NewLog(partition_id)))
             return None
-        log, report = opened
-        self._adopt(partition_id, topic, log, report)
-        return log
+        self._opened.pop(partition_id, None)
+        log.settings = log_settings(config)
+        return None if partition_id in self._unreleased else log
 
-    def get_opened_by(self, opener: Callable[[LogManager, int], F], partition_id: PartitionId, topic: str) -> F | None:
-        """The log and the files beside it, opened anew by `opener(manager, now_ms)`; None if one of them cannot be
-        opened for writing now."""
-        if self.is_open(partition_id):
+    def get_opened_by(self, opener: Callable[[LogOpener, int], F], topic: str, since: int, new: NewLog) -> F | None:
+        """The log and the files beside it, opened anew by `opener(opener, now_ms)`; None if they are not open for
+        writing now: they are opened then, and made as `new` if they should not be there yet."""
+        partition_id = new.partition_id
+        if partition_id in self._unreleased:
+            return None
+        files = self._opened.pop(partition_id, None)
+        if files is not None:
+            return cast("F", files)
+        if self.is_open(partition_id) and partition_id not in self.troubled:
             self._close(partition_id)
-        files = self._try_to(partition_id, topic, lambda now_ms: opener(self._manager, now_ms))
-        if files is None:
-            return None
-        self._adopt(partition_id, topic, files.log, files.report)
-        if files.is_offline:
-            self.troubled[partition_id] = None  # a full disk, perhaps: the replica never began to take part
-            return None
-        return files
+        self._ask(Opening(partition_id, topic, since, opener, new))
+        return None
 
-    def _try_to(self, partition_id: PartitionId, topic: str, open_at: Callable[[int], T]) -> T | None:
-        if partition_id in self.troubled:
-            return None
-        try:
-            return open_at(self._clock.wall_ms())
-        except (OSError, Overloaded) as error:
-            logger.error("partition cannot be opened", topic=topic, partition=partition_id.partition, error=str(error))
+    def _ask(self, opening: Opening) -> None:
+        if opening.partition_id in self.troubled:
+            return
+        if opening.since >= self.held_position:
+            self._fresh[opening.partition_id] = opening.since
+        else:
+            opening = replace(opening, new=None)
+        self.openings.ask(opening)
+
+    def _take_in(self, opening: Opening, opener: LogOpener, outcome: Outcome) -> None:
+        partition_id, topic = opening.partition_id, opening.topic
+        if isinstance(outcome, Exception):
+            number = partition_id.partition
+            logger.error("partition cannot be opened", topic=topic, partition=number, error=str(outcome))
             self.troubled[partition_id] = None
-            return None
+        else:
+            self._manager.adopt(opener)
+            self._adopt(partition_id, topic, outcome.log, outcome.report)
+            if outcome.is_offline:
+                self.troubled[partition_id] = None  # a full disk, perhaps: the replica never began to take part
+            else:
+                self._opened[partition_id] = outcome
+        self._unreleased[partition_id] = opening.since
+        since = -1 if partition_id in self.troubled else opening.since
+        self._ended.setdefault(since, []).append(partition_id)
+        self.on_opened()
 
     def _adopt(self, partition_id: PartitionId, topic: str, log: PartitionLog, report: LoadReport) -> None:
         if log.offline_reason is not None:
@@ -198,6 +262,8 @@ class ReplicaLogs:
         self.high_watermarks.pop(partition_id, None)
         self.troubled.pop(partition_id, None)
         self._lost.pop(partition_id, None)
+        self._opened.pop(partition_id, None)
+        self._fresh.pop(partition_id, None)
 
     def _found_damage(self, partition_id: PartitionId) -> None:
         self._stats.damaged_batches += 1
@@ -207,6 +273,21 @@ class ReplicaLogs:
         self._stats.load_findings += len(report.findings)
         for finding in report.findings:
             logger.warning("loading", log=name, finding=finding)
+
+
+class OpenedLog(NamedTuple):
+    """`OpenedFiles` of a replica that has nothing but its log. What cannot be written to can be read."""
+
+    log: PartitionLog
+    report: LoadReport
+    is_offline: bool = False
+
+
+def _open(
+    partition_id: PartitionId, settings: LogSettings, since: int, bad_end: BadEnd, opener: LogOpener, now_ms: int
+) -> OpenedLog:
+    held = opener.held(since)
+    return OpenedLog(*opener.open_log(partition_id, settings, now_ms, held=held, bad_end=bad_end))
 
 
 def log_settings(config: TopicConfig) -> LogSettings:

@@ -48,7 +48,7 @@ from tidelog.broker.paxos.regrouping import Era, end_of_rows, enter
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Metadata, Status
 from tidelog.replication.paxos.voters import VoterSet, encode_voters
-from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_opener import LogOpener
 from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.scan import BadEnd
 
@@ -59,7 +59,7 @@ logger = structlog.get_logger("tidelog.paxos")
 
 
 def open_replica(
-    manager: LogManager,
+    opener: LogOpener,
     now_ms: int,
     *,
     partition_id: PartitionId,
@@ -74,53 +74,55 @@ def open_replica(
     `since` is when this broker began the replica; `is_alone`: no other broker holds one; `era` is entered if the
     replica is in an earlier one.
 
-    Blocking. Raises as `LogManager.open_journal` and `open_log`.
+    Blocking. Raises as `LogOpener.open_journal` and `open_log`.
     """
-    was_begun = manager.has_log(partition_id) or manager.held(since).is_begun
-    open_log = partial(manager.open_log, partition_id, settings, now_ms, bad_end=LONE_END if is_alone else BadEnd.KEEP)
-    opened = open_log() if is_alone and manager.has_log(partition_id) else None
+    was_begun = opener.has_log(partition_id) or opener.held(since).is_begun
+    open_log = partial(opener.open_log, partition_id, settings, now_ms, bad_end=LONE_END if is_alone else BadEnd.KEEP)
+    opened = open_log() if is_alone and opener.has_log(partition_id) else None
     bad_end = BadEnd.KEEP
     if is_alone:
-        bad_end = BadEnd.TRUNCATE if opened is None else BadEnd(_applied_below(manager, partition_id, opened[0]))
-    store, stored = manager.open_journal(partition_id, now_ms, bad_end=bad_end)
+        bad_end = BadEnd.TRUNCATE if opened is None else BadEnd(_applied_below(opener, partition_id, opened[0]))
+    store, stored = opener.open_journal(partition_id, now_ms, bad_end=bad_end)
     facts = None if stored.is_amnesiac else facts_of(stored)
     if stored.is_amnesiac or (facts is None and was_begun):
         for finding in stored.report.findings:
             logger.error("loading", partition=str(partition_id), finding=finding)
         logger.error("a journal has lost what it promised; this replica needs another id", partition=str(partition_id))
-        store, stored = manager.open_journal(partition_id, now_ms, anew=True)
-        facts = ReplicaFacts(0, Metadata(store.incarnation), b"", forgotten_id=engine_id, renewals=manager.renewals)
+        store, stored = opener.open_journal(partition_id, now_ms, anew=True)
+        facts = ReplicaFacts(0, Metadata(store.incarnation), b"", forgotten_id=engine_id, renewals=opener.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
-    elif facts is not None and facts.renewals < manager.renewals:
+    elif facts is not None and facts.renewals < opener.renewals:
         logger.error("a journal is an old copy; this replica needs another id", partition=str(partition_id))
-        facts = structs.replace(_without_vote(facts), renewals=manager.renewals)
+        facts = structs.replace(_without_vote(facts), renewals=opener.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
     elif facts is not None and facts.metadata.may_forget:
         logger.error("a replica was not stopped in good order; it needs another id", partition=str(partition_id))
         facts = _without_vote(facts)
         store.store_facts(msgspec.msgpack.encode(facts))()
     elif facts is None:
-        founding = b"" if founders is None else encode_voters(founders)
-        facts = ReplicaFacts(
-            engine_id,
-            Metadata(store.incarnation),
-            founding,
-            renewals=manager.renewals,
-            era=0 if era is None else era.epoch,
-        )
+        era_epoch = 0 if era is None else era.epoch
+        facts = founding_facts(engine_id, founders, store.incarnation, renewals=opener.renewals, era=era_epoch)
         store.store_facts(msgspec.msgpack.encode(facts))()
     log, report = opened or open_log()
     if facts.forgotten_id and facts_of(stored) is None:  # the journal was begun anew just now
         facts = structs.replace(facts, believed_to=log.log_end_offset)
         store.store_facts(msgspec.msgpack.encode(facts))()
     files = _compared(ReplicaFiles(log, store, stored, facts, report, bad_end=bad_end), partition_id)
-    return files if era is None else enter(manager, files, era, engine_id, now_ms)
+    return files if era is None else enter(opener, files, era, engine_id, now_ms)
 
 
-def _applied_below(manager: LogManager, partition_id: PartitionId, log: PartitionLog) -> int:
+def founding_facts(
+    engine_id: int, founders: VoterSet | None, incarnation: str, *, renewals: int, era: int
+) -> ReplicaFacts:
+    """Returns the facts of a journal that is made for a new replica."""
+    founding = b"" if founders is None else encode_voters(founders)
+    return ReplicaFacts(engine_id, Metadata(incarnation), founding, renewals=renewals, era=era)
+
+
+def _applied_below(opener: LogOpener, partition_id: PartitionId, log: PartitionLog) -> int:
     """Returns the position behind the last value of which an only replica's log shows that it has applied it."""
     end, _, is_named = end_of_rows(log)
-    stored = None if is_named else manager.look_at_journal(partition_id)
+    stored = None if is_named else opener.look_at_journal(partition_id)
     if stored is None or stored.is_amnesiac:
         return end
     slots = stored_log(stored, Metadata("")).slots

@@ -37,7 +37,7 @@ from tidelog.model.cluster import PartitionInfo, Regrouping
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Metadata, Status
 from tidelog.replication.paxos.voters import encode_voters
-from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_opener import LogOpener
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.rows import Row
 from tidelog.storage.slot_store import SlotStore
@@ -71,15 +71,15 @@ def era_of(info: PartitionInfo, node_id: int) -> Era | None:
     return Era(*info.eras, begun[-1], node_id) if begun else None
 
 
-def enter(manager: LogManager, files: ReplicaFiles, era: Era, engine_id: int, now_ms: int) -> ReplicaFiles:
-    """Enters the era, unless the replica is in it. Blocking. Raises as `LogManager.open_journal`, `OSError`."""
+def enter(opener: LogOpener, files: ReplicaFiles, era: Era, engine_id: int, now_ms: int) -> ReplicaFiles:
+    """Enters the era, unless the replica is in it. Blocking. Raises as `LogOpener.open_journal`, `OSError`."""
     if files.facts.era == era.epoch:
         return files
     partition_id = files.log.identity
     is_kept = era.keeps(files, engine_id)
     logger.warning("a replica enters a new era", partition=str(partition_id), era=era.epoch, is_kept=is_kept)
     if not is_kept:
-        return _begin_anew(manager, files, era, partition_id, now_ms)
+        return _begin_anew(opener, files, era, partition_id, now_ms)
     if era.regrouping.source == era.node_id:
         _set_floor(files.store, files.log, era)
         files = replace(files, beyond=(), unnamed=(), forgotten=None)
@@ -101,7 +101,7 @@ def enter(manager: LogManager, files: ReplicaFiles, era: Era, engine_id: int, no
         era=era.epoch,
     )
     files.store.store_facts(msgspec.msgpack.encode(facts))()
-    store, stored = manager.open_journal(partition_id, now_ms, bad_end=files.bad_end)
+    store, stored = opener.open_journal(partition_id, now_ms, bad_end=files.bad_end)
     return replace(files, store=store, stored=stored, facts=facts)
 
 
@@ -116,15 +116,15 @@ def _set_floor(store: SlotStore, log: PartitionLog, era: Era) -> None:
 
 
 def _begin_anew(
-    manager: LogManager, files: ReplicaFiles, era: Era, partition_id: PartitionId, now_ms: int
+    opener: LogOpener, files: ReplicaFiles, era: Era, partition_id: PartitionId, now_ms: int
 ) -> ReplicaFiles:
     log = files.log
     end = max(era.regrouping.end, log.log_start_offset)
     if log.log_end_offset > end:
         logger.error("a log is truncated to where it was regrouped", partition=str(partition_id), offset=end)
         log.truncate_to(end, high_watermark=end, now_ms=now_ms)
-    forgotten_id, renewals = _last_id(files.facts), manager.renewals
-    store, stored = manager.open_journal(partition_id, now_ms, anew=True)
+    forgotten_id, renewals = _last_id(files.facts), opener.renewals
+    store, stored = opener.open_journal(partition_id, now_ms, anew=True)
     facts = ReplicaFacts(
         0,
         Metadata(store.incarnation),

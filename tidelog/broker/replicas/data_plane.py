@@ -97,7 +97,7 @@ class DataPlane:
         node_id, config, clock, stats = resources.node_id, resources.config, resources.clock, resources.stats
         log_writer, peers = resources.log_writer, resources.peers
         self._throttle = Throttle(node_id, config, clock, stats)
-        self._logs = ReplicaLogs(resources.manager, clock, stats, self._damaged)
+        self._logs = ReplicaLogs(resources.manager, clock, stats, log_writer, self._damaged)
         self.copies = Copies(self._holder, self._may_deny, host.own_epoch, peers)
         """Answers other brokers' questions about damaged batches."""
         self._repairer = Repairer(node_id, self._holder, lambda: host.image, self.copies, log_writer, stats)
@@ -124,15 +124,15 @@ class DataPlane:
             on_metadata_applied=host.on_metadata_applied,
         )
         self.protocols = {name: runtime(context) for name, runtime in RUNTIMES.items()}
+        self._removal = Removal(node_id, resources.manager, log_writer, host.on_topic_removed)
         self.replicas = Replicas(
             node_id,
             config,
             self._logs,
             {name: protocol.roles for name, protocol in self.protocols.items()},
             host.on_metadata_applied,
-            Removal(node_id, resources.manager, log_writer, host.on_topic_removed),
+            self._removal,
             host.is_admitted,
-            log_writer,
         )
         self._means = Means(log_writer, stats)
         self._others: Callable[[Means], Mapping[str, Target]] = lambda _: {}
@@ -144,7 +144,7 @@ class DataPlane:
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Returns the tasks that keep this broker in line with the metadata."""
-        tasks = {"replicas": self.replicas.run()}
+        tasks = {"replicas": self.replicas.run(), "openings": self._logs.openings.run(), "removal": self._removal.run()}
         for protocol in self.protocols.values():
             tasks |= protocol.tasks()
         return {**tasks, "repairs": self._repairer.run()}

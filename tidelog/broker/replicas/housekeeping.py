@@ -20,7 +20,6 @@ from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.ids import PartitionId
-from tidelog.storage.metainfo import Metainfo
 
 MARK_INTERVAL_S = 0.5
 CHECKPOINT_INTERVAL_S = 5.0
@@ -50,7 +49,6 @@ class Housekeeper:
         self._config = config
         self._clock = clock
         self._mark_others = mark_others
-        self._stored: dict[PartitionId, Metainfo] = {}
         self._checkpoints = 0
 
     async def run(self) -> None:
@@ -80,15 +78,12 @@ class Housekeeper:
             if not replica.is_readable or replica.log.offline_reason is not None:
                 continue
             info = replica.log.metainfo(replica.high_watermark)
-            if self._stored.get(key) == info:
+            if replica.log.noted == info:
                 continue
             try:
                 await self._log_writer.perform(partial(replica.log.store_metainfo, info))
             except (OSError, Overloaded) as error:
                 logger.warning("metainfo checkpoint failed", partition=str(key), error=str(error))
-            else:
-                self._stored[key] = info
-        self._stored = {key: info for key, info in self._stored.items() if key in self._holders}
 
     def _apply_retention(self) -> None:
         """Deletes nothing while the time is in doubt."""

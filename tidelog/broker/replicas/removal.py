@@ -6,13 +6,19 @@ A partition's replica is taken from this broker only when all replicas that it s
 that brought it; should it be given back, it comes as a follower that is not in sync, in a later leader epoch, and what
 its earlier log had told the leader counts for nothing.
 
+A directory loses its name first, durably: from then on nothing is left here that is taken for a log. Its files go
+afterwards, on the disk threads, one directory at a time (`run`), while the broker goes on; so do those that a process
+of before has left (`begin`).
+
 While it runs, a broker removes logs as they leave its hands. What left them while it was down it finds by looking at
 its directories once, as soon as the image has its own registration: an older one may speak of the replicas of the past.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import structlog
 
@@ -26,7 +32,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class Removal:
-    """One broker's. What the disk refuses to remove is tried again at the next change of the image."""
+    """One broker's. What the disk refuses is tried again at the next change of the image, or at the next start."""
 
     def __init__(
         self, node_id: NodeId, manager: LogManager, log_writer: LogWriter, removed: Callable[[TopicId], None]
@@ -40,6 +46,41 @@ class Removal:
         self._unheld: dict[PartitionId, None] = {}
         """Stored, and not held as far as was known when that was looked at."""
         self._has_looked = False
+        self._aside: dict[str, TopicId | None] = {}
+        """Directories without a name, and the topic of which nothing is left with the last of them."""
+        self._has_more = asyncio.Event()
+
+    async def begin(self) -> None:
+        """Removes what an earlier process has left half removed, or half made; before any log is made."""
+        try:
+            await self._log_writer.perform(self._manager.remove_leftovers)
+        except OSError as error:
+            logger.error("what is left of removed logs could not be removed", error=str(error))
+
+    async def run(self) -> None:
+        """Removes what was set aside, until cancelled."""
+        while True:
+            await self._has_more.wait()
+            self._has_more.clear()
+            while self._aside:
+                directory = next(iter(self._aside))
+                topic_id = self._aside[directory]
+                await self._remove_files(directory, topic_id)
+                del self._aside[directory]
+
+    async def _remove_files(self, directory: str, topic_id: TopicId | None) -> None:
+        steps: list[Callable[[], None]] = []
+        try:
+            await self._log_writer.perform(lambda: steps.extend(self._manager.removals(directory)))
+            for step in steps:
+                await self._log_writer.perform(step)
+        except OSError as error:
+            logger.error("removed data is still on the disk", directory=directory, error=str(error))
+            if topic_id is not None:
+                self._gone.pop(topic_id, None)
+        else:
+            if topic_id is not None:
+                self._removed(topic_id)
 
     async def follow(
         self, image: ClusterImage, held: Collection[PartitionId], *, is_admitted: bool
@@ -55,41 +96,49 @@ class Removal:
     async def _remove_deleted(self, image: ClusterImage) -> None:
         mine = [topic_id for topic_id, holders in image.deleted_topics.items() if self._node_id in holders]
         self._gone = {topic_id: None for topic_id in mine if topic_id in self._gone}
-        left = [topic_id for topic_id in mine if topic_id not in self._gone]
-        if not left:
-            return
-        await self._log_writer.drain()
-        for topic_id in left:
+        for topic_id in [topic_id for topic_id in mine if topic_id not in self._gone]:
             try:
-                self._manager.remove_topic(topic_id)
+                await self._let_go([known for known in self._manager.logs if known.topic_id == topic_id])
+                await self._set_aside(partial(self._manager.set_topic_aside, topic_id), topic_id)
             except (OSError, TidelogError) as error:
                 logger.error("a deleted topic's data could not be removed", topic_id=topic_id, error=str(error))
             else:
                 self._gone[topic_id] = None
-                self._removed(topic_id)
+
+    async def _let_go(self, partition_ids: Sequence[PartitionId]) -> None:
+        for partition_id in partition_ids:
+            if partition_id in self._manager.logs:
+                await self._log_writer.at_rest(self._manager.logs[partition_id])
+            self._manager.let_go([partition_id])
+            await asyncio.sleep(0)
+
+    async def _set_aside(self, call: Callable[[], str], topic_id: TopicId | None) -> None:
+        (outcome,) = await self._log_writer.perform_all([partial(_attempt, call)])
+        if isinstance(outcome, OSError):
+            raise outcome
+        self._aside[outcome] = topic_id
+        self._has_more.set()
 
     async def _remove_moved(self, image: ClusterImage, held: Collection[PartitionId]) -> list[PartitionId]:
-        self._look()
+        await self._look()
         unheld = [known for known in (*self._unheld, *self._manager.logs) if known not in held]
         reassigned = list(dict.fromkeys(known for known in unheld if self._is_taken(image, known)))
-        if not reassigned:
-            return []
-        await self._log_writer.drain()
-        removed = [partition_id for partition_id in reassigned if self._remove(partition_id)]
+        removed = [partition_id for partition_id in reassigned if await self._remove(partition_id)]
         for partition_id in removed:
             self._unheld.pop(partition_id, None)
         return removed
 
-    def _look(self) -> None:
-        """At what is stored; once."""
+    async def _look(self) -> None:
+        """Looks at what is stored, once."""
         if self._has_looked:
             return
+        found: list[PartitionId] = []
         try:
-            self._manager.remove_leftovers()
-            self._unheld = dict.fromkeys(self._manager.partition_ids())
+            await self._log_writer.perform(lambda: found.extend(self._manager.partition_ids()))
         except OSError as error:
             logger.error("replicas that were reassigned could not be looked for", error=str(error))
         else:
+            self._unheld = dict.fromkeys(found)
             self._has_looked = True
 
     def _is_taken(self, image: ClusterImage, partition_id: PartitionId) -> bool:
@@ -101,9 +150,10 @@ class Removal:
             return False
         return self._node_id not in topic.partitions[partition_id.partition].replicas
 
-    def _remove(self, partition_id: PartitionId) -> bool:
+    async def _remove(self, partition_id: PartitionId) -> bool:
         try:
-            self._manager.remove_partition(partition_id)
+            await self._let_go([partition_id])
+            await self._set_aside(partial(self._manager.set_partition_aside, partition_id), None)
         except (OSError, TidelogError) as error:
             self._unheld[partition_id] = None
             logger.error(
@@ -112,3 +162,11 @@ class Removal:
             return False
         logger.info("removed a replica that has been reassigned", partition=str(partition_id))
         return True
+
+
+def _attempt(call: Callable[[], str]) -> str | OSError:
+    """On a disk thread."""
+    try:
+        return call()
+    except OSError as error:
+        return error

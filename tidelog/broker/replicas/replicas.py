@@ -6,6 +6,12 @@ data that this broker holds no more is told in `removal`.
 
 Bringing brokers and disk in line takes time, so a task does it, image after image; `position` says how far it is. Most
 images change one partition, or none: the others' roles are not told again what they know (`Served`).
+
+An image is in force here when no role goes on that it ends. What it begins may begin later: a log that is not open yet
+is opened meanwhile (`ReplicaLogs`), and its replica has no role until then. With one exception: a process that has just
+begun first opens the logs that the cluster would elect in the place of others. Before it is live it has to say which of
+them are lost, or have lost their end: a leader is elected from who is believed to have everything, and the others are
+forgotten.
 """
 
 from __future__ import annotations
@@ -21,13 +27,12 @@ from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.roles import Assignment, Roles
 from tidelog.broker.repair.copies import Holder
 from tidelog.broker.replicas.removal import Removal
-from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.mapping_union import MappingUnion
-from tidelog.config.schema import BrokerConfig
+from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.controller.partition_commands import LostReplica, UnfitReason, UnfitReplica
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
-from tidelog.model.ids import NodeId, PartitionId
+from tidelog.model.ids import NodeId, PartitionId, TopicId
 
 REOPEN_S = 5.0
 """How often troubled logs are tried again."""
@@ -61,7 +66,6 @@ class Replicas:
         on_metadata_applied: Callable[[], None],
         removal: Removal,
         is_admitted: Callable[[ClusterImage], bool],
-        log_writer: LogWriter,
     ) -> None:
         """`roles` are by commit protocol. `on_metadata_applied` is called after each change; `removal` removes what is
         held no more; `is_admitted` tells whether an image has this very process as its node's broker."""
@@ -82,24 +86,39 @@ class Replicas:
         self._on_metadata_applied = on_metadata_applied
         self._removal = removal
         self._is_admitted = is_admitted
-        self._log_writer = log_writer
         self._image = ClusterImage("")
         self._brokers: BrokerStates = ()
+        self._configs: dict[TopicId, tuple[Mapping[str, str], TopicConfig]] = {}
         self._served: dict[PartitionId, Served] = {}
         """What the roles of each replica were told last. Those with troubled logs are told again with each image."""
+        self._has_image = False
+        """There is an image that this broker is to be brought in line with."""
+        self._has_begun = False
+        """An image that admits this process is in force, or about to be."""
+        self._opened: dict[PartitionId, None] = {}
+        """Released by the logs, and not served yet."""
         self._has_news = asyncio.Event()
         self._searched: ClusterImage | None = None
         self._found: Mapping[PartitionId, tuple[Topic, PartitionInfo]] = {}
         """The replicas here, in the image that was searched last: all partitions of the cluster are looked at for
         it, and each heartbeat asks."""
+        logs.on_opened = self._has_news.set
 
     def follow(self, image: ClusterImage) -> None:
         """The metadata has advanced."""
         self._image = image
+        self._has_image = True
         self._has_news.set()
+
+    def is_opening(self, partition_id: PartitionId) -> bool:
+        """True if this broker is to hold the partition, and gets its log open. Somebody waits for it: it is opened
+        before others."""
+        self._logs.openings.hurry(partition_id)
+        return partition_id in self._opened or self._logs.is_opening(partition_id)
 
     async def run(self) -> None:
         """Brings this broker in line with each image, until cancelled."""
+        await self._removal.begin()
         loop = asyncio.get_running_loop()
         reopen_at_s: float | None = None
         while True:
@@ -109,8 +128,12 @@ class Replicas:
             self._has_news.clear()
             if reopen_at_s is not None and loop.time() >= reopen_at_s:  # however much news there is
                 reopen_at_s = None
+                self._has_image = True
                 await self._let_go_of_troubled()
-            await self._come_to(self._image)
+            if self._has_image:
+                self._has_image = False
+                await self._come_to(self._image)
+            await self._serve_opened(self.position)
             if not self._logs.troubled:
                 reopen_at_s = None
             elif reopen_at_s is None:
@@ -128,6 +151,9 @@ class Replicas:
             await self._stop(partition_id)
         for partition_id in [known for known in self._served if known not in wanted]:
             del self._served[partition_id]
+        await self._logs.withdraw([known for known in self._logs.asked if known not in wanted])
+        for topic_id in [known for known in self._configs if image.topic_by_id(known) is None]:
+            del self._configs[topic_id]
         brokers = _states_of(image)
         if brokers != self._brokers:
             self._brokers = brokers
@@ -138,7 +164,9 @@ class Replicas:
                 await self._serve(self._assignment(partition_id, topic, info), image)
         for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
             self._logs.forget(partition_id)
-        await self._note_held(wanted, image)
+        if not self._has_begun and self._is_admitted(image):
+            self._has_begun = True
+            await self._open_counted_on(wanted, image)
         self.position = image.position
         self._on_metadata_applied()
 
@@ -154,13 +182,38 @@ class Replicas:
             holder.watchers.wake_all()
             holder.on_flushed()
 
-    async def _note_held(self, wanted: Mapping[PartitionId, tuple[Topic, PartitionInfo]], image: ClusterImage) -> None:
-        """Before this image counts as in force here: from then on a log of it that is missing is lost."""
+    async def _open_counted_on(
+        self, wanted: Mapping[PartitionId, tuple[Topic, PartitionInfo]], image: ClusterImage
+    ) -> None:
+        """Opens the logs of before this process that may be elected in the place of others."""
         held = self._logs.held_position
-        since = {known: info.since_of(self._node_id) for known, (_, info) in wanted.items()}
-        fresh = {known: began for known, began in since.items() if began >= held}
-        if fresh:
-            await self._logs.note_held(image.position, fresh, self._log_writer)
+        left = [
+            known
+            for known, (_, info) in wanted.items()
+            if len(info.replicas) > 1 and info.since_of(self._node_id) < held and _is_counted_on(info, self._node_id)
+        ]
+        while left:
+            self._has_news.clear()
+            await self._serve_opened(image.position)
+            while left and not self.is_opening(left[-1]):
+                left.pop()
+            if left:
+                await self._has_news.wait()
+        self._has_news.set()
+
+    async def _serve_opened(self, position: int) -> None:
+        """Gives their roles, by the newest image, to replicas whose logs have been opened."""
+        self._opened |= dict.fromkeys(await self._logs.release(position))
+        if not self._opened:
+            return
+        for partition_id in list(self._opened):
+            newest = self.newest(partition_id)
+            if newest is not None:
+                assigned, image = newest
+                self._served[partition_id] = Served(assigned.info, assigned.topic.configs, self._brokers)
+                await self._serve(assigned, image)
+            self._opened.pop(partition_id, None)
+        self._on_metadata_applied()
 
     def _held_in(self, image: ClusterImage) -> Mapping[PartitionId, tuple[Topic, PartitionInfo]]:
         """Nothing before this process is registered: what an older image gives this node was given to an earlier
@@ -180,7 +233,14 @@ class Replicas:
         return self._found
 
     def _assignment(self, partition_id: PartitionId, topic: Topic, info: PartitionInfo) -> Assignment:
-        return Assignment(partition_id, topic, info, topic_config(self._config, topic.configs))
+        return Assignment(partition_id, topic, info, self._settings(topic))
+
+    def _settings(self, topic: Topic) -> TopicConfig:
+        """The settings of a topic, worked out once for each change of its overrides: its partitions share them."""
+        known = self._configs.get(topic.topic_id)
+        if known is None or known[0] is not topic.configs:
+            known = self._configs[topic.topic_id] = (topic.configs, topic_config(self._config, topic.configs))
+        return known[1]
 
     def newest(self, partition_id: PartitionId) -> tuple[Assignment, ClusterImage] | None:
         """What the newest image has of a partition; None if this broker is to hold no replica of it."""
@@ -205,10 +265,13 @@ class Replicas:
 
     def lost(self) -> tuple[LostReplica, ...]:
         """Returns the replicas whose logs are gone, and that the cluster takes for what they were."""
+        standing_in = self._logs.standing_in()
+        if not standing_in:
+            return ()
         return tuple(
             LostReplica(known.topic_id, known.partition, since)
             for known, (_, info) in self._held_in(self._image).items()
-            if self._logs.stands_in(known, since := info.since_of(self._node_id))
+            if standing_in.get(known) == (since := info.since_of(self._node_id))
         )
 
     async def _stop(self, partition_id: PartitionId) -> None:
@@ -218,9 +281,15 @@ class Replicas:
                 await roles.stop(partition_id)
 
     async def close(self) -> None:
-        """Ends all roles."""
+        """Ends all openings and all roles."""
+        await self._logs.openings.close()
         for roles in self._roles.values():
             await roles.close()
+
+
+def _is_counted_on(info: PartitionInfo, node_id: NodeId) -> bool:
+    """True if the cluster believes that a broker has everything of a partition."""
+    return node_id in (info.leader, *info.isr, *info.elr, *info.last_known_elr)
 
 
 def _states_of(image: ClusterImage) -> BrokerStates:

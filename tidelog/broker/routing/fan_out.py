@@ -40,6 +40,7 @@ class FanOut(Generic[T]):
         pauses = Pauses(deadline_s)
         found: dict[int, T | TidelogError] = {}
         pending: list[int] = list(range(len(self.targets)))
+        await self.calls.until_opened(self.targets, deadline_s)
         while pending:
             tried = await self._round(pending, found, deadline_s)
             pending = [number for number in pending if isinstance(found[number], NOT_DONE + UNKNOWN)]

@@ -4,7 +4,8 @@ Never forwards: a partition that is not led here is refused with `NotLeader`, wh
 its lookup, so that no two brokers that disagree can send a request in circles. The caller decides what to do next.
 
 The caller's image may be ahead of this broker's: the caller has already heard that this broker leads. Then the request
-waits for this broker's image, `CATCH_UP_S` at most, instead of being refused for what is about to be true.
+waits for this broker's image, `CATCH_UP_S` at most, instead of being refused for what is about to be true. So it does
+for a log that is on its way open; after that the caller is told to ask again.
 
 Bounded: the batches of requests under way count against a budget (`Overloaded`), one answer holds at most
 `READ_BYTES_MAX`, waits count with those of clients, and everything ends at the caller's deadline.
@@ -188,6 +189,10 @@ class ForwardedRequests:
             patience_s = min(deadline_s, asyncio.get_running_loop().time() + CATCH_UP_S)
             await self._lookup.wait_until(lambda: self._lookup.position >= newest, patience_s)
             found = [self._find(addressed) for addressed in asked]
+        names = [(TopicId(one.topic_id), one.partition) for one, it in zip(asked, found, strict=True) if _is_error(it)]
+        if names:
+            await self._lookup.until_opened(names, min(deadline_s, asyncio.get_running_loop().time() + CATCH_UP_S))
+            found = [self._find(addressed) for addressed in asked]
         return found
 
     def _find(self, addressed: Addressed) -> LedPartition | TidelogError:
@@ -200,6 +205,8 @@ class ForwardedRequests:
                     f"in epoch {addressed.leader_epoch}",
                     info.leader_epoch,
                 )
+            if self._lookup.is_opening(topic_id, addressed.partition):
+                return NotLeader(f"broker {self._lookup.node_id} is still opening its log", info.leader_epoch)
             return self._lookup.opened(addressed.topic, PartitionId(topic_id, addressed.partition))
         except (UnknownTopic, UnknownPartition) as error:
             if addressed.position <= self._lookup.position:
@@ -207,6 +214,10 @@ class ForwardedRequests:
             return NotLeader(f"broker {self._lookup.node_id} has not heard of {addressed.topic} yet")
         except TidelogError as error:
             return error
+
+
+def _is_error(found: LedPartition | TidelogError) -> bool:
+    return isinstance(found, TidelogError)
 
 
 async def _offsets_entry(partition: LedPartition | TidelogError, timestamp_ms: int | None) -> OffsetsEntry:

@@ -23,7 +23,7 @@ try (the log may have grown since, so that the repeat looks like a gap): it is t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from tidelog.broker.partitions.led_partition import LedPartition
@@ -101,6 +101,7 @@ class LeaderCalls:
         while True:
             epoch = None
             try:
+                await self.until_opened([target], deadline_s)
                 leader = self.locate(target, deadline_s)
                 epoch = epoch_of(leader)
                 if is_repeatable and isinstance(leader, PeerPartition):
@@ -118,6 +119,10 @@ class LeaderCalls:
             if pauses.is_over or (is_uncertain and not is_repeatable):
                 raise unknown(target, failure) if is_uncertain else not_reached(target, failure)
             await self.wait_for_news([(target, epoch)], pauses.next_end_s())
+
+    async def until_opened(self, targets: Iterable[Target], deadline_s: float) -> None:
+        """Waits for the logs of these that this very broker gets open, until the deadline (loop time) at most."""
+        await self._lookup.until_opened([(target.topic_id, target.partition) for target in targets], deadline_s)
 
     async def while_it_leads(self, target: Target, epoch: int, asked: Awaitable[T]) -> T:
         """Raises `TimeoutError` if the partition gets another leader epoch while it is asked: its leader may be paused,

@@ -2,14 +2,14 @@
 
 A broker's image lags behind the metadata log by a little, each broker's by its own. So a request may reach a broker
 that leads no longer, or one that does not know yet that it leads. Neither is an error of the client's: whoever notices
-waits here until the image has advanced. `on_metadata_applied` has to be called after every change of the image, and
-when a partition's log has been opened or closed.
+waits here until the image has advanced. Nor is a log that is still on its way open. `on_metadata_applied` has to be
+called after every change of the image, and when a partition's log has been opened or closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
@@ -33,6 +33,10 @@ class Host(Protocol):
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
         """The partitions that this broker leads and could open."""
+        ...
+
+    def is_opening(self, partition_id: PartitionId) -> bool:
+        """True if this broker holds a replica whose log is on its way open. Who asks waits for it."""
         ...
 
     @property
@@ -86,6 +90,15 @@ class LeaderLookup:
             async with asyncio.timeout_at(deadline_s):
                 while not is_reached():
                     await self._watchers.wait()
+
+    def is_opening(self, topic_id: TopicId, partition: int) -> bool:
+        """True if this broker gets the log open, which whoever asks waits for."""
+        return self._host.is_opening(PartitionId(topic_id, partition))
+
+    async def until_opened(self, partitions: Collection[tuple[TopicId, int]], deadline_s: float) -> None:
+        """Returns when none of these is on its way open here, or at the deadline (loop time)."""
+        if any(self.is_opening(*one) for one in partitions):
+            await self.wait_until(lambda: not any(self.is_opening(*one) for one in partitions), deadline_s)
 
     def find(self, topic: str, partition: int) -> tuple[Topic, PartitionInfo]:
         """A partition in the image. Raises `UnknownTopic`, `UnknownPartition`."""

@@ -47,10 +47,11 @@ class Routing:
         self._configs: dict[TopicId, tuple[object, TopicConfig]] = {}
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
-        """A partition, here or elsewhere. Raises `UnknownTopic`, `UnknownPartition`; `LeaderNotAvailable` if nobody
-        leads it now, or this broker should and could not open it."""
+        """A partition, here or elsewhere; one whose log is on its way open here is waited for, like one elsewhere.
+        Raises `UnknownTopic`, `UnknownPartition`; `LeaderNotAvailable` if nobody leads it now, or this broker should
+        and could not open it."""
         described, info = self._lookup.find(topic, partition)
-        if info.leader == self._lookup.node_id:
+        if info.leader == self._lookup.node_id and not self._lookup.is_opening(described.topic_id, partition):
             return self._lookup.opened(topic, PartitionId(described.topic_id, partition))
         target = Target(topic, described.topic_id, partition)
         if info.leader == NO_LEADER:

@@ -10,9 +10,9 @@ do not compete with what somebody does wait for, and each covers more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ports import BlockingRunner, Clock
@@ -20,6 +20,9 @@ from tidelog.storage.flush import Flush
 
 UNAWAITED_S = 0.05
 """For so long a log may stay dirty before its flush begins, if nobody waits for it."""
+
+
+T = TypeVar("T")
 
 
 class Flushable(Protocol):
@@ -102,6 +105,10 @@ class LogWriter:
     async def perform(self, call: Callable[[], None]) -> None:
         """Runs another blocking call in turn with the fsyncs, such as a metainfo write. Raises what it raises."""
         await self._runner.run(call)
+
+    async def perform_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """Runs blocking calls together, in turn with the fsyncs. Raises what they raise."""
+        return await self._runner.run_all(calls)
 
     async def exclusively(self, listener: FlushListener, call: Callable[[], None]) -> None:
         """Runs a blocking call while no flush of the listener's log is under way, whoever asked for it. Raises what

@@ -20,7 +20,7 @@ from tidelog.sim.kit.machine import Machine
 from tidelog.sim.kit.patching import patched
 from tidelog.sim.kit.process import OWNER
 from tidelog.storage.appender import Appender
-from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_opener import LogOpener
 from tidelog.storage.log_state import LogState
 from tidelog.storage.mender import Mender
 from tidelog.storage.repair import Repair
@@ -43,7 +43,7 @@ class ReplicaWatch:
         """Looks, for as long as this is open."""
         with ExitStack() as stack:
             for owner, name, replacement in (
-                (LogManager, "open_log", self._open_log),
+                (LogOpener, "open_log", self._open_log),
                 (Appender, "append", self._append),
                 (Appender, "append_lost", self._append_lost),
                 (Truncator, "truncate_to", self._truncate("truncate_to")),
@@ -68,7 +68,7 @@ class ReplicaWatch:
     # -- logs --------------------------------------------------------------------------------------------------------
 
     def _open_log(self, original: Any) -> Any:
-        def open_log(manager: LogManager, partition_id: PartitionId, *args: Any, **kwargs: Any) -> Any:
+        def open_log(manager: LogOpener, partition_id: PartitionId, *args: Any, **kwargs: Any) -> Any:
             log, report = original(manager, partition_id, *args, **kwargs)
             owner = OWNER.get()
             if partition_id in self._ledger.books and owner is not None:

@@ -91,6 +91,14 @@ class SimDisk:
             node = self._space.make_directory(node, name)
             self.end(dies)
 
+    def make_dir(self, directory: str) -> None:
+        parent, name = self._locate(directory)
+        if name in parent.names:
+            raise os_error(errno.EEXIST, directory)
+        dies = self.begin("make_dir", directory)
+        self._space.change(self.medium.sequence, [(parent, name, DirectoryNode())])
+        self.end(dies)
+
     def remove(self, path: str) -> None:
         directory, name = self._locate(path)
         self._unlink(directory, name, _existing_file(directory.names.get(name), path), path)

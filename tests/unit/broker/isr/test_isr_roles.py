@@ -25,7 +25,6 @@ from tidelog.model.ids import NodeId
 from tidelog.replication.isr.events import FollowerFetched, Tick
 from tidelog.replication.isr.log_events import Appended, Flushed, Propose
 from tidelog.sim.kit.loop import run
-from tidelog.storage.load_report import LoadReport
 
 NODE, OTHER = NodeId(1), NodeId(2)
 
@@ -39,11 +38,13 @@ class Cast:
         self.followed: dict[int, list[Follower]] = {}
         """The followers that a fetcher asks for, by leader."""
         self._disk = asyncio.ensure_future(site.writer.run())
-        self._manager = cast("Any", SimpleNamespace(logs={}, held=lambda _: None, open_log=self._open))
+        manager = cast("Any", SimpleNamespace(logs={PARTITION: site.log}))
+        logs = ReplicaLogs(manager, site.clock, site.stats, site.writer, lambda _: None)
+        logs.high_watermarks[PARTITION] = 2
         context: Any = SimpleNamespace(
             node_id=NODE,
             config=BrokerConfig(),
-            logs=ReplicaLogs(self._manager, site.clock, site.stats, lambda _: None),
+            logs=logs,
             tasks=RoleTasks(lambda: None),
             log_writer=site.writer,
             clock=site.clock,
@@ -78,10 +79,6 @@ class Cast:
         assert not self.roles.holders
         self._disk.cancel()
         await asyncio.gather(self._disk, return_exceptions=True)
-
-    def _open(self, *_: object, **__: object) -> tuple[object, LoadReport]:
-        self._manager.logs[PARTITION] = self.site.log
-        return self.site.log, LoadReport(high_watermark=2)
 
     def _new_fetcher(self, leader: int) -> object:
         known = self.followed[leader] = []

@@ -40,9 +40,11 @@ class Place:
         """A process begins."""
         self.manager = LogManager(self.disk, open_max=64, new_incarnation=lambda: "i")
         self.removal = Removal(NODE, self.manager, self.writer, self.reported.append)
+        self.removing = asyncio.ensure_future(self.removal.run())
 
     def restart(self) -> None:
         self.manager.close({})
+        self.removing.cancel()
         self.start()
 
     def open(self, partition_id: PartitionId) -> None:
@@ -51,7 +53,10 @@ class Place:
     async def follow(
         self, image: ClusterImage, held: Collection[PartitionId] = (), *, is_admitted: bool = True
     ) -> list[PartitionId]:
-        return await self.removal.follow(image, held, is_admitted=is_admitted)
+        removed = await self.removal.follow(image, held, is_admitted=is_admitted)
+        while self.removal._aside:
+            await asyncio.sleep(0.001)
+        return removed
 
     @property
     def stored(self) -> list[PartitionId]:
@@ -64,8 +69,10 @@ def play(story: Callable[[Place], Awaitable[None]]) -> None:
         try:
             await story(place)
         finally:
-            place.writing.cancel()
-            await asyncio.gather(place.writing, return_exceptions=True)
+            tasks = (place.writing, place.removing)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     run(main)
 

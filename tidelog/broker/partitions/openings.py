@@ -1,0 +1,224 @@
+"""Logs on their way open: which are asked for, and the task that has them opened, some at a time, on the disk threads.
+
+A broker that is given thousands of partitions, or starts with them, goes on with all else meanwhile: heartbeats, and
+the partitions that are open. Between two groups the disk threads do what others wait for, fsyncs above all. A partition
+that somebody waits for is opened before the others. New logs are made in larger groups (`new_logs`), then opened like
+any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Final, Protocol
+
+from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.broker.runtime.purgatory import Watchers
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Clock
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.log_opener import LogOpener
+from tidelog.storage.new_logs import NewLog
+from tidelog.storage.partition_log import PartitionLog
+
+AT_ONCE: Final = 8
+"""Logs that are opened together: two for each disk thread. Whoever waits for an fsync waits for so many at most."""
+MADE_AT_ONCE: Final = 64
+"""New logs that share the fsyncs of their topics' directories."""
+
+
+class OpenedFiles(Protocol):
+    """A log that was opened, alone or together with other files of its replica."""
+
+    @property
+    def log(self) -> PartitionLog:
+        """The replica's log."""
+
+    @property
+    def report(self) -> LoadReport:
+        """The findings of the log's opening."""
+
+    @property
+    def is_offline(self) -> bool:
+        """True if one of the files cannot be written to, and the replica must not begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A replica's log is to be opened, or made."""
+
+    partition_id: PartitionId
+    topic: str
+    since: int
+    """Since when, by the metadata, the broker is to hold it."""
+    open: Callable[[LogOpener, int], OpenedFiles]
+    """Opens the files, given the time (wall, ms). Blocking. Raises `OSError`, `TidelogError`."""
+    new: NewLog | None = None
+    """Is made first, together with others, unless there is one; None for a log that was made long ago."""
+
+
+Outcome = OpenedFiles | OSError | TidelogError
+
+
+class Openings:
+    """The openings of one broker. `run` is its task; `close` ends it."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        clock: Clock,
+        log_writer: LogWriter,
+        ended: Callable[[Opening, LogOpener, Outcome], None],
+    ) -> None:
+        """`ended` is called with each opening that came to its end, and what was opened, which nobody else has yet."""
+        self.progress = Watchers()
+        """Woken when openings have ended."""
+        self._manager = manager
+        self._clock = clock
+        self._log_writer = log_writer
+        self._ended = ended
+        self._queue: dict[PartitionId, Opening] = {}
+        self._hurried: dict[PartitionId, None] = {}
+        self._under_way: dict[PartitionId, Opening] = {}
+        self._since: Counter[int] = Counter()
+        """How many of both were asked for since each position."""
+        self._wake = asyncio.Event()
+        self._is_closed = False
+
+    def __contains__(self, partition_id: PartitionId) -> bool:
+        return partition_id in self._queue or partition_id in self._under_way
+
+    @property
+    def asked(self) -> list[PartitionId]:
+        """The partitions whose opening has not ended."""
+        return [*self._under_way, *self._queue]
+
+    def first_since(self, held_position: int) -> int | None:
+        """Returns the earliest `since` from this position on; None if there is none."""
+        return min((since for since in self._since if since >= held_position), default=None)
+
+    def ask(self, opening: Opening) -> None:
+        """Asks for a log, or asks otherwise than before. One whose opening is under way is opened as it was asked."""
+        if opening.partition_id in self._under_way:
+            return
+        self._forget(self._queue.get(opening.partition_id))
+        self._queue[opening.partition_id] = opening
+        self._since[opening.since] += 1
+        self._wake.set()
+
+    def hurry(self, partition_id: PartitionId) -> None:
+        """Opens this one before others, since somebody waits for it."""
+        if partition_id in self._queue:
+            self._hurried[partition_id] = None
+
+    async def withdraw(self, partition_ids: Collection[PartitionId]) -> None:
+        """Takes back what was asked. When this returns, none of them is under way any more."""
+        for partition_id in partition_ids:
+            self._forget(self._queue.pop(partition_id, None))
+            self._hurried.pop(partition_id, None)
+        while any(partition_id in self._under_way for partition_id in partition_ids):
+            await self.progress.wait()
+
+    async def run(self) -> None:
+        """Has logs opened until cancelled, which `close` must come before."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue and not self._is_closed:
+                await self._open_some()
+
+    async def close(self) -> None:
+        """Begins nothing more; returns when nothing is under way."""
+        self._is_closed = True
+        await self.withdraw(self.asked)
+
+    async def _open_some(self) -> None:
+        group = self._take()
+        try:
+            error = await self._make([opening for opening in group if opening.new is not None])
+            for some in _in_parts(group):
+                await self._open(some, error)
+        finally:
+            for partition_id in list(self._under_way):
+                self._end(partition_id)
+
+    async def _open(self, group: Sequence[Opening], error: OSError | None) -> None:
+        """Opens logs together. `error` is why new ones could not be made."""
+        now_ms = self._clock.wall_ms()
+        calls = [partial(_attempt, opening, self._manager.apart(), now_ms, error) for opening in group]
+        outcomes = await self._log_writer.perform_all(calls)
+        for opening, (opener, outcome) in zip(group, outcomes, strict=True):
+            self._ended(opening, opener, outcome)
+            self._end(opening.partition_id)
+
+    def _end(self, partition_id: PartitionId) -> None:
+        self._forget(self._under_way.pop(partition_id))
+        self.progress.wake_all()
+
+    async def _make(self, group: Sequence[Opening]) -> OSError | None:
+        """Makes new logs. What hinders a single one is found again when it is opened; returns what hinders all."""
+        names = [opening.partition_id for opening in group]
+        if not names:
+            return None
+        prepared: list[PartitionId] = []
+        try:
+            await self._log_writer.perform(partial(self._manager.make_topics, names))
+            for some in _in_parts(group):
+                made = await self._log_writer.perform_all([partial(_prepare, self._manager, one) for one in some])
+                prepared += [one.partition_id for one, is_made in zip(some, made, strict=True) if is_made]
+            await self._log_writer.perform(partial(self._manager.publish, prepared, names))
+        except OSError as error:
+            return error
+        return None
+
+    def _take(self) -> list[Opening]:
+        """Takes the next few: those that somebody waits for first, and more of them while they are new."""
+        names: list[PartitionId] = []
+        for partition_id in dict.fromkeys((*self._hurried, *islice(self._queue, MADE_AT_ONCE))):
+            opening = self._queue[partition_id]
+            if len(names) >= (AT_ONCE if opening.new is None else MADE_AT_ONCE):
+                break
+            names.append(partition_id)
+        for partition_id in names:
+            self._hurried.pop(partition_id, None)
+            self._under_way[partition_id] = self._queue.pop(partition_id)
+        return list(self._under_way.values())
+
+    def _forget(self, opening: Opening | None) -> None:
+        if opening is not None:
+            self._since[opening.since] -= 1
+            if not self._since[opening.since]:
+                del self._since[opening.since]
+
+
+def _in_parts(group: Sequence[Opening]) -> Iterator[Sequence[Opening]]:
+    for first in range(0, len(group), AT_ONCE):
+        yield group[first : first + AT_ONCE]
+
+
+def _prepare(manager: LogManager, opening: Opening) -> bool:
+    """On a disk thread."""
+    assert opening.new is not None
+    try:
+        return manager.prepare(opening.new)
+    except (OSError, TidelogError):
+        return False
+
+
+def _attempt(opening: Opening, opener: LogOpener, now_ms: int, not_made: OSError | None) -> tuple[LogOpener, Outcome]:
+    """On a disk thread."""
+    if opening.new is not None and not_made is not None:
+        return opener, not_made
+    try:
+        return opener, opening.open(opener, now_ms)
+    except (OSError, TidelogError) as error:
+        with suppress(OSError, TidelogError):
+            opener.abandon()
+        return opener, error

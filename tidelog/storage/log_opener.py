@@ -1,0 +1,152 @@
+"""Opening the files of a partition: its log, and its journal if it has one (`commit.protocol=paxos`).
+
+Opening takes reads, writes and fsyncs, so a broker has it done on its disk threads. A `LogOpener` that
+`LogManager.apart` made is used by one thread at a time and shares nothing with the open logs: it has a cache of handles
+of its own, and what it has opened is nobody's until `LogManager.adopt` takes it over, on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.model.ids import PartitionId, TopicId
+from tidelog.model.ports import Files
+from tidelog.storage.directory_identity import DirectoryIdentityStore
+from tidelog.storage.load_report import LoadReport
+from tidelog.storage.loader import Held, load_log
+from tidelog.storage.metainfo import NAMES as METAINFO_NAMES
+from tidelog.storage.open_files import OpenFiles
+from tidelog.storage.partition_log import LogSettings, PartitionLog
+from tidelog.storage.scan import BadEnd
+from tidelog.storage.slot_store import SlotStore, StoredSlots
+
+TOPICS = "topics"
+JOURNAL = "journal"
+METADATA_LOG = PartitionId(TopicId("0" * 32), 0)
+"""The identity of the log in `metadata/`; no controller ever draws this topic id."""
+
+
+class LogOpener:
+    """Opens logs and journals, and remembers which are open."""
+
+    def __init__(
+        self,
+        files: Files,
+        opened: OpenFiles,
+        identity: Callable[[], DirectoryIdentityStore],
+        new_incarnation: Callable[[], str],
+    ) -> None:
+        self._files = files
+        self._opened = opened
+        self._identity = identity
+        self._new_incarnation = new_incarnation
+        self._logs: dict[PartitionId, PartitionLog] = {}
+        self._journals: dict[PartitionId, SlotStore] = {}
+
+    def open_log(
+        self,
+        partition_id: PartitionId,
+        settings: LogSettings,
+        now_ms: int,
+        *,
+        directory: str | None = None,
+        held: Held | None = None,
+        bad_end: BadEnd = BadEnd.KEEP,
+    ) -> tuple[PartitionLog, LoadReport]:
+        """Opens a log, or makes an empty one, at `directory` or where the partition's logs live; `held` tells that
+        there should be one. Blocking.
+
+        Raises `OSError` as `load_log`; the log is not open then, and others are not affected.
+        """
+        assert partition_id not in self._logs, f"the log of {partition_id} is open already"
+        log, report = load_log(
+            self._opened,
+            directory or log_directory(partition_id),
+            partition_id,
+            settings,
+            new_incarnation=self._new_incarnation(),
+            now_ms=now_ms,
+            held=held,
+            bad_end=bad_end,
+        )
+        self._logs[partition_id] = log
+        return log, report
+
+    def held(self, since: int) -> Held:
+        """Tells of a log that this disk is to hold since a position of the metadata log."""
+        return Held(since, since < self.held_position)
+
+    @property
+    def renewals(self) -> int:
+        """How often the broker has begun anew on this directory, which was an old copy then."""
+        current = self._identity().current
+        return 0 if current is None else current.renewals
+
+    @property
+    def held_position(self) -> int:
+        """Up to this position of the metadata log, this disk has made all logs that it was to hold, durably."""
+        current = self._identity().current
+        return 0 if current is None else current.held_position
+
+    def has_log(self, partition_id: PartitionId) -> bool:
+        """Was a log of this partition ever made on this disk, as far as can be seen?"""
+        directory = log_directory(partition_id)
+        return any(name in METAINFO_NAMES or name[20:] == ".log" for name in self._files.list(directory))
+
+    def open_journal(
+        self, partition_id: PartitionId, now_ms: int, *, anew: bool = False, bad_end: BadEnd = BadEnd.TRUNCATE
+    ) -> tuple[SlotStore, StoredSlots]:
+        """Opens the journal of a partition's replica, or makes an empty one; `anew`, in place of one that has forgotten
+        what it had promised. It is closed and removed with the partition's log. Blocking. Raises as `SlotStore.open`.
+        """
+        self._close_journal(partition_id)
+        directory = f"{log_directory(partition_id)}/{JOURNAL}"
+        if anew:
+            self._files.remove_tree(directory)
+        store, stored = SlotStore.open(
+            self._opened,
+            directory,
+            partition_id,
+            new_incarnation=self._new_incarnation(),
+            now_ms=now_ms,
+            bad_end=bad_end,
+        )
+        self._journals[partition_id] = store
+        return store, stored
+
+    def look_at_journal(self, partition_id: PartitionId) -> StoredSlots | None:
+        """Returns what a partition's journal gives back if its bad end is kept; None if there is no journal. Nothing on
+        the disk is changed. Blocking. Raises as `SlotStore.open`."""
+        directory = f"{log_directory(partition_id)}/{JOURNAL}"
+        if not self._files.exists(directory):
+            return None
+        store, stored = SlotStore.look(self._files, directory, partition_id, bad_end=BadEnd.KEEP)
+        store.close()
+        return stored
+
+    def _close_journal(self, partition_id: PartitionId, *, offline_reason: str | None = None) -> None:
+        store = self._journals.pop(partition_id, None)
+        if store is not None:
+            if offline_reason is not None:
+                store.journal.take_offline(offline_reason)
+            store.close()
+
+    def hand_over(self, opened: OpenFiles) -> tuple[dict[PartitionId, PartitionLog], dict[PartitionId, SlotStore]]:
+        """Returns the logs and journals that are open, for who takes them over, and puts their handles in `opened`."""
+        self._opened.join(opened)
+        return self._logs, self._journals
+
+    def abandon(self) -> None:
+        """Lets go of what is open after an opening that failed half-way: nothing more is written. Blocking."""
+        for partition_id in list(self._journals):
+            self._close_journal(partition_id, offline_reason="its replica could not be opened")
+        for log in self._logs.values():
+            log.take_offline("its replica could not be opened")
+            log.close(log.log_start_offset)
+        self._logs.clear()
+        self._opened.close_all()
+
+
+def log_directory(partition_id: PartitionId) -> str:
+    """Where a partition's log lives below the data directory."""
+    return f"{TOPICS}/{partition_id.topic_id}/{partition_id.partition}"

@@ -1,0 +1,89 @@
+"""Making the files of new, empty logs, many at a time.
+
+A new log is made under another name, `<partition>-new`, and gets its own when all in it is on the disk. So no half of
+it is ever taken for a log, or for what is left of one that was lost, whatever a crash leaves; and the names of all that
+are made together are durable with one fsync of each topic's directory. A log takes three of files (its catalog, and
+metainfo twice) and one of its own directory; the journal of a Paxos replica, which is made along with it, as many.
+
+What is made here is, byte for byte, what the loader makes of an empty directory. It opens the logs afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from tidelog.model.ids import PartitionId
+from tidelog.model.ports import Files
+from tidelog.storage.log_opener import JOURNAL, TOPICS, log_directory
+from tidelog.storage.metainfo import Metainfo, MetainfoStore
+from tidelog.storage.rows import NO_TIMESTAMP, RowCodec, Tail
+
+NEW = "-new"
+"""The end of the name of a log that is being made."""
+
+
+class NewLog(NamedTuple):
+    """A log is to be made."""
+
+    partition_id: PartitionId
+    facts: Callable[[str], bytes] | None = None
+    """The facts of a Paxos replica, by the incarnation of its journal; without them the log has no journal."""
+
+
+def prepare(files: Files, new: NewLog, new_incarnation: Callable[[], str]) -> bool:
+    """Makes a log under another name; False if there is a directory of it, which is for the loader to judge. Its
+    topic's directory is there. Blocking. Raises `OSError`."""
+    if files.exists(log_directory(new.partition_id)):
+        return False
+    directory = log_directory(new.partition_id) + NEW
+    files.remove_tree(directory)
+    files.make_dir(directory)
+    if new.facts is not None:
+        journal, incarnation = f"{directory}/{JOURNAL}", new_incarnation()
+        files.make_dir(journal)
+        _write(files, journal, new.partition_id, incarnation, new.facts(incarnation))
+    _write(files, directory, new.partition_id, new_incarnation(), UNSET)
+    return True
+
+
+def _write(files: Files, directory: str, identity: PartitionId, incarnation: str, facts: bytes | UnsetType) -> None:
+    header = RowCodec(identity).checkpoint(Tail(0, 0, 0, 0, 0, NO_TIMESTAMP, 0), (), ())
+    files.open(f"{directory}/{0:020}.log", create=True).close()
+    catalog = files.open(f"{directory}/{0:020}.catalog", create=True)
+    try:
+        catalog.pwritev(header, 0)
+        catalog.sync()
+    finally:
+        catalog.close()
+    metainfo = Metainfo(incarnation=incarnation, durable_sequence=len(header), replica=facts)
+    MetainfoStore(files, directory, identity).begin(metainfo)
+    files.sync_dir(directory)
+
+
+def make_topics(files: Files, partitions: Iterable[PartitionId]) -> None:
+    """Makes the directories of these partitions' topics, durably. Blocking. Raises `OSError`."""
+    for topic_id in _topics(partitions):
+        files.make_dirs(f"{TOPICS}/{topic_id}")
+
+
+def publish(files: Files, prepared: Sequence[PartitionId], others: Iterable[PartitionId] = ()) -> None:
+    """Gives logs that were prepared their names, durably, and makes those of others durable that a crash may have kept
+    from it. Blocking. Raises `OSError`: none of those that were prepared is there then, as far as the disk allows."""
+    try:
+        for partition_id in prepared:
+            files.rename(log_directory(partition_id) + NEW, log_directory(partition_id))
+        for topic_id in _topics((*prepared, *others)):
+            files.sync_dir(f"{TOPICS}/{topic_id}")
+    except OSError:
+        for partition_id in prepared:
+            with suppress(OSError):
+                files.remove_tree(log_directory(partition_id))
+        raise
+
+
+def _topics(partitions: Iterable[PartitionId]) -> list[str]:
+    return list(dict.fromkeys(partition_id.topic_id for partition_id in partitions))
