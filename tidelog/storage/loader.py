@@ -343,10 +343,16 @@ class _Loader:
                     _write_again(segment, self._durable)
                     segment.log.sync()
                     segment.catalog.sync()
-            self._files.sync_dir(self._directory)
+            if self._corrections.are_made or not self._has_durable_names(segments[-1]):
+                self._files.sync_dir(self._directory)
         except OSError as error:
             return f"what was found could not be made durable: {error}"
         return None
+
+    def _has_durable_names(self, last: Segment) -> bool:
+        """The flush that covers a segment's first row fsyncs its names. Behind a seal there was another segment, which
+        was about to be removed."""
+        return not last.is_sealed and self._durable > last.first_sequence
 
     def _finish_deletion(self, doomed: list[Segment]) -> str | None:
         """Removes what is deleted. The log's start is durable in metainfo by now: no second crash can find the files

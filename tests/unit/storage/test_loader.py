@@ -141,3 +141,35 @@ def test_rows_of_all_kinds_are_passed_when_opening(store: Store) -> None:
     kinds = [row.kind for row in store.segment().rows(1) if row is not None]
     assert kinds == [Kind.BATCH, Kind.BATCH, Kind.MARK, Kind.DELETE_RECORDS, Kind.BATCH, Kind.MARK]
     assert store.is_whole
+
+
+def dir_syncs_of_opening(store: Store) -> int:
+    store.files.forget()
+    store.kill_and_open()
+    return store.files.counts["sync_dir"]
+
+
+def test_names_that_a_flush_made_durable_are_not_fsynced_again(torn: Store) -> None:
+    assert dir_syncs_of_opening(torn) == 0
+    assert torn.files.counts["sync"] == 2, "what follows the mark is"
+
+
+def test_the_names_of_a_new_segment_are_fsynced_if_no_mark_vouches_for_them(store: Store) -> None:
+    store.append(b"a")
+    store.flush()
+    store.log.roll(store.now_ms)
+    store.append(b"b")
+    assert dir_syncs_of_opening(store) == 1
+    assert store.is_whole
+
+
+def test_a_removal_of_the_last_segment_that_was_interrupted_is_made_durable(store: Store) -> None:
+    store.append(b"a", b"b")
+    store.flush()
+    store.append(b"c")
+    store.log.roll(store.now_ms)
+    store.append(b"d")
+    for path in (store.catalog_path(3), store.log_path(3)):
+        store.files.inner.remove(path)
+    assert dir_syncs_of_opening(store) == 1
+    assert store.log.log_end_offset == 3
