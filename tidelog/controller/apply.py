@@ -271,13 +271,14 @@ def _apply_to_topics(
 def _grown(image: ClusterImage, topic: Topic, assignments: list[list[int]], offset: int) -> Topic:
     new = rules_of(topic).new_partition
     first = len(topic.partitions)
-    more = [_begun(new(image, first + i, _nodes(nodes)), {}, offset) for i, nodes in enumerate(assignments)]
+    made = [new(image, first + i, _nodes(nodes)) for i, nodes in enumerate(assignments)]
+    more = [replace(info, since=_since(info.replicas, {}, offset)) for info in made]
     return replace(topic, partitions=(*topic.partitions, *more))
 
 
-def _begun(info: PartitionInfo, since: Mapping[NodeId, int], offset: int) -> PartitionInfo:
-    """The entry with the positions at which its replicas began: those known, and this one for all others."""
-    return replace(info, since=tuple((node, since.get(node, offset)) for node in info.replicas))
+def _since(replicas: tuple[NodeId, ...], known: Mapping[NodeId, int], offset: int) -> tuple[tuple[NodeId, int], ...]:
+    """The positions at which replicas began: those known, and this one for all others."""
+    return tuple((node, known.get(node, offset)) for node in replicas)
 
 
 def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:
@@ -315,11 +316,13 @@ def _changed(topic: Topic, changes: Mapping[int, PartitionChange], offset: int) 
 
 
 def _partition_of(change: PartitionChange, was: PartitionInfo, offset: int) -> PartitionInfo:
-    now = PartitionInfo(
+    replicas = was.replicas if change.replicas is None else _nodes(change.replicas)
+    known = {node: since for node, since in was.since if node not in change.renewed}
+    return PartitionInfo(
         change.partition,
         NodeId(change.leader),
         change.leader_epoch,
-        was.replicas if change.replicas is None else _nodes(change.replicas),
+        replicas,
         _nodes(change.isr),
         change.partition_epoch,
         elr=_nodes(change.elr),
@@ -330,14 +333,14 @@ def _partition_of(change: PartitionChange, was: PartitionInfo, offset: int) -> P
         wanted=was.wanted if change.wanted is None else tuple(change.wanted),
         next_engine_id=was.next_engine_id if change.next_engine_id is None else change.next_engine_id,
         is_founding=was.is_founding and change.members is None,
+        since=_since(replicas, known, offset),
         losses=was.losses,
         regroupings=was.regroupings,
     )
-    return _begun(now, {node: since for node, since in was.since if node not in change.renewed}, offset)
 
 
 def _nodes(numbers: list[int]) -> tuple[NodeId, ...]:
-    return tuple(NodeId(node) for node in numbers)
+    return tuple(map(NodeId, numbers))
 
 
 def _unthrottled_if_idle(image: ClusterImage) -> ClusterImage:

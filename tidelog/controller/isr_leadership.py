@@ -46,9 +46,8 @@ def isr_settled(
     is_live = brokers.is_live
     gone = lost.node if lost is not None and lost.takes_acknowledged(rules) else NO_LEADER
     isr = tuple(node for node in asked.replicas if node in asked.isr and node != gone and is_live(node))
-    now = replace(asked, isr=isr)
-    complete = tuple(node for node in now.replicas if node in (*was.isr, *was.elr) and node != gone)
-    now = replace(now, last_known_elr=_last_known(was, now, lost))
+    complete = tuple(node for node in asked.replicas if node in (*was.isr, *was.elr) and node != gone)
+    now = replace(asked, isr=isr, last_known_elr=_last_known(was, asked, lost))
     now = _led(now, complete, rules, is_live)
     is_unclean = bool(now.isr) and all(node not in complete for node in now.isr)
     if not is_unclean:  # else a move would end with whoever is left, and what the others have be deleted at once
