@@ -26,6 +26,8 @@ SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 class OpenFiles:
     """A cache of handles, shared by all logs of a data directory.
 
+    Pinned handles stand apart, so that finding one to close never looks at them: it costs the same whatever is open.
+
     The event loop's, but for one thing: the disk thread may `get` what is pinned, which takes nothing out of the cache.
     A log is opened on the disk thread with a cache of its own (`apart`), which becomes one with this one afterwards.
     """
@@ -35,7 +37,9 @@ class OpenFiles:
         self.files = files
         self.reserve = reserve or Reserve(files)
         self._open_max = open_max
-        self._open: OrderedDict[str, File] = OrderedDict()
+        self._idle: OrderedDict[str, File] = OrderedDict()
+        """The handles that are not pinned, least recently used first."""
+        self._pinned: dict[str, File] = {}
         self._pins: dict[str, int] = {}
 
     def apart(self) -> OpenFiles:
@@ -45,28 +49,34 @@ class OpenFiles:
     def join(self, other: OpenFiles) -> None:
         """Shares all with `other` from now on, which gets what is pinned here; the rest is closed, and opened again
         when it is needed: many logs are opened that nobody uses."""
-        for path in [path for path in self._open if path not in self._pins]:
+        for path in list(self._idle):
             self.close(path)
-        other._open |= self._open
+        other._pinned |= self._pinned
         other._pins |= self._pins
-        self._open, self._pins, self._open_max = other._open, other._pins, other._open_max
+        self._idle, self._pinned, self._pins = other._idle, other._pinned, other._pins
+        self._open_max = other._open_max
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._idle) + len(self._pinned)
 
     def get(self, path: str, *, create: bool = False) -> File:
         """The handle of a file, opened if need be. Raises `OSError` as `Files.open` does, or `Overloaded`."""
-        file = self._open.get(path)
+        file = self._pinned.get(path)
         if file is not None:
-            self._open.move_to_end(path)
+            return file
+        file = self._idle.get(path)
+        if file is not None:
+            self._idle.move_to_end(path)
             return file
         self._evict()
-        file = self._open[path] = open_file(self.files, path, create=create)
+        file = self._idle[path] = open_file(self.files, path, create=create)
         return file
 
     def pin(self, path: str) -> File:
         """The handle, kept open until `unpin` was called as often."""
         file = self.get(path)
+        if path not in self._pinned:
+            self._pinned[path] = self._idle.pop(path)
         self._pins[path] = self._pins.get(path, 0) + 1
         return file
 
@@ -89,6 +99,7 @@ class OpenFiles:
             self._pins[path] = count
         else:
             del self._pins[path]
+            self._idle[path] = self._pinned.pop(path)
 
     def hold(self, paths: Iterable[str]) -> Callable[[], None]:
         """Pins files until what is returned is called, whatever becomes of them meanwhile: one whose log is truncated
@@ -97,7 +108,7 @@ class OpenFiles:
 
         def release() -> None:
             for path, file in held:
-                if self._open.get(path) is file:
+                if self._pinned.get(path) is file:
                     self.unpin(path)
 
         try:
@@ -110,22 +121,19 @@ class OpenFiles:
     def close(self, path: str) -> None:
         """Closes a file that is about to be removed, or whose log is closed, pinned or not."""
         self._pins.pop(path, None)
-        file = self._open.pop(path, None)
+        file = self._idle.pop(path, None) or self._pinned.pop(path, None)
         if file is not None:
             file.close()
 
     def close_all(self) -> None:
-        for path in list(self._open):
+        for path in [*self._idle, *self._pinned]:
             self.close(path)
 
     def _evict(self) -> None:
         """Makes room for one more, if there is a handle that nobody pinned."""
-        while len(self._open) >= self._open_max:
-            # A copy: a truncation on the disk thread opens files, too.
-            path = next((path for path in list(self._open) if path not in self._pins), None)
-            if path is None:
-                return
-            self.close(path)
+        while self._idle and len(self) >= self._open_max:
+            _, file = self._idle.popitem(last=False)
+            file.close()
 
 
 def open_file(files: Files, path: str, *, create: bool = False) -> File:

@@ -22,6 +22,7 @@ from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.ids import PartitionId
 
 MARK_INTERVAL_S = 0.5
+MARKS_AT_A_TIME = 64
 CHECKPOINT_INTERVAL_S = 5.0
 """Kafka's `replica.high.watermark.checkpoint.interval.ms`."""
 FOLLOWER_CHECKPOINTS = 12
@@ -59,9 +60,7 @@ class Housekeeper:
         next_retention_s = now() + retention_interval_s
         while True:
             await asyncio.sleep(MARK_INTERVAL_S)
-            for holder in self._holders.values():
-                if holder.is_readable:
-                    holder.log.mark()
+            await self._mark_logs()
             self._mark_others()
             if now() >= next_checkpoint_s:
                 await self._checkpoint()
@@ -69,6 +68,14 @@ class Housekeeper:
             if now() >= next_retention_s:
                 self._apply_retention()
                 next_retention_s = now() + retention_interval_s
+
+    async def _mark_logs(self) -> None:
+        """A mark may have to open its file, so that others have their turn between a few of them."""
+        for number, holder in enumerate(list(self._holders.values()), start=1):
+            if holder.is_readable:
+                holder.log.mark()
+            if number % MARKS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
 
     async def _checkpoint(self) -> None:
         is_for_all = self._checkpoints % FOLLOWER_CHECKPOINTS == 0
