@@ -83,7 +83,7 @@ async def measure_scale(options: ScaleOptions, progress: Progress) -> Result:
 
 
 def _measured(options: ScaleOptions, progress: Progress) -> dict[str, float]:
-    cluster = _Cluster(BrokerConfig())
+    cluster = _Cluster(_with_room(options))
     register_s, _ = _timed(lambda: _join_all(cluster, options.brokers))
     before = resident_bytes(os.getpid())
     topics = -(-options.partitions // TOPIC_PARTITIONS)
@@ -96,6 +96,12 @@ def _measured(options: ScaleOptions, progress: Progress) -> dict[str, float]:
         "image_resident_mb": (resident_bytes(os.getpid()) - before) / 1e6,
     }
     return figures | _steady(cluster, options) | _failing_over(cluster) | _beginning(cluster)
+
+
+def _with_room(options: ScaleOptions) -> BrokerConfig:
+    """Settings as they are by default, but for a broker that is to hold more than it may."""
+    usual = BrokerConfig().broker_partitions_max
+    return BrokerConfig(broker_partitions_max=max(usual, 2 * REPLICAS * options.partitions // options.brokers))
 
 
 def _timed(work: Callable[[], T]) -> tuple[float, T]:

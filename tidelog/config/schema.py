@@ -256,6 +256,21 @@ class BrokerConfig(Settings):
         "turns a misspelt name into a topic.)",
     )
     delete_topic_enable: Boolean = setting("delete.topic.enable", True, "Whether topics can be deleted.")
+    topics_max: Count = setting("topics.max", 10_000, "The most topics that the cluster may have. (Kafka: no limit.)")
+    topic_partitions_max: Count = setting(
+        "topic.partitions.max", 10_000, "The most partitions that a topic may have. (Kafka: no limit.)"
+    )
+    request_partitions_max: Count = setting(
+        "request.partitions.max",
+        10_000,
+        "The most partitions that one request may make, of a new topic or of one that grows. (Kafka: no limit.)",
+    )
+    broker_partitions_max: Count = setting(
+        "broker.partitions.max",
+        12_000,
+        "The most partitions that a broker may hold a replica of. A topic, a growth or a move that would give it more "
+        "is refused; the brokers' own topics count, and are never refused. (Kafka: no limit.)",
+    )
 
     # -- defaults of every topic; each can be set for one topic under its own name ------------------------------------
 
@@ -458,6 +473,12 @@ class BrokerConfig(Settings):
     )
     group_consumer_max_size: Count = setting(
         "group.consumer.max.size", 10_000, "The most members that a group may have. (Kafka: no limit.)"
+    )
+    offsets_topic_partition_groups_max: Count = setting(
+        "offsets.topic.partition.groups.max",
+        2_000,
+        "The most groups that one partition of `__consumer_offsets` keeps: a cluster may have "
+        "`offsets.topic.num.partitions` times as many, if their names are spread evenly. (Kafka: no limit.)",
     )
 
     # -- requests and their bounds -------------------------------------------------------------------------------

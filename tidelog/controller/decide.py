@@ -112,7 +112,7 @@ def _about_topics(
         case CreateOffsetsTopic():
             return create_offsets_topic(image, command, config)
         case AddPartitions():
-            return add_partitions(image, command)
+            return add_partitions(image, command, config)
         case DeleteTopic():
             return delete_topic(image, command, config)
         case AlterTopicConfigs():

@@ -14,12 +14,14 @@ One throttle holds for all moves of the cluster. Whoever begins a move may set i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.apply import apply_all
 from tidelog.controller.decide_partitions import Partitions
+from tidelog.controller.decide_topics import check_room
 from tidelog.controller.decision import Decision
 from tidelog.controller.leadership import as_record
 from tidelog.controller.partition_commands import MOVES_MAX, AlterReassignments, NewReplicas
@@ -41,7 +43,22 @@ def alter_reassignments(image: ClusterImage, command: AlterReassignments, config
     for wanted in command.partitions:
         _reassign(partitions, wanted)
     changes = as_record(partitions.changes)
+    _check_room(image, changes, config)
     return Decision((*changes, *_throttled(image, changes, command.throttle)))
+
+
+def _check_room(image: ClusterImage, changes: Sequence[MetadataRecord], config: BrokerConfig) -> None:
+    """Raises `InvalidRequest` if a broker would hold more replicas than it may while these moves last."""
+    before = {topic.topic_id: topic for topic in image.topics.values()}
+    more: Counter[int] = Counter()
+    for topic in apply_all(image, changes, image.position).topics.values():
+        was = before[topic.topic_id]
+        if topic is was:
+            continue
+        for old, new in zip(was.partitions, topic.partitions, strict=True):
+            more.update(node for node in new.replicas if node not in old.replicas)
+    if more:
+        check_room(image, more, config)
 
 
 def _throttled(

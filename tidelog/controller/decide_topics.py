@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.topics import is_fixed, new_topic_overrides, refuse_compaction, topic_config
@@ -36,8 +38,6 @@ from tidelog.model.ids import NodeId
 from tidelog.model.names import check_topic_name, is_internal
 from tidelog.placement.striped import UsableBroker, arrange, assigned_replicas, least_leading
 
-PARTITIONS_MAX = 10_000
-TOPICS_MAX = 10_000
 FIXED_INSIDE = ("cleanup.policy", "unclean.leader.election.enable")
 """Of topics that the brokers made for themselves: other values would lose what they keep there."""
 
@@ -58,9 +58,11 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
         return Decision(answer=lambda after: placed(after, known))
     if command.topic_id in image.deleted_topics:
         raise InvalidRequest(f"topic {request.name} was created, and deleted by somebody since")
-    _check_new_topic(image, request)
+    _check_new_topic(image, request, config)
     configs = new_topic_overrides(config, request.configs)
-    record = TopicCreated(request.name, command.topic_id, _assignments(image, request, config), configs)
+    assignments = _assignments(image, request, config)
+    check_room(image, Counter(node for replicas in assignments for node in replicas), config)
+    record = TopicCreated(request.name, command.topic_id, assignments, configs)
     preview = apply_all(image, (record,), image.position)
     check_electable(preview.topics[request.name])
     return _unless_only_asked(command, record, preview)
@@ -78,14 +80,17 @@ def placed(image: ClusterImage, topic: Topic) -> CommandAnswer:
     return TopicPlaced(image.position, topic.topic_id, [list(info.target) for info in topic.partitions])
 
 
-def _check_new_topic(image: ClusterImage, request: NewTopic) -> None:
+def _check_new_topic(image: ClusterImage, request: NewTopic, config: BrokerConfig) -> None:
     check_topic_name(request.name)
     if is_internal(request.name):
         raise InvalidRequest(f"topic names that begin with two underscores are the brokers' own: {request.name}")
     if request.name in image.topics:
         raise TopicExists(f"topic {request.name} exists already")
-    if len(image.topics) >= TOPICS_MAX:
-        raise InvalidRequest(f"there are {TOPICS_MAX} topics, the most a cluster may have; delete some first")
+    if len(image.topics) >= config.topics_max:
+        raise InvalidRequest(
+            f"there are {len(image.topics)} topics, and may be no more than {config.topics_max} (topics.max); delete "
+            "some first"
+        )
 
 
 # -- where replicas go ---------------------------------------------------------------------------------------------
@@ -93,8 +98,10 @@ def _check_new_topic(image: ClusterImage, request: NewTopic) -> None:
 
 def _assignments(image: ClusterImage, request: NewTopic, config: BrokerConfig) -> list[list[int]]:
     if request.assignments is not None:
+        _check_partitions(len(request.assignments), 0, config)
         return _check_assignments(image, request.assignments)
     partitions = config.num_partitions if request.partitions is None else request.partitions
+    _check_partitions(partitions, 0, config)
     factor = request.replication_factor
     if factor is None:
         factor = config.replication_factor_for(len(image.brokers))
@@ -106,7 +113,6 @@ def assign(image: ClusterImage, partitions: range, replication_factor: int, firs
 
     Fenced brokers are used only where the live ones are too few, and never come first.
     """
-    _check_partitions(partitions.stop)
     live, fenced = _usable(image.live_brokers), [broker for broker in image.brokers.values() if broker.is_fenced]
     if not live:
         raise InvalidRequest("no broker is live, so nobody could lead the topic; start a broker")
@@ -142,13 +148,40 @@ def _start(image: ClusterImage, live: list[UsableBroker], first: Topic | None) -
     return least_leading(brokers, [info.leader for topic in topics for info in topic.partitions])
 
 
-def _check_partitions(partitions: int) -> None:
-    if not 1 <= partitions <= PARTITIONS_MAX:
-        raise InvalidRequest(f"a topic has 1 to {PARTITIONS_MAX} partitions, not {partitions}")
+def _check_partitions(partitions: int, have: int, config: BrokerConfig) -> None:
+    if not 1 <= partitions <= config.topic_partitions_max:
+        raise InvalidRequest(
+            f"a topic has 1 to {config.topic_partitions_max} partitions (topic.partitions.max), not {partitions}"
+        )
+    if partitions - have > config.request_partitions_max:
+        raise InvalidRequest(
+            f"one request makes at most {config.request_partitions_max} partitions (request.partitions.max), not "
+            f"{partitions - have}; let the topic grow in several"
+        )
+
+
+def check_room(image: ClusterImage, more: Mapping[int, int], config: BrokerConfig) -> None:
+    """Raises `InvalidRequest` if a broker would hold more replicas than it may with so many `more`, by node id.
+
+    Nobody holds more than all partitions that there are, so a cluster with few is not counted replica by replica.
+    """
+    if (
+        sum(len(topic.partitions) for topic in image.topics.values()) + max(more.values())
+        <= config.broker_partitions_max
+    ):
+        return
+    held = Counter(chain.from_iterable(info.replicas for topic in image.topics.values() for info in topic.partitions))
+    for node in sorted(more):
+        has = held[NodeId(node)]
+        if has + more[node] > config.broker_partitions_max:
+            raise InvalidRequest(
+                f"broker {node} holds {has} partitions, and {more[node]} more would be over the limit of "
+                f"{config.broker_partitions_max} (broker.partitions.max); delete topics, add brokers, or ask for fewer "
+                "replicas"
+            )
 
 
 def _check_assignments(image: ClusterImage, assignments: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    _check_partitions(len(assignments))
     if sorted(assignments) != list(range(len(assignments))):
         raise InvalidRequest("replica assignments must name partitions 0, 1, 2, ... without a gap")
     result = [list(assignments[partition]) for partition in range(len(assignments))]
@@ -178,18 +211,19 @@ def check_electable(topic: Topic) -> None:
 # -- changing and deleting -----------------------------------------------------------------------------------------
 
 
-def add_partitions(image: ClusterImage, command: AddPartitions) -> Decision:
+def add_partitions(image: ClusterImage, command: AddPartitions, config: BrokerConfig) -> Decision:
     """Raises `UnknownTopic`, `InvalidRequest`."""
     topic = topic_named(image, command.name)
     if topic.is_internal:
         raise InvalidRequest(f"topic {command.name} cannot grow: what is in its partitions would not be found any more")
-    _check_partitions(command.total)
     have = len(topic.partitions)
+    _check_partitions(command.total, have, config)
     if command.have < command.total == have:
         return Decision(answer=lambda after: placed(after, topic))
     if command.total <= have:
         raise InvalidRequest(f"topic {command.name} has {have} partitions, and can only get more")
     assignments = assign(image, range(have, command.total), len(topic.partitions[0].target), topic)
+    check_room(image, Counter(node for replicas in assignments for node in replicas), config)
     record = PartitionsAdded(topic.topic_id, assignments)
     grown = apply_all(image, (record,), image.position).topics[command.name]
     check_electable(replace(grown, partitions=grown.partitions[have:]))

@@ -18,16 +18,17 @@ from tidelog.groups.rebalance import rebalance
 from tidelog.groups.reconcile import UNKNOWN, reconciled
 from tidelog.groups.records import CurrentKey, GroupLogRecord, MemberKey, MemberRecord, TargetKey, gone
 from tidelog.groups.settings import GroupSettings, Now, TopicsView
+from tidelog.groups.shard import Shard
 from tidelog.groups.wishes import newcomer, subscription
 from tidelog.model.errors import FencedMember, GroupFull, InstanceIdInUse, InvalidRequest
 from tidelog.model.groups import Heartbeat, check_group_name
 
 
-def join(known: Group | None, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
+def join(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
     """Raises `InvalidRequest`, `UnsupportedAssignor`, `GroupFull`, `InstanceIdInUse`, `FencedMember`."""
     check_group_name(request.group)
     check_group_name(request.member_id, "member")
-    group = Group(request.group) if known is None else known
+    group = shard.known_or_new(request.group, settings.groups_max)
     member = newcomer(request, settings)
     current = group.currents.get(member.member_id)
     if current is not None and not current.is_away:

@@ -24,9 +24,9 @@ def heartbeat(shard: Shard, request: Heartbeat, view: TopicsView, settings: Grou
     """Raises what `Heartbeat` says."""
     if request.member_epoch > JOIN:
         return _beat(member_of(shard, request.group, request.member_id), request, view, settings, now)
-    group = shard.groups.get(request.group)
     if request.member_epoch == JOIN:
-        return join(group, request, view, settings, now)
+        return join(shard, request, view, settings, now)
+    group = shard.groups.get(request.group)
     if request.member_epoch in (LEAVE, LEAVE_STATIC):
         return leave(group, request, view, settings, now)
     raise InvalidRequest(

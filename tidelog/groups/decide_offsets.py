@@ -50,7 +50,7 @@ OFFSET_MAX = 2**63 - 1
 def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
     """Raises `UnknownMember`, `FencedMember`, `GroupNotEmpty`, `InvalidRequest`; what is wrong with one committed
     offset is said of that one, and the others count."""
-    group, current = _committer(shard, request)
+    group, current = _committer(shard, request, settings)
     for offset in request.offsets:
         _check_numbers(offset, 0)
     records, verdicts = list[GroupLogRecord](), list[CommitVerdict]()
@@ -68,10 +68,10 @@ def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: Gro
     return Decision(tuple(records), CommitAnswer(tuple(verdicts)))
 
 
-def _committer(shard: Shard, request: CommitOffsets) -> tuple[Group, Current | None]:
+def _committer(shard: Shard, request: CommitOffsets, settings: GroupSettings) -> tuple[Group, Current | None]:
     """The group, and where the member stands; None if it is no member's commit."""
     if not request.member_id:
-        group = shard.groups.get(check_group_name(request.group), Group(request.group))
+        group = shard.known_or_new(check_group_name(request.group), settings.groups_max)
         _check_no_members(group, "who is no member commits nothing")
         return group, None
     group = member_of(shard, request.group, request.member_id)
@@ -194,7 +194,7 @@ def _committed(committed: OffsetRecord) -> CommittedOffset:
 def set_offsets(shard: Shard, request: SetOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
     """All of them or none. Raises `GroupNotEmpty`, `InvalidRequest`, `UnknownTopic`, `UnknownPartition`,
     `MetadataTooLong`."""
-    group = shard.groups.get(check_group_name(request.group), Group(request.group))
+    group = shard.known_or_new(check_group_name(request.group), settings.groups_max)
     _check_no_members(group, "its committed offsets are theirs")
     records = list[GroupLogRecord]()
     for offset in request.offsets:

@@ -19,6 +19,8 @@ class GroupSettings:
     session_timeout_ms_max: int = 1_800_000
     heartbeat_interval_ms: int = 5_000
     members_max: int = 10_000
+    groups_max: int = 2_000
+    """In one shard."""
     offset_metadata_bytes_max: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
 

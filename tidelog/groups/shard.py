@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.groups.group import Group
 from tidelog.groups.records import MEMBER_KEYS, AnyKey, Gone, GroupLogRecord, InstanceKey, InstanceRecord
+from tidelog.model.errors import GroupFull
 
 
 class Shard:
@@ -22,6 +23,16 @@ class Shard:
         self.groups = dict[str, Group]()
         self.instances = dict[tuple[str, str], InstanceRecord]()
         """REST consumers, by group and name."""
+
+    def known_or_new(self, name: str, groups_max: int) -> Group:
+        """The group of this name, or one that is nothing yet. Raises `GroupFull` if there may be no more."""
+        group = self.groups.get(name)
+        if group is None and len(self.groups) >= groups_max:
+            raise GroupFull(
+                f"there are {len(self.groups)} groups in the partition that would keep {name!a}, and may be no more "
+                f"than {groups_max} (offsets.topic.partition.groups.max); delete those that are not used"
+            )
+        return Group(name) if group is None else group
 
     def apply(self, record: GroupLogRecord) -> None:
         """The record is in the log, or will be before anybody is told."""

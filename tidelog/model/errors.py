@@ -405,7 +405,7 @@ class MetadataTooLong(TidelogError):
 
 
 class GroupFull(TidelogError):
-    """The group has as many members as it may have."""
+    """The group has as many members as it may have; or it would be new, and there are as many as there may be."""
 
     code = 42213
     kafka = KafkaCode.GROUP_MAX_SIZE_REACHED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.controller.cluster import IsrCluster, topic_id
+from tidelog.config.schema import BrokerConfig
 from tidelog.controller.commands import (
     AddPartitions,
     CreateTopic,
@@ -285,3 +286,15 @@ def test_a_topic_that_is_deleted_while_it_moves_takes_its_throttle_along() -> No
     assert decode_image(encode_image(cluster.image)) == cluster.image
     cluster.do(DeleteTopic("t", topic_id("t")))
     assert cluster.image.moves_throttle == NO_THROTTLE
+
+
+def test_a_move_to_a_broker_that_holds_as_much_as_it_may_is_refused() -> None:
+    cluster = IsrCluster(4, config=BrokerConfig.model_validate({"broker.partitions.max": 1}))
+    cluster.reassign(4, 2, 1)  # 3 holds nothing when it is over
+    cluster.ask(1, 2, 4)
+    cluster.config = BrokerConfig.model_validate({"broker.partitions.max": 2})
+    cluster.do(CreateTopic(NewTopic("u", assignments={0: [4]}), topic_id("u")))
+    cluster.config = BrokerConfig.model_validate({"broker.partitions.max": 1})
+    cluster.reassign(3, 2, 1)
+    with pytest.raises(InvalidRequest, match=r"broker 3 holds 1 partitions.*limit of 1 \(broker\.partitions\.max\)"):
+        cluster.do(AlterReassignments([NewReplicas(topic_id("u"), 0, (3,))]))

@@ -179,3 +179,42 @@ def test_settings_of_a_topic_are_checked_and_repeated_without_effect(cluster: Cl
     for changes in ({"no.such": "1"}, {"retention.ms": "soon"}, {"commit.protocol": "isr"}):
         with pytest.raises(InvalidRequest):
             cluster.do(AlterTopicConfigs("t", changes))
+
+
+# -- bounds --------------------------------------------------------------------------------------------------------
+
+
+def bounded(**settings: int) -> Cluster:
+    made = Cluster(
+        config=BrokerConfig.model_validate({name.replace("_", "."): value for name, value in settings.items()})
+    )
+    made.start(1, 2, 3)
+    return made
+
+
+def test_so_many_topics_and_no_more() -> None:
+    cluster = bounded(topics_max=2)
+    cluster.create("t")
+    cluster.create("u")
+    assert "no more than 2 (topics.max)" in refusal(cluster, NewTopic("v"))
+
+
+def test_a_topic_has_so_many_partitions_and_gets_so_many_at_once() -> None:
+    cluster = bounded(topic_partitions_max=5, request_partitions_max=3)
+    assert "1 to 5 partitions (topic.partitions.max), not 6" in refusal(cluster, NewTopic("t", 6))
+    assert "at most 3 partitions (request.partitions.max), not 4" in refusal(cluster, NewTopic("t", 4))
+    assert "request.partitions.max" in refusal(cluster, NewTopic("t", assignments={n: [1] for n in range(4)}))
+    cluster.create("t", 3)
+    with pytest.raises(InvalidRequest, match=r"topic\.partitions\.max"):
+        cluster.do(AddPartitions("t", 3, 6))
+    cluster.do(AddPartitions("t", 3, 5))
+
+
+def test_a_broker_holds_so_many_partitions_and_no_more() -> None:
+    cluster = bounded(broker_partitions_max=4)
+    cluster.create("t", 4, 2)  # of eight replicas 1 and 2 have three each
+    message = refusal(cluster, NewTopic("u", assignments={0: [1], 1: [1]}))
+    assert "broker 1 holds 3 partitions, and 2 more would be over the limit of 4 (broker.partitions.max)" in message
+    with pytest.raises(InvalidRequest, match=r"broker\.partitions\.max"):
+        cluster.do(AddPartitions("t", 4, 8))
+    cluster.do(AddPartitions("t", 4, 5))

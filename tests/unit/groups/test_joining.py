@@ -15,7 +15,16 @@ from tidelog.model.errors import (
     UnknownMember,
     UnsupportedAssignor,
 )
-from tidelog.model.groups import JOIN, Heartbeat, HeartbeatAnswer, TopicPartitions, grouped
+from tidelog.model.groups import (
+    JOIN,
+    CommitAnswer,
+    CommitOffsets,
+    CommittedOffset,
+    Heartbeat,
+    HeartbeatAnswer,
+    TopicPartitions,
+    grouped,
+)
 
 
 def test_the_first_member_gets_everything_with_the_answer_to_its_join(desk: Desk) -> None:
@@ -234,3 +243,16 @@ def test_a_join_that_makes_no_sense_is_refused(desk: Desk, wrong: dict[str, Any]
     with pytest.raises(InvalidRequest):
         desk.ask(Heartbeat(**join), HeartbeatAnswer)
     assert not desk.log
+
+
+def test_so_many_groups_and_no_more() -> None:
+    """Those that there are go on."""
+    desk = Desk(GroupSettings(groups_max=1), t=4)
+    desk.join("m1", "t")
+    desk.join("m2", "t")
+    other = Heartbeat(group="other", member_id="m3", member_epoch=JOIN, topics=("t",))
+    with pytest.raises(GroupFull, match=r"no more than 1 \(offsets\.topic\.partition\.groups\.max\)"):
+        desk.ask(other, HeartbeatAnswer)
+    with pytest.raises(GroupFull):
+        desk.ask(CommitOffsets(group="other", offsets=(CommittedOffset("t", 0, 1),)), CommitAnswer)
+    assert list(desk.shard.groups) == [desk.group.name]

@@ -271,6 +271,7 @@ def _settings(config: BrokerConfig) -> GroupSettings:
         session_timeout_ms_max=config.group_max_session_timeout_ms,
         heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         members_max=config.group_consumer_max_size,
+        groups_max=config.offsets_topic_partition_groups_max,
         offset_metadata_bytes_max=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
     )
