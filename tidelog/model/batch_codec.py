@@ -39,6 +39,7 @@ from tidelog.model.ports import Buffer
 from tidelog.model.record_decoder import Row, decode_records
 from tidelog.model.record_encoder import encode_around, encode_records
 from tidelog.model.records import RecordLike, StoredRecord
+from tidelog.model.steps import AWAY_BYTES, SLICE_RECORDS, Meter, Steps
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 """How many bytes a batch's records may decompress to if the caller sets no bound."""
@@ -71,6 +72,46 @@ def encode_batch(
     parts, max_timestamp = encode_records(records)
     if compression:
         parts = [compress(compression, b"".join(parts))]
+    return _framed(
+        parts,
+        records,
+        max_timestamp,
+        compression,
+        (base_offset, leader_epoch),
+        (producer_id, producer_epoch, base_sequence),
+    )
+
+
+def encode_steps(records: Sequence[RecordLike], compression: Compression) -> Steps[bytearray]:
+    """Does as `encode_batch`, in slices."""
+    if not records:
+        raise UnprocessableBody("no records: a batch has at least one")
+    parts: list[bytes] = []
+    base_timestamp = max_timestamp = records[0][0]
+    meter = Meter()
+    for first in range(0, len(records), SLICE_RECORDS):
+        some = records[first : first + SLICE_RECORDS]
+        more, latest = encode_records(some, first, base_timestamp)
+        parts += more
+        max_timestamp = max(max_timestamp, latest)
+        if meter.is_over(len(some), 0):
+            yield None
+    if compression:
+        data = b"".join(parts)
+        squeeze = partial(compress, compression, data)
+        parts = [(yield squeeze) if len(data) > AWAY_BYTES else squeeze()]
+    return _framed(parts, records, max_timestamp, compression)
+
+
+def _framed(
+    parts: list[bytes],
+    records: Sequence[RecordLike],
+    max_timestamp: int,
+    compression: Compression,
+    place: tuple[int, int] = (0, -1),
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytearray:
+    base_offset, leader_epoch = place
     parts.insert(0, bytes(HEADER_BYTES))
     batch = bytearray().join(parts)
     if len(batch) > BATCH_BYTES_MAX:
@@ -78,7 +119,7 @@ def encode_batch(
     try:
         HEADER.pack_into(
             batch, 0, base_offset, len(batch) - 12, leader_epoch, MAGIC, 0, compression, len(records) - 1,
-            records[0][0], max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
+            records[0][0], max_timestamp, *producer, len(records),
         )  # fmt: skip
     except struct.error as error:
         raise InvalidRequest(f"a batch field is out of range: {error}") from None

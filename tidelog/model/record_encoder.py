@@ -24,17 +24,21 @@ _PLAIN = itemgetter(0, 1, 2)
 _Plain = tuple[int, bytes | None, bytes | None]
 
 
-def encode_records(records: Sequence[RecordLike]) -> tuple[list[bytes], int]:
-    """The parts that, joined, are the records, and the largest timestamp; the first record's timestamp is the base.
+def encode_records(
+    records: Sequence[RecordLike], first: int = 0, base_timestamp: int | None = None
+) -> tuple[list[bytes], int]:
+    """The parts that, joined, are the records, and their largest timestamp. The first record's timestamp is the base,
+    unless these are the records of a batch from its `first` on.
 
     Raises `InvalidRequest` for a timestamp out of range.
     """
-    base_timestamp = records[0][0]
+    if base_timestamp is None:
+        base_timestamp = records[0][0]
     _check_timestamp(base_timestamp)
     try:
-        return _plain_parts(_without_headers(records), base_timestamp)
+        return _plain_parts(_without_headers(records), first, base_timestamp)
     except ValueError:
-        return _parts(records, base_timestamp)
+        return _parts(records, first, base_timestamp)
 
 
 def encode_around(key: bytes | None, value_bytes: int | None) -> tuple[bytes, bytes]:
@@ -44,12 +48,12 @@ def encode_around(key: bytes | None, value_bytes: int | None) -> tuple[bytes, by
     return _varint(len(opening) + (value_bytes or 0) + 1) + opening, b"\0"
 
 
-def _plain_parts(records: Iterable[_Plain], base_timestamp: int) -> tuple[list[bytes], int]:
+def _plain_parts(records: Iterable[_Plain], first: int, base_timestamp: int) -> tuple[list[bytes], int]:
     varints, sizes, null = VARINTS, _VARINT_SIZES, _NULL
     parts: list[bytes] = []
     add = parts.extend
     max_timestamp = base_timestamp
-    for index, (timestamp, key, value) in enumerate(records):
+    for index, (timestamp, key, value) in enumerate(records, first):
         delta = timestamp - base_timestamp
         if timestamp > max_timestamp:  # noqa: PLR1730 - max() is a call
             max_timestamp = timestamp
@@ -89,12 +93,12 @@ def _without_headers(records: Sequence[RecordLike]) -> Iterable[_Plain]:
     return map(_PLAIN, records)
 
 
-def _parts(records: Sequence[RecordLike], base_timestamp: int) -> tuple[list[bytes], int]:
+def _parts(records: Sequence[RecordLike], first: int, base_timestamp: int) -> tuple[list[bytes], int]:
     timestamps = [record[0] for record in records]
     _check_timestamp(min(timestamps))
     _check_timestamp(max(timestamps))  # both before a delta outgrows 64 bits
     parts: list[bytes] = []
-    for index, (timestamp, key, value, *rest) in enumerate(records):
+    for index, (timestamp, key, value, *rest) in enumerate(records, first):
         parts += _record_parts(index, timestamp - base_timestamp, key, value, rest[0] if rest else ())
     return parts, max(timestamps)
 

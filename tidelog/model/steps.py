@@ -9,9 +9,10 @@ not in time, so that they are the same on every machine and in every run of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[Callable[[], Any] | None, Any, T]
@@ -38,6 +39,16 @@ class Meter:
             return False
         self._records = self._bytes = 0
         return True
+
+
+def mapped_slices(call: Callable[[S], T], items: Sequence[S]) -> Steps[list[T]]:
+    """Returns what the call makes of each of the items."""
+    made: list[T] = []
+    for start in range(0, len(items), SLICE_RECORDS):
+        if start:
+            yield None
+        made += map(call, items[start : start + SLICE_RECORDS])
+    return made
 
 
 def drive(steps: Steps[T]) -> T:

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import StreamReader
 
 from tests.integration.http.conftest import Site
+from tidelog.broker.http import json_body
 from tidelog.broker.http.connection import CHUNKS_MAX
 from tidelog.broker.routing import json_records
 from tidelog.model.batch_header import Compression
@@ -62,3 +63,44 @@ async def test_tiny_chunks_are_taken_in_some_at_a_time(site: Site, monkeypatch: 
     writer.close()
     assert sum(taken) == len(document)
     assert sorted(taken)[-2] <= 2 * CHUNKS_MAX  # but for what came with the head
+
+
+async def test_other_requests_are_served_between_the_slices_of_a_produce(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    decode = json_body._items
+
+    def noted(*args: Any) -> Any:
+        steps = decode(*args)
+        step = next(steps)
+        while True:
+            events.append("slice")
+            yield step
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return end.value
+
+    monkeypatch.setattr(json_body, "_items", noted)
+    producing = asyncio.ensure_future(site.produce(*({"number": number, "text": "x" * 60} for number in range(9_000))))
+    async with await site.wire() as other:
+        while not producing.done():
+            assert (await other.request("GET", "/healthz")).status == 200
+            events.append("health")
+    offsets = (await producing).json()["offsets"]
+    assert [receipt["offset"] for receipt in offsets] == list(range(9_000))
+    first, last = events.index("slice"), len(events) - events[::-1].index("slice")
+    assert events.count("slice") > 5
+    assert "health" in events[first:last]
+
+
+async def test_a_busy_broker_refuses_what_was_not_appended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And gives the receipts of what was."""
+    work = site.broker.work
+    monkeypatch.setattr(work, "_jobs_max", 0)
+    monkeypatch.setattr(work, "_waiting_max", 0)
+    reply = await site.produce(*range(9_000))
+    assert (reply.status, reply.code) == (503, 50305)
+    assert site.values() == []
+    assert (await site.produce(1)).status == 200

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 import tidelog.model.batch_codec
-from tidelog.model.batch_codec import decode_batch, encode_batch
+from tidelog.model.batch_codec import decode_batch, encode_batch, encode_steps
 from tidelog.model.batch_header import (
     HEADER,
     HEADER_BYTES,
@@ -24,6 +24,7 @@ from tidelog.model.batch_header import (
 )
 from tidelog.model.errors import InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
 from tidelog.model.records import Record, RecordLike, StoredRecord
+from tidelog.model.steps import Steps, drive
 from tidelog.model.varint import encode_varint
 
 
@@ -260,3 +261,25 @@ def test_records_decompress_within_a_bound(codec: Compression) -> None:
     assert len(decode_batch(batch, decompressed_bytes_max=101_000)) == 1
     with pytest.raises(TooLarge):
         decode_batch(batch, decompressed_bytes_max=100_000)
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("headers", [(), (("h", b"1"),)])
+def test_a_batch_built_in_slices_is_the_same(codec: Compression, headers: tuple[tuple[str, bytes], ...]) -> None:
+    records = [Record(50_000 - index, b"k", b"v" * (index % 70), headers) for index in range(9_500)]
+    steps, slices = encode_steps(records, codec), 0
+
+    def counted() -> Steps[bytearray]:
+        nonlocal slices
+        step = next(steps)
+        while True:
+            slices += 1
+            result = yield step
+            try:
+                step = steps.send(result)
+            except StopIteration as end:
+                built: bytearray = end.value
+                return built
+
+    assert drive(counted()) == encode_batch(records, compression=codec)
+    assert slices == 9 + (codec is not Compression.NONE)

@@ -8,9 +8,12 @@ has a key twice, the last one counts, as with every parser of the broker.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Final, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
@@ -18,6 +21,7 @@ from msgspec import Meta, Raw, Struct, field
 from tidelog.broker.http.params import INT32_MAX
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import OFFSET_MAX
+from tidelog.model.steps import Steps
 
 T = TypeVar("T")
 
@@ -32,7 +36,11 @@ ByteRate = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 Duration = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+PIECE_BYTES: Final = 64 << 10
+"""A large body is decoded so much at a time: some 2 ms, of small records."""
 _NULL: Final = b"null"
+_SEAM: Final = re.compile(rb"\}[ \t\r\n]{0,1000},[ \t\r\n]{0,1000}\{")
+_PLACE: Final = re.compile(r"`\$\[(\d+)\]")
 
 
 class Body(Struct, forbid_unknown_fields=True):
@@ -154,6 +162,14 @@ class EntriesV3(Body):
     entries: list[EntryV3]
 
 
+class _RecordsOutline(_Schemas, kw_only=True):
+    records: Raw
+
+
+class _EntriesOutline(Body):
+    entries: Raw
+
+
 class NotJson(InvalidRequest):
     """A body, or one of the documents that follow each other in it, is no JSON at all."""
 
@@ -177,6 +193,52 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
         raise InvalidRequest(f"the body cannot be used: {error}") from None
     except msgspec.DecodeError as error:
         raise NotJson(f"the body cannot be used: {error}") from None
+
+
+_OUTLINES: Final[Mapping[str, msgspec.json.Decoder[Any]]] = MappingProxyType(
+    {"records": json_decoder(_RecordsOutline), "entries": json_decoder(_EntriesOutline)}
+)
+
+
+def decode_items(whole: msgspec.json.Decoder[Any], field: str, kind: type[T], body: bytearray) -> Steps[list[T]]:
+    """Returns the items of the array that is the `field` of a body, in slices. Raises as `decode_body`.
+
+    A body of some size is looked through once, as a whole, for its outline; then its array is decoded piece by piece.
+    Where a piece may end is guessed, at some `},{`, and the decoder is the judge: as it begins where an item does, it
+    can only be a whole array if it ends where one does. A guess that was wrong is followed by a piece twice as long.
+    """
+    if len(body) <= PIECE_BYTES:
+        return cast("list[T]", getattr(decode_body(whole, body), field))
+    text = memoryview(getattr(decode_body(_OUTLINES[field], body), field))
+    yield None
+    if bytes(text[:1]) != b"[":
+        decode_body(whole, body)  # which says what is wrong
+    return (yield from _items(text[1:-1], field, msgspec.json.Decoder(list[kind])))  # type: ignore[valid-type]
+
+
+def _items(text: memoryview, field: str, decoder: msgspec.json.Decoder[list[T]]) -> Steps[list[T]]:
+    items: list[T] = []
+    start, size = 0, PIECE_BYTES
+    while start < len(text):
+        seam = _SEAM.search(text, start + size)
+        end = len(text) if seam is None else seam.start() + 1
+        piece = b"".join((b"[", text[start:end], b"]"))
+        try:
+            items += decoder.decode(piece)
+            size, start = PIECE_BYTES, len(text) if seam is None else seam.end() - 1
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(f"the body cannot be used: {_in_body(str(error), field, len(items))}") from None
+        except msgspec.DecodeError as error:
+            if seam is None:
+                raise NotJson(f"the body cannot be used: {error}") from None
+            size *= 2
+        yield None
+    return items
+
+
+def _in_body(message: str, field: str, before: int) -> str:
+    """Says of the body what a decoder said of a piece: `$[2].key` is `$.records[1002].key`."""
+    return _PLACE.sub(lambda place: f"`$.{field}[{before + int(place[1])}]", message, count=1)
 
 
 def stored_json(text: Raw) -> bytes | None:

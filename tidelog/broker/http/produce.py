@@ -16,7 +16,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import KeyedRequest
 from tidelog.broker.http.limits import Limits
 from tidelog.config.schema import TopicConfig
-from tidelog.model.batch_codec import encode_batch
+from tidelog.model.batch_codec import encode_steps
 from tidelog.model.batch_header import Compression, RecordBatch, parse_header
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import (
@@ -29,6 +29,10 @@ from tidelog.model.errors import (
 )
 from tidelog.model.partitioner import partition_for_key
 from tidelog.model.records import Record
+from tidelog.model.steps import Meter, Steps
+
+KEY_COST = 4
+"""A byte of a key costs as much as so many of a value: it is hashed, at 50 us/KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,11 @@ class Grouping:
         self._topic = topic
         self._placer = Placer(context, topic, keyed)
         self._groups: dict[int, list[Record]] = {}
+        self._meter = Meter()
+
+    def is_slice_over(self, key_bytes: int, value_bytes: int) -> bool:
+        """True if others should have their turn after a record of this size was added. Hashing a key takes longest."""
+        return self._meter.is_over(1, KEY_COST * key_bytes + value_bytes)
 
     def add(self, record: Record, partition: int | None) -> Slot:
         """Takes a record in. `UnprocessableBody` or `UnknownPartition` if that is not possible."""
@@ -122,17 +131,22 @@ class Grouping:
         group.append(record)
         return Slot(number, len(group) - 1)
 
-    def batches(self) -> dict[int, list[RecordBatch]]:
+    def batches(self) -> Steps[dict[int, list[RecordBatch]]]:
         """One batch for each partition that has records. `TooLarge` if any is over its bound."""
         config = config_of(self._context, self._topic)
-        return {number: [batch_of(config, group)] for number, group in self._groups.items()}
+        batches: dict[int, list[RecordBatch]] = {}
+        for number, group in self._groups.items():
+            batches[number] = [(yield from batch_of(config, group))]
+            if len(self._groups) > 1 and self._meter.is_over(len(group), len(batches[number][0].data)):
+                yield None
+        return batches
 
 
-def batch_of(config: TopicConfig, records: list[Record]) -> RecordBatch:
+def batch_of(config: TopicConfig, records: list[Record]) -> Steps[RecordBatch]:
     """The records as one batch, in the topic's codec. `TooLarge` if it is over the topic's `max.message.bytes`."""
     codec = config.compression_type
     compression = Compression.NONE if codec == "producer" else Compression.from_name(codec)
-    data = encode_batch(records, compression=compression)
+    data = yield from encode_steps(records, compression)
     if len(data) > config.max_message_bytes:
         raise TooLarge(
             f"{len(records)} records for one partition make a batch of {len(data)} bytes, over max.message.bytes "

@@ -24,7 +24,7 @@ from tidelog.broker.http.json_body import (
     JsonRecords,
     TextRecord,
     TextRecords,
-    decode_body,
+    decode_items,
     json_decoder,
     stored_json,
 )
@@ -38,8 +38,10 @@ from tidelog.broker.http.produce import (
     common_error,
     refuse_other_content,
 )
+from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.records import Record
+from tidelog.model.steps import Steps, mapped_slices
 
 if TYPE_CHECKING:
     from tidelog.broker.face.partitions import ProduceReceipt
@@ -90,30 +92,46 @@ async def _produce(context: Context, call: Call, partition: int | None) -> web.S
     body = await read_body(context, call, context.limits.json_bytes_max)
     keyed = keyed_request(call.request, topic.topic_id, f"{partition} {embedded.name}", body)
     await refuse_other_content(context, topic, keyed)
-    records = decode_records(body, embedded)
-    if not 0 < len(records) <= context.limits.entries_max:
-        raise UnprocessableBody(f"{len(records)} records: send 1 to {context.limits.entries_max}")
-    now_ms = context.face.clock.wall_ms()
     grouping = Grouping(context, topic, keyed)
-    slots = [grouping.add(record_of(sent, now_ms), _named_partition(partition, sent.partition)) for sent in records]
-    outcomes = await append(context, topic, grouping.batches(), Terms(acks, call.deadline_s(context), keyed))
+    work = context.face.work
+    slots, batches = await work.do(_batches(context, grouping, body, embedded, partition))
+    outcomes = await append(context, topic, batches, Terms(acks, call.deadline_s(context), keyed))
     if (error := common_error(list(outcomes.values()))) is not None:
         raise error
     if acks == 0 and not any(isinstance(outcome, TidelogError) for outcome in outcomes.values()):
         return no_content()
-    receipts = [_receipt(slot, outcomes[slot.partition]) for slot in slots]
+    receipts = await work.finish(mapped_slices(lambda slot: _receipt(slot, outcomes[slot.partition]), slots))
     return json_answer(ProducedV2(receipts), content_type=ANSWER_TYPE)
 
 
-def decode_records(body: bytearray, embedded: Embedded) -> list[BinaryRecord] | list[JsonRecord] | list[TextRecord]:
+def _batches(
+    context: Context, grouping: Grouping, body: bytearray, embedded: Embedded, partition: int | None
+) -> Steps[tuple[list[Slot], dict[int, list[RecordBatch]]]]:
+    """Makes of a body batches, and says where its records are in them. Raises what is wrong with any of them."""
+    records = yield from decode_records(body, embedded)
+    if not 0 < len(records) <= context.limits.entries_max:
+        raise UnprocessableBody(f"{len(records)} records: send 1 to {context.limits.entries_max}")
+    now_ms = context.face.clock.wall_ms()
+    slots: list[Slot] = []
+    for sent in records:
+        record = record_of(sent, now_ms)
+        slots.append(grouping.add(record, _named_partition(partition, sent.partition)))
+        if grouping.is_slice_over(len(record.key or b""), len(record.value or b"")):
+            yield None
+    return slots, (yield from grouping.batches())
+
+
+def decode_records(
+    body: bytearray, embedded: Embedded
+) -> Steps[list[BinaryRecord] | list[JsonRecord] | list[TextRecord]]:
     """The records of a v2 body. `InvalidRequest` if it is not one."""
     match embedded:
         case Embedded.JSON:
-            return decode_body(_JSON, body).records
+            return (yield from decode_items(_JSON, "records", JsonRecord, body))
         case Embedded.TEXT:
-            return decode_body(_TEXT, body).records
+            return (yield from decode_items(_TEXT, "records", TextRecord, body))
         case Embedded.BINARY:
-            return decode_body(_BINARY, body).records
+            return (yield from decode_items(_BINARY, "records", BinaryRecord, body))
 
 
 def record_of(sent: BinaryRecord | JsonRecord | TextRecord, now_ms: int) -> Record:

@@ -6,7 +6,7 @@ An entry whose data is not of its type fails alone; the others make one batch pe
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import web
 from msgspec import Struct
@@ -18,12 +18,14 @@ from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links
 from tidelog.broker.http.idempotency import keyed_request
-from tidelog.broker.http.json_body import EntriesV3, EntryV3, decode_body, json_decoder
+from tidelog.broker.http.json_body import DataV3, EntriesV3, EntryV3, decode_items, json_decoder
 from tidelog.broker.http.media import check_document
 from tidelog.broker.http.produce import Grouping, Slot, Terms, append, common_error, refuse_other_content
 from tidelog.broker.http.records_v3 import FailureV3, ReceiptV3, failure_of, receipt_of, record_of
+from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import TidelogError, UnprocessableBody
 from tidelog.model.records import Record
+from tidelog.model.steps import Steps, mapped_slices
 
 _ENTRIES: Final = json_decoder(EntriesV3)
 
@@ -44,38 +46,55 @@ async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
     body = await read_body(context, call, context.limits.json_bytes_max)
     keyed = keyed_request(call.request, topic.topic_id, "records:batch", body)
     await refuse_other_content(context, topic, keyed)
-    entries = _checked(context, decode_body(_ENTRIES, body).entries)
     grouping = Grouping(context, topic, keyed)
-    grouped, failures = _grouped(grouping, entries, context.face.clock.wall_ms())
+    work = context.face.work
+    grouped, failures, batches = await work.do(_batches(context, grouping, body))
     outcomes = {}
     if grouped:
-        outcomes = await append(context, topic, grouping.batches(), Terms(acks, call.deadline_s(context), keyed))
+        outcomes = await append(context, topic, batches, Terms(acks, call.deadline_s(context), keyed))
         common = common_error(list(outcomes.values()))
         if common is not None and not failures:
             raise common
-    successes: list[ReceiptV3] = []
-    for entry, record, slot in grouped:
-        outcome = outcomes[slot.partition]
+
+    def receipt(one: _Grouped) -> ReceiptV3 | FailureV3:
+        outcome = outcomes[one.slot.partition]
         if isinstance(outcome, TidelogError):
-            failures.append(failure_of(outcome, entry.id))
-        else:
-            successes.append(receipt_of(cluster_id, topic.name, entry, record, slot, outcome))
+            return failure_of(outcome, one.entry.id)
+        return receipt_of(cluster_id, topic.name, one.entry, one.record, one.slot, outcome)
+
+    receipts = await work.finish(mapped_slices(receipt, grouped))
+    successes = [one for one in receipts if isinstance(one, ReceiptV3)]
+    failures += [one for one in receipts if isinstance(one, FailureV3)]
     return json_answer(BatchReceiptV3(successes, failures), status=207)
 
 
-def _grouped(
-    grouping: Grouping, entries: list[EntryV3], now_ms: int
-) -> tuple[list[tuple[EntryV3, Record, Slot]], list[FailureV3]]:
-    """Puts each entry into its group, or among the failures."""
-    grouped: list[tuple[EntryV3, Record, Slot]] = []
+class _Grouped(NamedTuple):
+    entry: EntryV3
+    record: Record
+    slot: Slot
+
+
+def _size(data: DataV3 | None) -> int:
+    return 0 if data is None else len(memoryview(data.data))
+
+
+def _batches(
+    context: Context, grouping: Grouping, body: bytearray
+) -> Steps[tuple[list[_Grouped], list[FailureV3], dict[int, list[RecordBatch]]]]:
+    """Puts each entry of a body into its group, or among the failures, and makes a batch of each group."""
+    entries = _checked(context, (yield from decode_items(_ENTRIES, "entries", EntryV3, body)))
+    now_ms = context.face.clock.wall_ms()
+    grouped: list[_Grouped] = []
     failures: list[FailureV3] = []
     for entry in entries:
         try:
             record = record_of(entry, now_ms)
-            grouped.append((entry, record, grouping.add(record, entry.partition_id)))
+            grouped.append(_Grouped(entry, record, grouping.add(record, entry.partition_id)))
         except TidelogError as error:
             failures.append(failure_of(error, entry.id))
-    return grouped, failures
+        if grouping.is_slice_over(_size(entry.key), _size(entry.value)):
+            yield None
+    return grouped, failures, (yield from grouping.batches())
 
 
 def _checked(context: Context, entries: list[EntryV3]) -> list[EntryV3]:

@@ -31,6 +31,7 @@ from tidelog.broker.http.json_body import NotJson, RecordV3, decode_body, json_d
 from tidelog.broker.http.json_text import ObjectCutter
 from tidelog.broker.http.media import JSON_TYPE, check_document
 from tidelog.broker.http.produce import (
+    KEY_COST,
     Placer,
     Slot,
     Terms,
@@ -46,6 +47,7 @@ from tidelog.broker.http.stream_window import ITEM_OVERHEAD_BYTES, Arrived, Wind
 from tidelog.model.batch_header import HEADER_BYTES, RecordBatch
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, RequestTimeout, ShuttingDown, TidelogError, TooLarge, UnprocessableBody
+from tidelog.model.steps import Meter, Steps
 
 if TYPE_CHECKING:
     from tidelog.broker.face.partitions import ProduceReceipt
@@ -112,7 +114,7 @@ class RecordStream:
         self._window.close()
 
     async def _read_objects(self) -> None:
-        cutter = self._cutter
+        cutter, meter = self._cutter, Meter()
         while chunk := await self._next_chunk():
             self._call.received_bytes += len(chunk)
             self._take(len(chunk))
@@ -123,6 +125,8 @@ class RecordStream:
                 self._arrived += 1
                 self._pending_bytes += item.size
                 await self._window.put(item)
+                if meter.is_over(1, KEY_COST * len(text)):
+                    await self._context.face.work.turn()
             self._give_back_rest()
         if not cutter.is_between_objects:
             raise UnprocessableBody("the body ends within a JSON object")
@@ -188,7 +192,8 @@ class RecordStream:
         for item in items:
             if item.record is not None:
                 groups.setdefault(item.partition, []).append(item)
-        batches = {partition: self._pack(group) for partition, group in groups.items()}
+        work = self._context.face.work
+        batches = {partition: await work.finish(self._pack(group)) for partition, group in groups.items()}
         batches = {partition: packed for partition, packed in batches.items() if packed}
         now_s = asyncio.get_running_loop().time()
         timeout_s = self._call.duration_s(self._context, "timeout_ms", self._context.limits.request_timeout_ms_max)
@@ -197,14 +202,15 @@ class RecordStream:
         self._refuse_if_all_failed(items, outcomes)
         return b"".join(part for receipt in self._receipts(items, outcomes) for part in (receipt, _RECEIPT_END))
 
-    def _pack(self, group: list[Arrived]) -> list[RecordBatch]:
+    def _pack(self, group: list[Arrived]) -> Steps[list[RecordBatch]]:
         """The records of one partition in as few batches as `max.message.bytes` allows; one that is too large even
         alone gets its error instead."""
         config = config_of(self._context, self._topic)
         batches: list[RecordBatch] = []
         for part in _parts(group, config.max_message_bytes):
             try:
-                batches.append(batch_of(config, [item.record for item in part if item.record is not None]))
+                records = [item.record for item in part if item.record is not None]
+                batches.append((yield from batch_of(config, records)))
             except TooLarge as error:
                 for item in part:
                     item.error, item.record = error, None

@@ -59,10 +59,18 @@ class HeavyWork:
     async def do(self, steps: Steps[T]) -> T:
         """The outcome of the steps. Raises what they raise, or `Overloaded`; whatever they were to do before their
         second slice has been done by then."""
+        return await self._do(steps, is_job=True)
+
+    async def finish(self, steps: Steps[T]) -> T:
+        """Does as `do`, for what cannot be refused any more, because something was appended, say: it takes turns, but
+        no place among the jobs. The caller bounds its memory."""
+        return await self._do(steps, is_job=False)
+
+    async def _do(self, steps: Steps[T], *, is_job: bool) -> T:
         job = _Job(self)
         try:
             step = _advance(steps)
-            if not isinstance(step, _Outcome):
+            if is_job and not isinstance(step, _Outcome):
                 await self._enter()
                 job.is_begun = True
             while not isinstance(step, _Outcome):

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from tidelog.broker.http.json_body import (
     BinaryRecords,
     EntriesV3,
+    JsonRecord,
     JsonRecords,
     RecordV3,
     decode_body,
+    decode_items,
     iso_time,
     json_decoder,
     milliseconds,
@@ -130,3 +132,57 @@ def test_times_survive_a_round_trip(timestamp_ms: int) -> None:
     text = iso_time(timestamp_ms)
     assert text is not None
     assert milliseconds(datetime.fromisoformat(text)) == timestamp_ms
+
+
+# -- large bodies ----------------------------------------------------------------------------------------------------
+
+
+def _pieces(body: bytes) -> tuple[list[JsonRecord], int]:
+    slices = 1
+    steps = decode_items(JSON_RECORDS, "records", JsonRecord, bytearray(body))
+    while True:
+        try:
+            next(steps)
+            slices += 1
+        except StopIteration as end:
+            return end.value, slices
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"1",
+        b'"},{"',
+        b'[{"a":1},{"b":2},{}]',
+        b'"\\"},{\\\\"',
+        b'{"a":{"b":[{},{}]}}',
+        b"{}" * 1,
+        b'"%b"' % (b"},{" * 40_000),
+    ],
+)
+def test_a_large_body_is_decoded_in_pieces_that_are_its_records(value: bytes) -> None:
+    record = b' {"value":%b} ' % value
+    body = b'{"key_schema_id": 1, "records":[%b]}' % b",".join([record] * (2 + 300_000 // len(record)))
+    found, slices = _pieces(body)
+    assert [bytes(one.value) for one in found] == [bytes(one.value) for one in JSON_RECORDS.decode(body).records]
+    assert slices > 3
+
+
+def test_what_is_wrong_in_a_large_body_is_named_by_its_place_there() -> None:
+    good = b",".join([b'{"value":1}'] * 20_000)
+    for bad, message in (
+        (b'{"value":1,"partition":-1}', r"`\$\.records\[20000\]\.partition`"),
+        (b"17", r"`\$\.records\[20000\]`"),
+        (b'{"value":tru}', "malformed"),
+        (b'{"value":"\xff"}', "UTF-8"),
+        (b'{"valu":1}', "valu"),
+    ):
+        with pytest.raises(InvalidRequest, match=message):
+            _pieces(b'{"records":[%b,%b,%b]}' % (good, bad, good))
+    with pytest.raises(InvalidRequest, match="array"):
+        _pieces(b'{"records":{"a":[%b]}}' % good)
+    with pytest.raises(InvalidRequest, match="more"):
+        _pieces(b'{"records":[%b],"more":1}' % good)
+    with pytest.raises(InvalidRequest, match="trailing"):
+        _pieces(b'{"records":[%b]}]' % good)
+    assert _pieces(b'{"records":[%b]}' % (b" " * 100_000))[0] == []
