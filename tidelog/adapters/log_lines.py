@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 import structlog
 
@@ -31,15 +31,24 @@ class _Lines:
                 os.write(self._stream.fileno(), line.encode("utf-8", "backslashreplace"))
 
 
-def log_to_standard_error(level: str = "debug") -> None:
-    """Logs what is of this level or graver from now on."""
+def log_to_standard_error(level: str = "debug", form: str = "text") -> None:
+    """Logs what is of this level or graver from now on, as `text` or as `json`."""
+    renderer: Any = structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"])
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+            structlog.processors.JSONRenderer() if form == "json" else renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(_Lines(sys.stderr)),  # type: ignore[arg-type]  # it uses no more
     )
+
+
+def switch_level(level: str = "debug") -> str:
+    """Switches from `level` to `debug`, and from `debug` to `level`; returns what is logged from now on."""
+    debug = structlog.make_filtering_bound_logger("debug")
+    new = level if structlog.get_config()["wrapper_class"] is debug else "debug"
+    structlog.configure(**structlog.get_config() | {"wrapper_class": structlog.make_filtering_bound_logger(new)})
+    return new

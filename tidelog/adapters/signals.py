@@ -1,27 +1,33 @@
 """What signals mean to a process that serves: SIGTERM and SIGINT stop it in order, others must not end it by chance.
 
-SIGHUP comes when the terminal closes and from programs that rotate logs, SIGUSR1 and SIGUSR2 from whoever takes them
-for a question. Their default would end the process at once, so they are taken, and nothing is done but to say so in the
-log.
+SIGUSR1 has it write the stacks of its tasks and threads to its log. SIGHUP comes when the terminal closes and from
+programs that rotate logs; the log is standard error, so there is nothing to open anew. SIGUSR2 switches the log to
+`debug` and back. The default of all three would end the process at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from functools import partial
 
 import structlog
 
+from tidelog.adapters.log_lines import switch_level
+from tidelog.adapters.stacks import stacks
+
 logger = structlog.get_logger("tidelog")
 
 
-def stop_on_signals() -> asyncio.Event:
-    """Returns what is set when the process is to stop. From now on SIGHUP, SIGUSR1 and SIGUSR2 do not end it."""
+def stop_on_signals(switch: Callable[[], str] = switch_level) -> asyncio.Event:
+    """Returns what is set when the process is to stop. From now on SIGHUP, SIGUSR1 and SIGUSR2 do not end it. `switch`
+    is called for SIGUSR2, and returns the level that is logged from then on."""
     requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, requested.set)
-    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        loop.add_signal_handler(number, partial(logger.warning, "signal ignored", signal=number.name))
+    loop.add_signal_handler(signal.SIGHUP, partial(logger.warning, "signal ignored", signal="SIGHUP"))
+    loop.add_signal_handler(signal.SIGUSR1, lambda: logger.warning("stacks", text=stacks()))
+    loop.add_signal_handler(signal.SIGUSR2, lambda: logger.warning("log level changed", to=switch()))
     return requested

@@ -18,7 +18,7 @@ import uvloop
 from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
-from tidelog.adapters.log_lines import log_to_standard_error
+from tidelog.adapters.log_lines import log_to_standard_error, switch_level
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
 from tidelog.adapters.tcp_network import TcpNetwork
@@ -51,7 +51,7 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     Returns the process's exit status: 0 after a graceful stop, 1 if a fault stopped it. Raises `TidelogError` or
     `OSError` if the broker cannot start.
     """
-    log_to_standard_error()
+    log_to_standard_error(config.log_level, config.log_format)
     keep_freed_memory()
     limit = raise_open_files_limit()
     descriptors = share(limit, config.http_connections_max, PEER_BOUNDS.connections_max)
@@ -73,7 +73,7 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
 
 
 async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[str], None]) -> int:
-    stop_requested = stop_on_signals()
+    stop_requested = stop_on_signals(partial(switch_level, config.log_level))
     disk, entropy = DiskThreads(), SystemEntropy()
     worker = DiskThreads(1, name="tidelog-codecs")
     contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)

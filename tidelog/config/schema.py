@@ -27,6 +27,8 @@ from tidelog.config.values import (
     Count,
     Hosts,
     Limit,
+    LogFormat,
+    LogLevel,
     Milliseconds,
     Never,
     NodeNumber,
@@ -238,6 +240,15 @@ class BrokerConfig(Settings):
         300,
         "How often the active controller looks for partitions that are not led by their preferred leader.",
         unit="s",
+    )
+
+    log_level: LogLevel = setting(
+        "log.level",
+        "info",
+        "Events of this level and graver ones are logged to standard error. SIGUSR2 switches to `debug`, and back.",
+    )
+    log_format: LogFormat = setting(
+        "log.format", "text", "How events are logged: `text`, pairs of names and values, or `json`; one a line."
     )
 
     # -- what new topics get -------------------------------------------------------------------------------------

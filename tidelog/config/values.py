@@ -147,6 +147,8 @@ NodeNumber = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
 CleanupPolicy = Annotated[Literal["delete", ""], BeforeValidator(_refuse_compaction)]
 TopicCleanupPolicy = Annotated[Literal["delete", "", "compact"], BeforeValidator(_refuse_mixed_compaction)]
 """`compact` is for topics that the brokers keep for themselves (`topics.new_topic_overrides`)."""
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 CompressionType = Annotated[
     Literal["producer", "none", "gzip", "snappy", "lz4", "zstd"], BeforeValidator(_read_compression)

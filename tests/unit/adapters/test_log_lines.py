@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 import structlog
 
-from tidelog.adapters.log_lines import log_to_standard_error
+from tidelog.adapters.log_lines import log_to_standard_error, switch_level
 
 
 def test_an_event_is_a_line_on_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +36,18 @@ def test_a_process_without_standard_error_logs_nothing(
     log_to_standard_error()
     structlog.get_logger().warning("elected")
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_log_may_be_json_and_its_level_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = structlog.get_logger()  # made before, as those of modules are
+    with (tmp_path / "log").open("w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        log_to_standard_error("warning", "json")
+        log.debug("before")
+        assert switch_level("warning") == "debug"
+        log.debug("between")
+        assert switch_level("warning") == "warning"
+        log.info("after")
+        log.error("failed", number=7)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [(line["event"], line["level"]) for line in lines] == [("between", "debug"), ("failed", "error")]

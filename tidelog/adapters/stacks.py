@@ -1,0 +1,27 @@
+"""What a process is doing at this moment: where each of its tasks and threads is, as text for people."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import threading
+import traceback
+from itertools import islice
+
+TASKS_MAX = 1_000
+
+
+def stacks() -> str:
+    """Returns the stack of each thread, and of up to 1,000 of the tasks of the loop that runs here."""
+    out = io.StringIO()
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for number, frame in sys._current_frames().items():
+        out.write(f"thread {names.get(number, number)}\n")
+        traceback.print_stack(frame, file=out)
+    tasks = asyncio.all_tasks()
+    for task in islice(tasks, TASKS_MAX):
+        task.print_stack(file=out)
+    if len(tasks) > TASKS_MAX:
+        out.write(f"and {len(tasks) - TASKS_MAX} tasks more\n")
+    return out.getvalue()
