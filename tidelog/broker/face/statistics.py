@@ -9,9 +9,13 @@ from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.replicas.data_plane import DataPlane, WaitingPartition
+from tidelog.broker.runtime.cluster_time import ClusterTime
+from tidelog.broker.runtime.histogram import BUCKETS_S, Histogram
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.transport.peer import PeerNode
+
+__all__ = ["BUCKETS_S", "ControllerStatistics", "Histogram", "Statistics"]
 
 
 class ControllerStatistics(Protocol):
@@ -43,6 +47,8 @@ class Statistics:
         peers: PeerNode,
         groups: Groups,
         group_lags: GroupLags,
+        time: ClusterTime,
+        fsync_rounds: Histogram,
     ) -> None:
         self.controller = controller
         self.counts = counts
@@ -50,6 +56,9 @@ class Statistics:
         """The other brokers, and what was said to them."""
         self.group_lags = group_lags
         """How far the groups that this broker coordinates are behind."""
+        self.time = time
+        """Holds this machine's clock against those of the others."""
+        self.fsync_rounds = fsync_rounds
         self._data = data
         self._groups = groups
 

@@ -20,6 +20,7 @@ from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.routes import ROUTES
+from tidelog.broker.http.work_metrics import WorkMetrics
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.model.cluster import HTTP, Endpoint
@@ -110,6 +111,7 @@ def _registry(face: BrokerFace, metrics: RequestMetrics) -> CollectorRegistry:
     registry.register(BrokerMetrics(face))
     registry.register(ClusterMetrics(face))
     registry.register(GroupMetrics(face))
+    registry.register(WorkMetrics(face))
     ProcessCollector(registry=registry)
     return registry
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
+from tidelog.broker.runtime.histogram import Histogram
 from tidelog.broker.runtime.stats import Stats
 from tidelog.model.ports import BlockingRunner, Clock
 from tidelog.storage.flush import Flush
@@ -51,6 +52,8 @@ class LogWriter:
     def __init__(self, runner: BlockingRunner, clock: Clock, stats: Stats) -> None:
         self._runner = runner
         self._clock = clock
+        self.rounds = Histogram()
+        """Counts how long rounds of fsyncs took."""
         self._stats = stats
         self._waiting: dict[FlushListener, None] = {}
         self._unawaited: dict[FlushListener, None] = {}
@@ -180,6 +183,8 @@ class LogWriter:
         self._stats.fsyncs += sum(flush.fsyncs for flush in flushes)
         self._stats.fsync_bytes += sum(flush.file_bytes for flush in flushes)
         self._stats.fsync_seconds += seconds
+        if flushes:
+            self.rounds.observe(seconds)
         self._stats.fsync_failures += sum(error is not None for error in errors)
 
 

@@ -1,0 +1,34 @@
+"""A broker shows what its work and its clock are like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.http.conftest import Site
+
+
+def value(site: Site, name: str, **labels: str) -> float:
+    found = site.server.registry.get_sample_value(f"tidelog_{name}", labels)
+    assert found is not None
+    return found
+
+
+async def test_work_and_clock_are_shown(site: Site) -> None:
+    before = value(site, "fsync_round_seconds_count")
+    slices = value(site, "large_slices_total")
+    assert (await site.produce(*range(9_000))).status == 200
+    assert value(site, "fsync_round_seconds_count") > before
+    assert value(site, "fsync_round_seconds_bucket", le="+Inf") == value(site, "fsync_round_seconds_count")
+    assert value(site, "large_slices_total") > slices
+    assert value(site, "partitions_open") == 1
+    assert (value(site, "large_jobs"), value(site, "large_jobs_waiting")) == (0, 0)
+    assert (value(site, "clock_offset_seconds"), value(site, "clock_is_off")) == (0, 0)
+
+
+async def test_every_metric_of_this_page_is_in_the_documentation(site: Site) -> None:
+    page = (Path(__file__).parents[3] / "docs/http-api.md").read_text()
+    names = ("fsync_round_seconds", "partitions_open", "large_jobs", "large_slices_total", "clock_offset_seconds")
+    text = (await site.get("/metrics")).body.decode()
+    for name in names:
+        assert f"tidelog_{name}" in text
+        assert f"`{name}`" in page

@@ -1,0 +1,50 @@
+"""What a broker's own work and its clock are like, as Prometheus families."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.statistics import BUCKETS_S, Histogram
+
+_BOUNDS: Final = (*map(str, BUCKETS_S), "+Inf")
+
+
+class WorkMetrics(Collector):
+    """The collector of one broker, which shows them from its first moment on."""
+
+    def __init__(self, face: BrokerFace) -> None:
+        self._face = face
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry for each scrape."""
+        statistics, work = self._face.statistics, self._face.work
+        yield _histogram("fsync_round_seconds", "Rounds of fsyncs, each for all that waited.", statistics.fsync_rounds)
+        yield _gauge("partitions_open", "Partitions that this broker leads and has open.", len(statistics.led))
+        yield _gauge("large_jobs", "Requests whose large work is being done, slice by slice.", work.jobs)
+        yield _gauge("large_jobs_waiting", "Requests whose large work has not begun.", work.waiting)
+        yield CounterMetricFamily("tidelog_large_slices", "Slices of large work that were done.", work.slices)
+        yield _gauge(
+            "clock_offset_seconds",
+            "How far this machine's clock is ahead of the other brokers', as it was told last.",
+            statistics.time.offset_ms / 1000,
+        )
+        yield _gauge(
+            "clock_is_off",
+            "1 if that is over clock.skew.ms.max: nothing is deleted by age.",
+            statistics.time.is_off,
+        )
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"tidelog_{name}", meaning, value=value)
+
+
+def _histogram(name: str, meaning: str, counted: Histogram) -> Metric:
+    buckets = list(zip(_BOUNDS, accumulate(counted.counts), strict=True))
+    return HistogramMetricFamily(f"tidelog_{name}", meaning, buckets=buckets, sum_value=counted.seconds)
