@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -62,17 +62,26 @@ def error_answer(error: TidelogError, retry_after_s: int) -> web.Response:
 async def send_records(
     context: Context, call: Call, data: Buffer, headers: Mapping[str, str], content_type: str
 ) -> web.StreamResponse:
-    """Record data as one answer of known length. Large data is counted against the budget for answers and sent in
-    pieces, each under the drain deadline. `Overloaded` if the budget is used up."""
+    """Record data as one answer of known length. Raises as `send_parts`."""
+    return await send_parts(context, call, [data], headers, content_type)
+
+
+async def send_parts(
+    context: Context, call: Call, parts: Sequence[Buffer], headers: Mapping[str, str], content_type: str
+) -> web.StreamResponse:
+    """Sends what the parts are together, as one answer of known length. Large data is counted against the budget for
+    answers and sent in pieces, each under the drain deadline. `Overloaded` if the budget is used up."""
     headers = {CONTENT_TYPE: content_type, **headers}
-    if len(data) <= context.limits.small_answer_bytes:
-        return web.Response(body=bytes(data), headers=headers)
-    context.admission.answers.take(len(data))
-    call.answer_bytes += len(data)
+    size = sum(map(len, parts))
+    if size <= context.limits.small_answer_bytes:
+        return web.Response(body=b"".join(parts), headers=headers)
+    context.admission.answers.take(size)
+    call.answer_bytes += size
     response = web.StreamResponse(headers=headers)
-    response.content_length = len(data)
+    response.content_length = size
     await open_stream(call, response)
-    await send_piece(context, call, response, data)
+    for part in parts:
+        await send_piece(context, call, response, part)
     return response
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from tidelog.broker.face.partitions import ReadHandle
-from tidelog.broker.face.records import Wanted, array_of, read_records
+from tidelog.broker.face.records import Wanted, read_records
 from tidelog.broker.http import params
-from tidelog.broker.http.answers import send_records
+from tidelog.broker.http.answers import send_parts
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import embedded_wanted
@@ -46,8 +46,8 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         fetched, shown = await read_records(partition, offset, wanted, context.face.work)
     if shown.mismatch is not None:
         raise shown.mismatch
-    body = array_of(shown.pieces)
-    return await send_records(context, call, body, position_headers(call, fetched), embedded.value)
+    parts = (b"[", *shown.pieces, b"]")
+    return await send_parts(context, call, parts, position_headers(call, fetched), embedded.value)
 
 
 async def _find_start(context: Context, call: Call, partition: ReadHandle, wait_s: float) -> int:

@@ -110,14 +110,13 @@ def _show_batch(shown: ShownRecords, meter: Meter, batch: RecordBatch, offset: i
     opened = yield from _unpacked(batch, wanted.decoded_bytes_max)
     parts = record_slices(opened, batch.header, record_bytes_max=wanted.record_bytes_max, start_offset=offset)
     for records in parts:
-        fitting = _fitting(shown, records, wanted.bytes_max)
-        size = sum(map(size_of, fitting))
+        fitting, size = _fitting(shown, records, wanted.bytes_max)
         if size > SLICE_BYTES:
             yield None
         if len(fitting) == 1 and size > SLICE_BYTES:
             yield from _show_long(shown, fitting[0], wanted)
         elif fitting:
-            _show_part(shown, fitting, wanted)
+            _show_part(shown, fitting, size, wanted)
         if shown.mismatch or len(fitting) < len(records):
             return True
         if meter.is_over(len(records), size):
@@ -140,26 +139,27 @@ def _unpacked(batch: RecordBatch, bytes_max: int) -> Steps[memoryview]:
     return opened
 
 
-def _fitting(shown: ShownRecords, records: list[StoredRecord], bytes_max: int) -> list[StoredRecord]:
-    """Returns as many of the records, from the first on, as there is room for; the first of a read always."""
-    room = bytes_max - shown.size
+def _fitting(shown: ShownRecords, records: list[StoredRecord], bytes_max: int) -> tuple[list[StoredRecord], int]:
+    """Returns as many of the records, from the first on, as there is room for, the first of a read always; and what
+    they count."""
+    room, taken = bytes_max - shown.size, 0
     for number, record in enumerate(records):
-        room -= size_of(record)
-        if room < 0 and (number or shown):
-            return records[:number]
-    return records
+        size = size_of(record)
+        if taken + size > room and (number or shown):
+            return records[:number], taken
+        taken += size
+    return records, taken
 
 
-def _show_part(shown: ShownRecords, records: list[StoredRecord], wanted: Wanted) -> None:
+def _show_part(shown: ShownRecords, records: list[StoredRecord], size: int, wanted: Wanted) -> None:
     written: list[RecordShown] = []
-    size = 0
     for record in records:
         try:
             written.append(show(wanted.topic, wanted.partition, record, wanted.form))
         except FormatMismatch as error:
             shown.mismatch = error
+            size = sum(map(size_of, records[: len(written)]))
             break
-        size += size_of(record)
     if written:
         shown.add([encode(written)[1:-1]], size, written[-1].offset + 1)
 
