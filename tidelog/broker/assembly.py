@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -23,12 +23,13 @@ from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import Broker
-from tidelog.broker.http.server import HttpServer, http_listener, start_http
+from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
 from tidelog.broker.membership.registration import SHUTDOWN_S_MAX
 from tidelog.broker.metadata.bootstrap import no_contacts
 from tidelog.broker.runtime.descriptors import share
 from tidelog.config.schema import BrokerConfig
+from tidelog.config.values import split_address
 from tidelog.model.cluster import Endpoint
 from tidelog.model.errors import OldDirectory
 from tidelog.storage.disk_files import DiskFiles
@@ -80,10 +81,13 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
     network = TcpNetwork(http_address=lambda: config.http_listener)
     files = DiskFiles(config.log_dir)
     broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker)
-    server: HttpServer | None = None
+    servers: list[HttpServer] = []
     try:
         listener = http_listener(config)
         server = await start_http(broker.face, listener, host_name())
+        servers.append(server)
+        if config.http_ops_listener is not None:
+            servers.append(await start_ops(server, Endpoint(*split_address(config.http_ops_listener))))
         if not await _start(broker, {listener.name: server.advertised}, stop_requested):
             return _status(broker)
         _settle_memory()
@@ -91,15 +95,15 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
         announce(f"tidelog: ready http://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
-        has_stopped = await _stop(server, broker, disk, worker)
+        has_stopped = await _stop(servers, broker, disk, worker)
     return _status(broker) if has_stopped else 1
 
 
-async def _stop(server: HttpServer | None, broker: Broker, *threads: DiskThreads) -> bool:
+async def _stop(servers: Sequence[HttpServer], broker: Broker, *threads: DiskThreads) -> bool:
     """Stops in order; False if that takes too long. Then the process ends as if it were killed."""
     try:
         async with asyncio.timeout(STOP_S_MAX):
-            if server is not None:
+            for server in servers:
                 await server.stop(STOP_GRACE_S)
             await broker.stop()
             for each in threads:

@@ -94,6 +94,13 @@ class BrokerConfig(Settings):
         "load balancer, or on a machine with several names. Default: http.listener; if that is all addresses "
         "(0.0.0.0 or [::]), this machine's name. (Kafka: advertised.listeners.)",
     )
+    http_ops_listener: Address | None = setting(
+        "http.ops.listener",
+        None,
+        "A second address, HOST:PORT, where only /healthz, /readyz and /metrics are served, with places of its own "
+        "that no client can take: for orchestrators and monitors. They are served at http.listener in any case. "
+        "Default: none. (Not in Kafka.)",
+    )
     http_hosts: Hosts = setting(
         "http.hosts",
         (),
@@ -585,6 +592,13 @@ class BrokerConfig(Settings):
         2000,
         "Client connections open at one time. One more gets the place of one at rest, or is refused with 503. "
         "/healthz, /readyz and /metrics have places of their own beyond these.",
+    )
+    http_address_connections_max: Count | None = setting(
+        "http.address.connections.max",
+        None,
+        "Of these, how many one client address may have; one more gets the place of one of them that is at rest, or is "
+        "refused with 503. Default: as many as there are, since a proxy or a load balancer is one address. (Kafka: "
+        "max.connections.per.ip.)",
     )
 
     # -- REST consumers ------------------------------------------------------------------------------------------

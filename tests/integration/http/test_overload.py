@@ -76,6 +76,38 @@ async def test_who_waits_for_an_answer_does_not_hide_who_is_at_rest(monkeypatch:
             await wire.close()
 
 
+async def test_one_address_has_no_more_than_its_places() -> None:
+    async with simulated(address_connections_max=2, probes_max=0, fresh_s=0.05) as site:
+        asking = [await site.wire() for _ in range(2)]
+        for wire in asking:
+            assert (await wire.request("GET", "/topics")).status == 200
+        async with await site.wire() as surplus:
+            assert (await surplus.read()).code == 50305
+        await asking.pop().close()
+        await _admitted(site, asking)
+        for wire in asking:
+            await wire.close()
+
+
+async def test_an_address_with_no_place_left_gets_that_of_its_own_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of other addresses may be at rest for longer: they keep theirs, and hide nobody."""
+    monkeypatch.setattr(connection, "LOOKED_AT_MAX", 1)
+    async with simulated(address_connections_max=1, probes_max=0, fresh_s=0.05) as site:
+        other = await site.wire()
+        idle = await _second_address(site)
+        await asyncio.sleep(0.1)
+        asking = await _second_address(site)
+        assert (await asking.request("GET", "/topics")).status == 200
+        assert await idle.is_closed()
+        assert (await other.request("GET", "/topics")).status == 200
+        for wire in (other, idle, asking):
+            await wire.close()
+
+
+async def _second_address(site: Site) -> Wire:
+    return Wire(*await asyncio.open_connection(*site.address, local_addr=("127.0.0.2", 0)))
+
+
 async def test_a_head_that_drips_is_refused_at_its_deadline() -> None:
     async with simulated(head_timeout_s=0.1) as site:
         async with await site.wire() as dripping:

@@ -25,6 +25,8 @@ class ListenerLimits:
     connections_max: int = 2000
     probes_max: int = 32
     """Connections beyond that, for who only asks whether the broker is well: an orchestrator, a monitor."""
+    address_connections_max: int | None = None
+    """Connections of one client address, probes not counted; None: as many as there are."""
     body_budget_bytes: int = 256 * MIB
     """Memory for request bodies, over all connections."""
     answer_budget_bytes: int = 64 * MIB
@@ -54,11 +56,13 @@ class Readiness(Protocol):
 
 
 class ConnectionCount:
-    """The open connections of a listener, counted; some places are kept for probes."""
+    """The open connections of a listener, counted, also by client address; some places are kept for probes."""
 
-    def __init__(self, connections_max: int, probes_max: int = 0) -> None:
+    def __init__(self, connections_max: int, probes_max: int = 0, address_max: int | None = None) -> None:
         self._connections_max = connections_max
         self._probes_max = probes_max
+        self._address_max = address_max
+        self._by_address: dict[str, int] = {}
         self.open = 0
         """All of them, probes included."""
         self.probes = 0
@@ -67,26 +71,36 @@ class ConnectionCount:
         """True if there are as many probes as may be, or others."""
         return self.probes >= self._probes_max if probe else self.open - self.probes >= self._connections_max
 
-    def admit(self, *, probe: bool = False) -> bool:
+    def is_full_of(self, address: str) -> bool:
+        """True if one address has as many as it may have."""
+        return self._address_max is not None and self._by_address.get(address, 0) >= self._address_max
+
+    def admit(self, address: str = "", *, probe: bool = False) -> bool:
         """Counts a new connection in; False if there are as many as may be."""
-        if self.is_full(probe=probe):
+        if self.is_full(probe=probe) or (not probe and self.is_full_of(address)):
             return False
         self.open += 1
         self.probes += probe
+        if not probe:
+            self._by_address[address] = self._by_address.get(address, 0) + 1
         return True
 
-    def leave(self, *, probe: bool = False) -> None:
+    def leave(self, address: str = "", *, probe: bool = False) -> None:
         """Counts a connection out."""
         self.open -= 1
         self.probes -= probe
         assert self.open >= self.probes >= 0
+        if not probe:
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
 
 
 class Admission:
     """The gate of one listener. All methods raise only definite errors: nothing was done."""
 
     def __init__(self, readiness: Readiness, limits: ListenerLimits, authorizer: Authorizer) -> None:
-        self.connections = ConnectionCount(limits.connections_max, limits.probes_max)
+        self.connections = ConnectionCount(limits.connections_max, limits.probes_max, limits.address_connections_max)
         self.bodies = ByteBudget(limits.body_budget_bytes, "request bodies")
         """Memory for request bodies, from before they are read until their request is answered."""
         self.answers = ByteBudget(limits.answer_budget_bytes, "answers")

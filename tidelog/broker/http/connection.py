@@ -75,9 +75,10 @@ class Resting:
         """It is lost, or closed; False if that was known."""
         return self._silent_since.pop(connection, None) is not None
 
-    def close_one(self, now_s: float, *, probe: bool) -> None:
-        """Closes a connection whose client asks nothing, if there is one, and counts it out."""
-        for connection, since_s in [*islice(self._silent_since.items(), LOOKED_AT_MAX)]:
+    def close_one(self, now_s: float, *, probe: bool, address: str | None = None) -> None:
+        """Closes a connection whose client asks nothing, if there is one (of that address), and counts it out."""
+        known = (item for item in self._silent_since.items() if address in (None, item[0].address))
+        for connection, since_s in [*islice(known, LOOKED_AT_MAX)]:
             rest_s = self._limits.rested_s if connection.has_asked else self._limits.fresh_s
             if connection.is_busy:
                 self.heard(connection, now_s)  # it waits for an answer; the next look is at others
@@ -100,6 +101,7 @@ class Connection(web.RequestHandler):
         "_metrics",
         "_now_s",
         "_resting",
+        "address",
         "has_asked",
         "is_probe",
         "waits_since_s",
@@ -127,6 +129,8 @@ class Connection(web.RequestHandler):
         """True once something came that is not HTTP."""
         self._lingering: Lingering | None = None
         self._head_timer: asyncio.TimerHandle | None = None
+        self.address = ""
+        """The client's, without its port."""
         self.has_asked = False
         """True once a request has come."""
         self.is_probe = False
@@ -143,6 +147,8 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admits the client, or not."""
         now_s = self._loop.time()
+        peer_name = transport.get_extra_info("peername")
+        self.address = peer_name[0] if peer_name else ""
         self._is_admitted = self._find_place(now_s)
         if not self._is_admitted:
             self._metrics.refused("connections")
@@ -156,10 +162,12 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
 
     def _find_place(self, now_s: float) -> bool:
+        if self._count.is_full_of(self.address):
+            self._resting.close_one(now_s, probe=False, address=self.address)
         for probe in (False, True):
             if self._count.is_full(probe=probe):
                 self._resting.close_one(now_s, probe=probe)
-            if self._count.admit(probe=probe):
+            if self._count.admit(self.address, probe=probe):
                 self.is_probe = probe
                 return True
         return False
@@ -183,7 +191,7 @@ class Connection(web.RequestHandler):
 
     def _count_out(self) -> None:
         if self._resting.forget(self):
-            self._count.leave(probe=self.is_probe)
+            self._count.leave(self.address, probe=self.is_probe)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

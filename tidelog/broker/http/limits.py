@@ -76,6 +76,7 @@ class Limits(ListenerLimits):
         """The bounds that go with a broker's settings."""
         return cls(
             connections_max=config.http_connections_max,
+            address_connections_max=config.http_address_connections_max,
             json_bytes_max=config.http_request_bytes_max,
             batches_bytes_max=config.http_batches_bytes_max,
             batches_partitions_max=config.http_batches_partitions_max,

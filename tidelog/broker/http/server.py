@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import cache, partial
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -27,6 +28,8 @@ from tidelog.model.cluster import HTTP, Endpoint
 
 BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
+OPS_CONNECTIONS_MAX = 32
+OPS_ROUTES = tuple(route for route in ROUTES if route.path in ("/healthz", "/readyz", "/metrics"))
 MEASURE_S = 0.05
 """How often it is measured how late the event loop runs."""
 
@@ -37,7 +40,7 @@ class HttpServer:
     def __init__(self, server: Server, listener: asyncio.Server, context: Context) -> None:
         self._server = server
         self._listener = listener
-        self._context = context
+        self.context = context
         self._measuring = asyncio.create_task(self._measure_lag())
         self.registry = context.registry
         """What `/metrics` shows."""
@@ -47,7 +50,7 @@ class HttpServer:
 
     async def _measure_lag(self) -> None:
         """Tells the brake how late timers fire, until the listener stops."""
-        now_s, brake = self._context.face.clock.monotonic_s, self._context.admission.shedding.brake
+        now_s, brake = self.context.face.clock.monotonic_s, self.context.admission.shedding.brake
         while True:
             due_s = now_s() + MEASURE_S
             await asyncio.sleep(MEASURE_S)
@@ -58,7 +61,7 @@ class HttpServer:
         rest. Idempotent."""
         self._listener.close()
         self._measuring.cancel()
-        self._context.admission.close()
+        self.context.admission.close()
         self._server.pre_shutdown()
         await self._server.shutdown(grace_s / 2)  # a request gets that long twice: to end, and to be cancelled
 
@@ -102,6 +105,22 @@ async def start_http(face: BrokerFace, listener: Listener[Limits], machine: str)
         Edge(context, ROUTES).serve, listener.limits, admission.connections, metrics, face.clock.monotonic_s
     )
     await bound.start_serving()
+    return HttpServer(server, bound, context)
+
+
+async def start_ops(main: HttpServer, at: Endpoint) -> HttpServer:
+    """Opens a listener beside the main one that serves only what operators and orchestrators ask for, and has places
+    of its own: clients cannot take them. It is not ready any more when the main one is not. Raises `OSError` if the
+    address cannot be had."""
+    face = main.context.face
+    limits = replace(
+        main.context.limits, connections_max=OPS_CONNECTIONS_MAX, probes_max=0, address_connections_max=None
+    )
+    admission, metrics = face.admission(limits), RequestMetrics()
+    admission.waits = main.context.admission.waits
+    context = replace(main.context, admission=admission, limits=limits, metrics=metrics)
+    server = Server(Edge(context, OPS_ROUTES).serve, limits, admission.connections, metrics, face.clock.monotonic_s)
+    bound = await asyncio.get_running_loop().create_server(server, at.host, at.port, backlog=BACKLOG)
     return HttpServer(server, bound, context)
 
 

@@ -63,6 +63,15 @@ def test_connections_are_counted_up_to_their_bound() -> None:
     assert connections.admit()
 
 
+def test_one_address_leaves_places_for_others() -> None:
+    connections = ConnectionCount(10, 1, address_max=2)
+    assert [connections.admit("a") for _ in range(3)] == [True, True, False]
+    assert connections.admit("b")
+    assert connections.admit("a", probe=True), "who asks for health is not counted"
+    connections.leave("a")
+    assert connections.admit("a") and not connections.admit("a")
+
+
 def test_one_listener_takes_nothing_from_another() -> None:
     limits = ListenerLimits(connections_max=1, body_budget_bytes=100, answer_budget_bytes=10)
     one, other = (Admission(Stage(), limits, EverybodyMay()) for _ in range(2))
