@@ -1,8 +1,9 @@
 """Assembly of a broker process: builds and wires its parts, and decides the order of start and stop.
 
 Start: disk, broker, listener (so that port 0 becomes a number), then the broker joins its cluster under that address
-and is ready; until then it may be stopped as at any time. Stop: the listener ends its waits and takes no more requests,
-the broker flushes what is appended, the logs are marked clean, the disk threads end.
+and is ready; until then it may be stopped as at any time. Stop: the broker hands over what it leads, and serves
+meanwhile; the listener takes no more connections, ends its waits and finishes the requests under way; the broker leaves
+its cluster and flushes what is appended, the logs are marked clean, the disk threads end.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from tidelog.adapters.log_lines import log_to_standard_error, switch_level
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
 from tidelog.adapters.tcp_network import TcpNetwork
-from tidelog.broker.broker import Broker
+from tidelog.broker.broker import IN_FORCE_S_MAX, STEP_ASIDE_S_MAX, Broker
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
 from tidelog.broker.membership.registration import SHUTDOWN_S_MAX
 from tidelog.broker.metadata.bootstrap import no_contacts
+from tidelog.broker.replicas.hand_over import HAND_OVER_S_MAX, HOLD_S_MAX
 from tidelog.broker.runtime.descriptors import share
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
@@ -36,11 +38,16 @@ from tidelog.storage.disk_files import DiskFiles
 from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
 
 STOP_GRACE_S = 5.0
-"""How long requests may take to end once the broker stops."""
+"""How long requests may take to end once the broker has handed over what it leads."""
+LINGER_S = 0.5
+"""Connections without a request stay open for so long, if there are other brokers: the client may be just about to send
+one, and learns with the answer that it is the last. Clients of a lone broker have nowhere to go."""
 CLOSE_S_MAX = 20.0
 """How long it may take to flush and close what is open, after that and after the cluster was told: many logs, on a busy
 machine. Who kills earlier loses nothing but time at the next start."""
-STOP_S_MAX = STOP_GRACE_S + SHUTDOWN_S_MAX + CLOSE_S_MAX
+LEAVE_S_MAX = HAND_OVER_S_MAX + HOLD_S_MAX + IN_FORCE_S_MAX + STEP_ASIDE_S_MAX
+"""How long it may take to hand over; a hundredth of that is usual."""
+STOP_S_MAX = LEAVE_S_MAX + STOP_GRACE_S + SHUTDOWN_S_MAX + CLOSE_S_MAX
 GC_THRESHOLDS = (20_000, 50, 50)
 
 logger = structlog.get_logger("tidelog.broker")
@@ -103,8 +110,9 @@ async def _stop(servers: Sequence[HttpServer], broker: Broker, *threads: DiskThr
     """Stops in order; False if that takes too long. Then the process ends as if it were killed."""
     try:
         async with asyncio.timeout(STOP_S_MAX):
-            for server in servers:
-                await server.stop(STOP_GRACE_S)
+            await broker.hand_over()
+            linger_s = LINGER_S if broker.others else 0.0
+            await asyncio.gather(*(server.stop(STOP_GRACE_S, linger_s=linger_s) for server in servers))
             await broker.stop()
             for each in threads:
                 each.close()

@@ -5,13 +5,15 @@ controller, which may be any broker; what is decided is in force here before who
 
 Order at start: lock the directory, listen for peers, open the metadata, find the cluster or found it, register, come to
 the state that the metadata describes, be counted as live. A log that cannot be opened costs its partition, not the
-broker. Order at stop: lead nothing any more, make everything durable, leave the clean mark.
+broker. Order at stop: others lead what this one led, and decide what it decided, while it serves still; then, when the
+listeners have no requests under way any more, leave the cluster, make everything durable, leave the clean mark.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -34,6 +36,7 @@ from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
 from tidelog.broker.replicas.data_plane import DataPlane
+from tidelog.broker.replicas.handing_over import HandingOver
 from tidelog.broker.rest_consumers.service import RestConsumers
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.cluster_time import ClusterTime
@@ -67,6 +70,8 @@ LOOK_AT_VOTERS_S = 2.0
 OPENED_S_MAX = 5.0
 """So long a broker that starts, and the answer to who creates partitions, waits until they serve here. What takes
 longer goes on, and requests wait for it."""
+STEP_ASIDE_S_MAX = 1.0
+"""How long a controller that stops waits until another one decides."""
 IN_FORCE_S_MAX = 5.0
 """How long an answer waits until this broker itself is in line with what was decided."""
 
@@ -77,6 +82,9 @@ logger = structlog.get_logger("tidelog.broker")
 
 class Broker:
     """One broker of a cluster. `start` before anything else; `stop` once at the end."""
+
+    is_leaving = False
+    """True from when it is to stop; it may serve still."""
 
     def __init__(
         self,
@@ -103,7 +111,7 @@ class Broker:
         """True if that is because it was removed from its cluster: nothing is wrong with it."""
         self.is_ready = False
         self.stage = "it is looking at its disk"
-        """The broker does this until it is ready; for whoever wonders why it is not."""
+        """The broker does this until it is ready, and when it is stopping; for whoever wonders why it is not ready."""
         self.controller_changes = 0
         """How often it learned of another active controller."""
         self.work = HeavyWork(worker)
@@ -298,10 +306,40 @@ class Broker:
             if topic_id not in known and topic_id not in self.image.deleted_topics:
                 logger.warning("a directory belongs to no known topic; it is left alone", topic_id=topic_id)
 
+    async def hand_over(self) -> None:
+        """The first half of a stop in good order: has others lead what this broker leads, if there are any, and decide
+        if it decides. It serves all the while, and afterwards until `stop`. Never takes long, come of it what may."""
+        if not self.is_ready or self.is_leaving or self.failed.is_set():
+            return
+        self.is_leaving = True
+        if not self.others:
+            return
+        self.stage = "it is stopping: it hands over what it leads"
+        await HandingOver(self, self._channel).run()
+        await self.in_force(self.image.position)
+        self.stage = "it is stopping: it lets another broker decide"
+        await self._step_aside()
+        self.stage = "it is stopping: it ends the requests under way"
+
+    async def _step_aside(self) -> None:
+        heirs = [voter.voter_id for voter in self.image.voters if voter.node_id in self.others]
+        if self._channel.leader != self.node_id or not heirs:
+            return
+        self._metadata.step_aside(heirs[0])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STEP_ASIDE_S_MAX):
+                while self._channel.leader in (None, self.node_id):
+                    await self._progress.wait()
+
+    @property
+    def others(self) -> list[NodeId]:
+        """The other brokers that are live."""
+        return [broker.node_id for broker in self.image.live_brokers if broker.node_id != self.node_id]
+
     async def stop(self) -> None:
         """Leads nothing any more, flushes what is appended, marks the logs clean, gives the directory back."""
         is_clean = self.is_ready and not self.failed.is_set()
-        self.is_ready = False
+        self.is_ready, self.is_leaving = False, True
         self.stage = "it is stopping: it leaves the cluster"
         await self._cancel(["registration"])
         if is_clean:
@@ -373,6 +411,11 @@ class Broker:
         return self._metadata.image
 
     @property
+    def position_in_force(self) -> int:
+        """The metadata up to here are in force on this broker."""
+        return self.data.replicas.position
+
+    @property
     def cluster_id(self) -> str:
         """Empty until it is known."""
         return self._metadata.cluster_id
@@ -426,6 +469,7 @@ class Broker:
         """For the metadata: who leads, as far as this broker knows."""
         self.controller_changes += node_id is not None
         self._channel.on_leader_changed(node_id)
+        self._progress.wake_all()
         self._registration.hurry()
 
     def fail(self, reason: str) -> None:

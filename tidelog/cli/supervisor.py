@@ -18,7 +18,7 @@ import aiofiles
 from tidelog.cli.terminal import EXIT_DONE, EXIT_ERROR, CommandError
 from tidelog.testing.commands import READY
 
-STOP_S: Final = 30.0
+STOP_S: Final = 45.0
 """More than a broker takes until it gives up by itself, and says why."""
 NOTICE_S: Final = 20.0
 COMMAND_MARK: Final = "$ "

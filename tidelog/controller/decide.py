@@ -32,7 +32,7 @@ from tidelog.controller.decide_brokers import fence, heartbeat, note_stamps, reg
 from tidelog.controller.decide_losses import accept_loss
 from tidelog.controller.decide_members import alter_members, report_leader, report_lost_votes
 from tidelog.controller.decide_offsets_topic import create_offsets_topic
-from tidelog.controller.decide_partitions import alter_partition, elect_leaders
+from tidelog.controller.decide_partitions import alter_partition, elect_leaders, hand_over
 from tidelog.controller.decide_reassignments import alter_reassignments
 from tidelog.controller.decide_regrouping import regroup
 from tidelog.controller.decide_topics import (
@@ -50,6 +50,7 @@ from tidelog.controller.partition_commands import (
     AlterPartition,
     AlterReassignments,
     ElectLeaders,
+    HandOver,
     RegroupPartition,
     ReportLostReplicas,
     ReportLostVotes,
@@ -81,6 +82,7 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
         case (
             AlterPartition()
             | ElectLeaders()
+            | HandOver()
             | AlterReassignments()
             | AcceptLoss()
             | RegroupPartition()
@@ -143,6 +145,7 @@ def _about_partitions(
     image: ClusterImage,
     command: AlterPartition
     | ElectLeaders
+    | HandOver
     | AlterReassignments
     | AcceptLoss
     | RegroupPartition
@@ -155,6 +158,8 @@ def _about_partitions(
             return alter_partition(image, command, config)
         case ElectLeaders():
             return elect_leaders(image, command, config)
+        case HandOver():
+            return hand_over(image, command, config)
         case AlterReassignments():
             return alter_reassignments(image, command, config)
         case AcceptLoss():

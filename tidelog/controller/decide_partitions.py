@@ -27,10 +27,12 @@ from tidelog.controller.partition_commands import (
     ElectionCode,
     ElectionType,
     ElectLeaders,
+    HandOver,
     IsrAnswer,
     IsrAsked,
     IsrMember,
     LeadersElected,
+    PartitionLed,
     PartitionNamed,
     PartitionsAltered,
 )
@@ -211,3 +213,37 @@ def _elect_unclean(partitions: Partitions, topic: Topic, info: PartitionInfo) ->
     if not _is_rescuable(partitions.image, topic, info):
         return ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, info
     return ElectionCode.NONE, partitions.settle(topic, info, info, even_unclean=True)
+
+
+# -- handing over ------------------------------------------------------------------------------------------------------
+
+
+def hand_over(image: ClusterImage, command: HandOver, config: BrokerConfig) -> Decision:
+    """Raises as `registered_broker`. Each partition has its own answer; one that its asker does not lead in that epoch
+    any more needs nothing."""
+    giver = registered_broker(image, command.node_id, command.broker_epoch)
+    partitions = Partitions(image, config)
+    answers = [_give_on(partitions, giver.node_id, led, command.leaving) for led in command.partitions]
+    return Decision(as_record(partitions.changes), lambda after: LeadersElected(after.position, answers))
+
+
+def _give_on(partitions: Partitions, giver: NodeId, led: PartitionLed, leaving: Sequence[int]) -> ElectionAnswer:
+    found = partitions.find(led.topic_id, led.partition)
+    if found is None:
+        return ElectionAnswer(led.topic_id, led.partition, ElectionCode.UNKNOWN_PARTITION)
+    topic, info = found
+    heir = next((node for node in heirs(info) if node not in leaving), NO_LEADER)
+    if info.leader != giver or info.leader_epoch != led.leader_epoch:
+        code = ElectionCode.ELECTION_NOT_NEEDED
+    elif heir == NO_LEADER:
+        code = ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    else:
+        info = partitions.settle(topic, info, replace(info, leader=heir))
+        is_done = info.leader != giver
+        code = ElectionCode.NONE if is_done else ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    return ElectionAnswer(led.topic_id, led.partition, code, info.leader)
+
+
+def heirs(info: PartitionInfo) -> tuple[NodeId, ...]:
+    """Who may lead after the leader, without a loss: those in sync, or live voters, that stay replicas."""
+    return tuple(node for node in info.target if node in info.isr and node != info.leader)

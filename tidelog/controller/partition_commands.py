@@ -68,6 +68,28 @@ class ElectLeaders(Command, frozen=True, tag=True):
     at_ms: int = 0
 
 
+HANDED_OVER_MAX = 1_000
+"""Partitions that one command may give other leaders."""
+
+
+class PartitionLed(msgspec.Struct, frozen=True, array_like=True):
+    """A partition that a broker leads in this epoch."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+
+
+class HandOver(Command, frozen=True, tag=True):
+    """A broker is about to stop, and asks for other leaders of what it leads; it stays live, and in sync. Answered by
+    `LeadersElected`. The controller adds who else is about to stop."""
+
+    node_id: int
+    broker_epoch: int
+    partitions: Sequence[PartitionLed]
+    leaving: Sequence[int] = ()
+
+
 MOVES_MAX = 1_000
 """Partitions that one command may move."""
 

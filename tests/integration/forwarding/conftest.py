@@ -103,7 +103,7 @@ class Node:
         self.purgatory = Purgatory()
         self.image: ClusterImage = settings.broker.image
         self.routing = Routing(self, net)
-        self.is_ready = True
+        self.is_ready, self.is_leaving = True, False
         self.server: HttpServer
         self._site = site
         self._settings = settings
@@ -112,6 +112,10 @@ class Node:
     def __getattr__(self, name: str) -> Any:
         """Clock, statistics, settings: what is no matter of who leads what."""
         return getattr(self._settings.broker, name)
+
+    @property
+    def position_in_force(self) -> int:
+        return self.image.position
 
     @property
     def partitions(self) -> Mapping[PartitionId, Partition]:

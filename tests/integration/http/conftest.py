@@ -20,6 +20,7 @@ from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.http.server import HttpServer, http_listener, start_http
 from tidelog.broker.isr.partition import Partition
+from tidelog.broker.routing.led_here import LedHere
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import iter_batches
@@ -107,8 +108,8 @@ class Site:
     def partition(self, topic: str = "t", partition: int = 0) -> Partition:
         """A partition's runtime, on its leader."""
         found = self.broker.partition(topic, partition)
-        assert isinstance(found, Partition)
-        return found
+        assert isinstance(found, LedHere) and isinstance(found.led, Partition)
+        return found.led
 
     def stored(self, topic: str = "t", partition: int = 0) -> list[StoredRecord]:
         """All committed records of a partition, read without HTTP."""

@@ -18,6 +18,7 @@ async def test_health_is_told_apart_from_the_places_of_clients() -> None:
                 assert (await ask(ops.address, "GET", path)).status == 200
             for path in ("/topics", "/metadata", "/"):
                 assert (await ask(ops.address, "GET", path)).code == 40400
+        await site.broker.hand_over()
         await site.server.stop(STOP_S)
         assert (await ask(ops.address, "GET", "/readyz")).code == 50306
         assert (await ask(ops.address, "GET", "/healthz")).status == 200

@@ -14,6 +14,7 @@ from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.isr.partition import Partition
 from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.routing.led_here import LedHere
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, split_batches
@@ -59,8 +60,8 @@ class Bench:
     def partition(self, topic: str = "t", partition: int = 0) -> Partition:
         """A partition's runtime, on its leader."""
         found = self.broker.partition(topic, partition)
-        assert isinstance(found, Partition)
-        return found
+        assert isinstance(found, LedHere) and isinstance(found.led, Partition)
+        return found.led
 
     async def close(self) -> None:
         await self.broker.stop()

@@ -73,9 +73,9 @@ class Leadership:
         coordinator = self._engine.node.coordinator
         return coordinator is not None and coordinator.is_drained
 
-    def resign(self) -> None:
-        """Stops leading, if it does: somebody is elected anew, and at once."""
-        self.campaigner.step(StepAside(None))
+    def resign(self, heir: int | None = None) -> None:
+        """Stops leading, if it does: somebody is elected anew, and at once; that voter, if one is named and can be."""
+        self.campaigner.step(StepAside(heir))
 
     def close(self) -> None:
         """Lets no timer fire any more, and ends all waits."""

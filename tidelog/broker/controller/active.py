@@ -41,8 +41,9 @@ from tidelog.controller.commands import (
     ReportSilence,
 )
 from tidelog.controller.decide import decide
+from tidelog.controller.decide_brokers import registered_broker
 from tidelog.controller.decision import MetadataLog
-from tidelog.controller.partition_commands import AlterReassignments, ElectLeaders
+from tidelog.controller.partition_commands import AlterReassignments, ElectLeaders, HandOver
 from tidelog.controller.revocations import Revocations, deposed
 from tidelog.controller.sessions import Sessions
 from tidelog.controller.upkeep import fresh_stamps, misled, next_snapshot, overdue
@@ -68,6 +69,7 @@ AWAITED = (
     AlterTopicConfigs,
     RemoveBroker,
     ElectLeaders,
+    HandOver,
     AlterReassignments,
 )
 """Answered only when every live broker has applied them: the next request to any broker sees what they did."""
@@ -97,6 +99,9 @@ class ActiveController:
         self._progress = Watchers()
         self._open = 0
         self._ended: dict[NodeId, int] = {}
+        self._leaving: dict[NodeId, int] = {}
+        """The brokers that have asked to hand over what they lead, with their epochs. They stay live until they stop,
+        and are given nothing to lead meanwhile."""
         self._reign: LeadCluster | None = None
         self._is_serving = False
         self._tick_at = 0.0
@@ -161,6 +166,8 @@ class ActiveController:
             answer = self._hear(command)
             if answer is not None:
                 return answer
+        if isinstance(command, HandOver):
+            command = self._from_leaving(command)
         if self._open >= COMMANDS_MAX:
             raise Overloaded(f"the controller has {COMMANDS_MAX} commands to do already; try again later")
         self._open += 1
@@ -183,6 +190,17 @@ class ActiveController:
             if request.is_begun:
                 raise ControllerLost("the controller could not agree in time; repeat the request") from None
             raise Overloaded("the controller did not come to it in time; nothing was done, try again") from None
+
+    def _from_leaving(self, command: HandOver) -> HandOver:
+        """Raises `StaleBrokerEpoch`, `BrokerRemoved`, `NotController`."""
+        broker = registered_broker(self._image(), command.node_id, command.broker_epoch)
+        self._leaving[broker.node_id] = broker.epoch
+        return msgspec.structs.replace(command, leaving=self._still_leaving())
+
+    def _still_leaving(self) -> list[NodeId]:
+        epochs = {broker.node_id: broker.epoch for broker in self._image().live_brokers}
+        self._leaving = {node: epoch for node, epoch in self._leaving.items() if epochs.get(node) == epoch}
+        return list(self._leaving)
 
     def _hear(self, heartbeat: BrokerHeartbeat) -> CommandAnswer | None:
         """Notes it; the answer if nothing has to be decided. Raises `StaleBrokerEpoch`, `NotController`.
@@ -334,7 +352,7 @@ class ActiveController:
 
     async def _balance(self, now_s: float) -> None:
         """Not at once: brokers that came back in a moment ago are about to fetch, and clients to find their leaders."""
-        if now_s < self._balance_at:
+        if now_s < self._balance_at or self._still_leaving():
             return
         self._balance_at = now_s + self._config.leader_imbalance_check_interval_seconds
         election = misled(self._image(), self._config)

@@ -50,8 +50,13 @@ class Readiness(Protocol):
         ...
 
     @property
+    def is_leaving(self) -> bool:
+        """True from when it is to stop: nothing new should be sent here, though it may be served still."""
+        ...
+
+    @property
     def stage(self) -> str:
-        """What it is doing while it is not ready: a sentence about "it"."""
+        """What it is doing while it is not ready, or leaving: a sentence about "it"."""
         ...
 
 
@@ -116,6 +121,11 @@ class Admission:
         """Raises `LeaderNotAvailable` while the broker does not serve requests."""
         if not self._readiness.is_ready:
             raise LeaderNotAvailable(f"this broker is not ready: {self._readiness.stage}; try again in a moment")
+
+    def refuse_if_leaving(self) -> None:
+        """Raises `ShuttingDown` if the broker is about to stop."""
+        if self._readiness.is_leaving:
+            raise ShuttingDown(f"this broker is shutting down; go to another one: {self._readiness.stage}")
 
     def refuse_if_ending(self) -> None:
         """Raises `ShuttingDown` if the listener is about to close."""

@@ -55,6 +55,9 @@ class Request(web.BaseRequest):
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         """aiohttp's hook for signals, called with the headers ready; signals themselves would cost twice as much."""
         response.headers.popall("Server", None)
+        if cast("Connection", self.protocol).is_draining:
+            response.force_close()
+            response.headers["Connection"] = "close"
 
 
 class Resting:
@@ -65,6 +68,14 @@ class Resting:
         self.refused = ConnectionCount(limits.refused_max)
         """Beside them, those that got no place and are given time to read that."""
         self._silent_since: OrderedDict[Connection, float] = OrderedDict()
+        self._waiter: asyncio.Future[None] | None = None
+        self.is_draining = False
+        """True once each request is to be the last one on its connection."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no connection is open."""
+        return not self._silent_since
 
     def heard(self, connection: Connection, now_s: float) -> None:
         """A connection is new, or something has come on it."""
@@ -73,7 +84,15 @@ class Resting:
 
     def forget(self, connection: Connection) -> bool:
         """It is lost, or closed; False if that was known."""
-        return self._silent_since.pop(connection, None) is not None
+        was_known = self._silent_since.pop(connection, None) is not None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        return was_known
+
+    async def one_left(self) -> None:
+        """Returns when a connection was forgotten. For one caller."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
 
     def close_one(self, now_s: float, *, probe: bool, address: str | None = None) -> None:
         """Closes a connection whose client asks nothing, if there is one (of that address), and counts it out."""
@@ -143,6 +162,11 @@ class Connection(web.RequestHandler):
     def is_busy(self) -> bool:
         """True while a request is under way, or waits for its turn."""
         return self._is_serving or bool(self._messages)
+
+    @property
+    def is_draining(self) -> bool:
+        """True if each request is to be the last one on its connection."""
+        return self._resting.is_draining
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admits the client, or not."""
@@ -311,6 +335,17 @@ class Server(web.Server):
         self._metrics = metrics
         self._now_s = now_s
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
+
+    def drain(self) -> None:
+        """From now on each answer is the last one on its connection, and says so."""
+        self._resting.is_draining = True
+
+    async def wait_for_the_last(self, seconds_max: float) -> None:
+        """Returns when no connection is open any more, or after so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                while not self._resting.is_empty:
+                    await self._resting.one_left()
 
     def __call__(self) -> Connection:
         limits = self._limits

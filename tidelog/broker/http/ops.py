@@ -32,7 +32,7 @@ async def get_health(_context: Context, _call: Call) -> web.StreamResponse:
 
 async def get_readiness(context: Context, _call: Call) -> web.StreamResponse:
     """Can it serve?"""
-    context.admission.refuse_if_ending()
+    context.admission.refuse_if_leaving()
     context.admission.refuse_unready()
     cluster = context.face.cluster
     return json_answer(Readiness("ready", cluster.cluster_id, cluster.node_id))

@@ -56,12 +56,15 @@ class HttpServer:
             await asyncio.sleep(MEASURE_S)
             brake.measured(max(0.0, now_s() - due_s))
 
-    async def stop(self, grace_s: float) -> None:
-        """Takes no more connections, ends waits at once, gives requests under way `grace_s` to finish, and cuts the
-        rest. Idempotent."""
+    async def stop(self, grace_s: float, *, linger_s: float = 0.0) -> None:
+        """Takes no more connections, ends waits at once, serves what comes on the connections that there are for
+        `linger_s`, each time as its connection's last request, gives requests under way `grace_s` to finish, and cuts
+        the rest. Idempotent."""
         self._listener.close()
-        self._measuring.cancel()
         self.context.admission.close()
+        self._server.drain()
+        await self._server.wait_for_the_last(linger_s)
+        self._measuring.cancel()  # only now: a brake that is left as it was would refuse what comes meanwhile
         self._server.pre_shutdown()
         await self._server.shutdown(grace_s / 2)  # a request gets that long twice: to end, and to be cancelled
 

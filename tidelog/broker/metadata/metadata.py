@@ -278,6 +278,10 @@ class ClusterMetadata:
         """Resigns as `Leadership.resign`."""
         self._log.leadership.resign()
 
+    def step_aside(self, heir: int) -> None:
+        """Lets another voter lead, by its id."""
+        self._log.leadership.resign(heir)
+
     def mark(self) -> None:
         """Notes how far its log is durable. Best effort."""
         if self._member is not None:

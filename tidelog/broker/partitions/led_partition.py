@@ -31,7 +31,7 @@ from tidelog.broker.runtime.purgatory import Purgatory, Watchers
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
-from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, ShuttingDown, TidelogError
+from tidelog.model.errors import InvalidRequest, NotLeader, ShuttingDown, TidelogError
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.model.names import is_internal
 from tidelog.model.ports import Clock
@@ -90,6 +90,9 @@ class LedPartition(ABC):
         self._copy = LocalCopy(self, node_id, context.purgatory, context.stats, is_leading=True)
         self._lease = context.lease
         self._intake = Intake(context.clock, context.stats)
+        self._go_on = asyncio.Event()
+        """Cleared while nothing is appended: another broker is to lead."""
+        self._go_on.set()
         self._is_closing = False
         self._is_deposed = False
         """True if the role ended because the metadata say so, and not with the broker."""
@@ -161,6 +164,22 @@ class LedPartition(ABC):
         Raises `LeaderNotAvailable`, `Overloaded`, `DiskFull` or `LogOffline`.
         """
 
+    # -- handing over ---------------------------------------------------------------------------------------------
+
+    def hold_back(self) -> None:
+        """Appends nothing more before `go_on`: requests wait in the mailbox, each until its deadline at the latest. If
+        the role ends meanwhile, surely nothing of them was appended."""
+        self._go_on.clear()
+
+    def go_on(self) -> None:
+        """Ends `hold_back`."""
+        self._go_on.set()
+
+    @property
+    def is_settled(self) -> bool:
+        """True if all that was appended here is committed, so that another leader leaves no outcome unknown."""
+        return self.high_watermark >= self.appended_end
+
     # -- extent ---------------------------------------------------------------------------------------------------
 
     @property
@@ -178,7 +197,7 @@ class LedPartition(ABC):
 
     async def extent(self) -> Extent:
         """Where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may lead no more."""
-        self._lease.require()
+        self._require_role()
         return await self._copy.extent()
 
     async def wait_for_end(self, deadline_s: float) -> None:
@@ -236,9 +255,9 @@ class LedPartition(ABC):
         at all; a repeat of what is in the log is answered as ever. `deadline_s` is in the event loop's time.
 
         Raises definite errors (`TooLarge`, `InvalidTimestamp`, `OutOfOrderSequence`, `ProducerFenced`,
-        `IdempotencyKeyReused`, `EndOffsetMoved`, `LeaderNotAvailable`, `Overloaded`, `DiskFull`, `LogOffline`,
-        `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`, `InternalError`): the outcome
-        is unknown.
+        `IdempotencyKeyReused`, `EndOffsetMoved`, `LeaderNotAvailable`, `NotLeader`, `Overloaded`, `DiskFull`,
+        `LogOffline`, `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`,
+        `InternalError`): the outcome is unknown.
         """
         if self._is_closing:
             raise self._refusal()
@@ -260,9 +279,15 @@ class LedPartition(ABC):
         self._is_closing = True
         self._intake.close(self._refusal())
 
+    def _require_role(self) -> None:
+        """Raises `NotLeader` if another broker leads since, and `LeaderNotAvailable` if one may."""
+        if self._is_deposed:
+            raise NotLeader(f"another broker leads partition {self.topic}-{self.partition} now; ask that one")
+        self._lease.require()
+
     def _refusal(self) -> TidelogError:
         if self._is_deposed:
-            return LeaderNotAvailable("the leader of this partition is changing; nothing was appended, try again")
+            return NotLeader("the leader of this partition is changing; nothing was appended, try again")
         return ShuttingDown("this broker is stopping; nothing was appended")
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
@@ -275,9 +300,16 @@ class LedPartition(ABC):
         while True:
             await mailbox.wait_for_mail()
             while mailbox:
-                await self._wait_for_room()
+                await self._wait_for_turn()
                 self._append_group(intake.take(self.producers, self.appended_end, self.group_bytes_max))
                 await asyncio.sleep(0)
+
+    async def _wait_for_turn(self) -> None:
+        """Returns when more may be appended; nothing else happens before the caller goes on."""
+        await self._wait_for_room()
+        while not self._go_on.is_set():
+            await self._go_on.wait()
+            await self._wait_for_room()
 
     def _receipt(self, proposal: Proposal, acked_by: list[int], durability: str) -> ProduceReceipt:
         placements: list[Placement] = [(base, last) for base, last in proposal.placements]
@@ -311,7 +343,7 @@ class LedPartition(ABC):
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """As `LocalCopy.read`. Raises `LeaderNotAvailable` if another may lead by now."""
-        self._lease.require()
+        self._require_role()
         fetched = await self._copy.read(offset, bytes_max=bytes_max)
         self._lease.require()
         return fetched
@@ -322,5 +354,5 @@ class LedPartition(ABC):
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """As `LocalCopy.offset_for_timestamp`. Raises `LeaderNotAvailable` if another may lead by now."""
-        self._lease.require()
+        self._require_role()
         return await self._copy.offset_for_timestamp(timestamp_ms)

@@ -142,6 +142,11 @@ class PaxosPartition(LedPartition):
         return self._is_serving
 
     @property
+    def is_settled(self) -> bool:
+        """As `LedPartition.is_settled`: a void value leaves offsets out that nobody waits for."""
+        return not self._in_flight
+
+    @property
     def is_awaited(self) -> bool:
         """Does anybody wait for what was proposed?"""
         return self._in_flight.is_awaited

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
 from tidelog.broker.routing.fan_out import fan_out_fingerprints, fan_out_offsets, offsets_at
 from tidelog.broker.routing.forwarding_messages import Addressed
 from tidelog.broker.routing.leader_calls import UNKNOWN
+from tidelog.broker.routing.led_here import LedHere
 from tidelog.broker.routing.peer_partition import PeerLeader, PeerPartition
 from tidelog.broker.routing.remote_partition import RemotePartition
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.model.errors import LeaderNotAvailable, Overloaded, TidelogError
 from tidelog.model.ids import ProducerId
+
+P = TypeVar("P", bound=PartitionHandle | TidelogError)
 
 PATIENCE_S: Final = 1.0
 """How long a leader is looked for. A partition that cannot be asked about must not hold back the others for longer."""
@@ -26,6 +29,7 @@ async def offsets_of(
 ) -> list[Offsets | TidelogError]:
     """Of each partition the extent, and if it comes with a timestamp (ms) the first record of that time or later; or
     why not. An error that stands for a partition is passed on."""
+    asked = [(_direct(one), timestamp_ms) for one, timestamp_ms in asked]
     found: list[Offsets | TidelogError | None] = [None] * len(asked)
     remote = [(number, one) for number, (one, _) in enumerate(asked) if isinstance(one, RemotePartition)]
     if remote:
@@ -62,6 +66,7 @@ async def fingerprints_of(
     partitions: Sequence[PartitionHandle], producer_id: ProducerId
 ) -> list[int | TidelogError | None]:
     """What came to each partition under an idempotency key, by the producer id made from it; None if nothing did."""
+    partitions = [_direct(one) for one in partitions]
     remote = [one for one in partitions if isinstance(one, RemotePartition)]
     found: list[int | TidelogError | None] = [
         await one.fingerprint_of(producer_id) for one in partitions if not isinstance(one, RemotePartition)
@@ -77,6 +82,7 @@ async def wait_for_change(
 ) -> None:
     """Returns when the high watermark of any of these partitions is not the one that came with it, when there is an
     error to tell of one, or at the deadline (loop time). Raises `Overloaded` if too many wait already."""
+    known = [(_direct(one), end) for one, end in known]
     local = [(one, end) for one, end in known if isinstance(one, LedPartition)]
     remote = [(one, end) for one, end in known if isinstance(one, RemotePartition)]
     if not remote:
@@ -132,6 +138,11 @@ async def first_of(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _direct(partition: P) -> P | LedPartition:
+    """What the handle stands for, if that is led here still."""
+    return partition.led if isinstance(partition, LedHere) and partition.led.is_readable else partition
 
 
 def _patience_ends_s() -> float:

@@ -3,9 +3,9 @@
 Never forwards: a partition that is not led here is refused with `NotLeader`, whatever this broker believes to know of
 its lookup, so that no two brokers that disagree can send a request in circles. The caller decides what to do next.
 
-The caller's image may be ahead of this broker's: the caller has already heard that this broker leads. Then the request
-waits for this broker's image, `CATCH_UP_S` at most, instead of being refused for what is about to be true. So it does
-for a log that is on its way open; after that the caller is told to ask again.
+The caller's image may be ahead of what is in force here: the caller has already heard that this broker leads. Then the
+request waits until that is in force, `CATCH_UP_S` at most, instead of being refused for what is about to be true. So it
+does for a log that is on its way open; after that the caller is told to ask again.
 
 Bounded: the batches of requests under way count against a budget (`Overloaded`), one answer holds at most
 `READ_BYTES_MAX`, waits count with those of clients, and everything ends at the caller's deadline.
@@ -185,9 +185,9 @@ class ForwardedRequests:
         """The partitions, or why they are not served here. Waits for the image if the caller's is newer."""
         found = [self._find(addressed) for addressed in asked]
         newest = max((addressed.position for addressed in asked), default=0)
-        if newest > self._lookup.position and any(isinstance(one, TidelogError) for one in found):
+        if newest > self._lookup.position_in_force and any(isinstance(one, TidelogError) for one in found):
             patience_s = min(deadline_s, asyncio.get_running_loop().time() + CATCH_UP_S)
-            await self._lookup.wait_until(lambda: self._lookup.position >= newest, patience_s)
+            await self._lookup.wait_until(lambda: self._lookup.position_in_force >= newest, patience_s)
             found = [self._find(addressed) for addressed in asked]
         names = [(TopicId(one.topic_id), one.partition) for one, it in zip(asked, found, strict=True) if _is_error(it)]
         if names:

@@ -143,18 +143,22 @@ class LeaderCalls:
         """
         info = self._lookup.find_again(*target)
         if info.leader == self._lookup.node_id:
-            return self._lookup.opened(target.topic, PartitionId(target.topic_id, target.partition))
+            return self._lookup.opened(target.topic, _id_of(target))
         if info.leader == NO_LEADER:
             raise no_leader(target)
         addressed = Addressed(*target, info.leader_epoch, self._lookup.position)
         return PeerPartition(PeerLeader(self._peers, info.leader, self._waits), addressed, deadline_s)
 
     async def wait_for_news(self, tried: Sequence[tuple[Target, int | None]], until_s: float) -> None:
-        """Returns when any of these partitions has another leader epoch than the one that was tried, or at `until_s`
-        (loop time)."""
+        """Returns when any of these partitions has another leader epoch than the one that was tried, or is open here
+        and was not, or at `until_s` (loop time)."""
+        shut = [
+            partition for partition in (_id_of(target) for target, _ in tried) if not self._lookup.is_open(partition)
+        ]
 
         def is_news() -> bool:
-            return any(self.epoch(target) != epoch for target, epoch in tried)
+            is_led_anew = any(self.epoch(target) != epoch for target, epoch in tried)
+            return is_led_anew or any(self._lookup.is_open(partition) for partition in shut)
 
         await self._lookup.wait_until(is_news, until_s)
 
@@ -169,6 +173,10 @@ class LeaderCalls:
 def epoch_of(leader: LeaderTarget) -> int:
     """The leader epoch in which a leader leads its partition."""
     return leader.addressed.leader_epoch if isinstance(leader, PeerPartition) else leader.leader_epoch
+
+
+def _id_of(target: Target) -> PartitionId:
+    return PartitionId(target.topic_id, target.partition)
 
 
 def no_leader(target: Target) -> LeaderNotAvailable:

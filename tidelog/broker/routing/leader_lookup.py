@@ -17,7 +17,7 @@ from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.runtime.purgatory import Purgatory, Watchers
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
-from tidelog.model.errors import LeaderNotAvailable, UnknownPartition, UnknownTopic
+from tidelog.model.errors import LeaderNotAvailable, NotLeader, UnknownPartition, UnknownTopic
 from tidelog.model.ids import NodeId, PartitionId, TopicId
 
 
@@ -29,6 +29,11 @@ class Host(Protocol):
 
     @property
     def image(self) -> ClusterImage: ...
+
+    @property
+    def position_in_force(self) -> int:
+        """Up to where it is in line with the metadata that `image` has."""
+        ...
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
@@ -68,6 +73,16 @@ class LeaderLookup:
     def position(self) -> int:
         """How far in the metadata log this broker's image is."""
         return self._host.image.position
+
+    @property
+    def position_in_force(self) -> int:
+        """How far this broker is in line with its image."""
+        return self._host.position_in_force
+
+    @property
+    def is_in_force(self) -> bool:
+        """True if it leads what its image has it lead; else it is about to."""
+        return self.position_in_force >= self.position
 
     def on_metadata_applied(self) -> None:
         """The image, or what is open here, has changed."""
@@ -116,9 +131,16 @@ class LeaderLookup:
             raise UnknownTopic(f"topic {topic} was deleted, and created again, while this request was under way")
         return info
 
+    def is_open(self, partition: PartitionId) -> bool:
+        """True if this broker leads it, in whatever epoch."""
+        return partition in self._host.partitions
+
     def opened(self, topic: str, partition: PartitionId) -> LedPartition:
-        """A partition that this broker leads. Raises `LeaderNotAvailable` if its log is not open."""
+        """A partition that this broker leads. Raises `NotLeader` if it is about to, `LeaderNotAvailable` if its log is
+        not open."""
         found = self._host.partitions.get(partition)
+        if found is None and not self.is_in_force:
+            raise NotLeader(f"broker {self.node_id} does not lead {topic}-{partition.partition} yet; try again")
         if found is None:
             raise LeaderNotAvailable(
                 f"partition {topic}-{partition.partition} is not available on its leader now; try again"

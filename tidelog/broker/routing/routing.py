@@ -2,8 +2,7 @@
 
 `Routing` is what a broker makes once, and all that it has to know of forwarding:
 
-- its `partition(...)` asks `Routing.partition`, and gets the runtime of a partition that it leads, or a handle that
-  forwards;
+- its `partition(...)` asks `Routing.partition`, and gets a handle that asks here what is led here, and else forwards;
 - its peer node is told of `FORWARDING_MESSAGES`, and gives requests of these types to `Routing.handle`;
 - whenever its image has changed, or it has opened or closed a partition, it calls `Routing.on_metadata_applied`.
 
@@ -22,6 +21,7 @@ from tidelog.broker.routing.forwarding import ForwardedRequests
 from tidelog.broker.routing.forwarding_messages import Addressed
 from tidelog.broker.routing.leader_calls import LeaderCalls, Target, no_leader
 from tidelog.broker.routing.leader_lookup import Host, LeaderLookup
+from tidelog.broker.routing.led_here import LedHere
 from tidelog.broker.routing.peer_partition import Peers
 from tidelog.broker.routing.remote_partition import RemotePartition
 from tidelog.config.schema import TopicConfig
@@ -51,9 +51,12 @@ class Routing:
         Raises `UnknownTopic`, `UnknownPartition`; `LeaderNotAvailable` if nobody leads it now, or this broker should
         and could not open it."""
         described, info = self._lookup.find(topic, partition)
-        if info.leader == self._lookup.node_id and not self._lookup.is_opening(described.topic_id, partition):
-            return self._lookup.opened(topic, PartitionId(described.topic_id, partition))
         target = Target(topic, described.topic_id, partition)
+        known = PartitionId(described.topic_id, partition)
+        is_led_here = info.leader == self._lookup.node_id and not self._lookup.is_opening(*known)
+        if is_led_here and (self._lookup.is_in_force or self._lookup.is_open(known)):
+            led = self._lookup.opened(topic, known)
+            return LedHere(self.calls, target, led.config, led)
         if info.leader == NO_LEADER:
             raise no_leader(target)
         return RemotePartition(self.calls, target, self._config(described))

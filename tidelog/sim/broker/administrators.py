@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from tidelog.broker.broker import Broker, NewTopic
-from tidelog.broker.isr.partition import Partition
+from tidelog.broker.routing.led_here import LedHere
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import InvalidRequest, TidelogError, UnknownTopic
@@ -79,8 +79,9 @@ class Administrator(NowAndThen):
         await broker.admin.alter_topic_configs(topic, {"segment.bytes": str(self._rng.choice(SEGMENT_BYTES))})
 
     async def _delete_records(self, where: TopicPartition, broker: Broker) -> None:
-        partition = broker.partition(*where)
-        assert isinstance(partition, Partition), "a machine of its own leads all its partitions"
+        found = broker.partition(*where)
+        assert isinstance(found, LedHere), "a machine of its own leads all its partitions"
+        partition = found.led
         offset = self._rng.randint(partition.log_start_offset, partition.high_watermark)
         self._history.ask_start(where, offset)
         partition.request_deletion(offset)

@@ -11,7 +11,7 @@ from tidelog.sim.cluster.scenario import Effects, Strike
 from tidelog.sim.cluster.world import World
 from tidelog.sim.kit.machine import ConnectionLost, Machine
 
-STOP_S_MAX = 9.0
+STOP_S_MAX = 20.0
 """After that a service manager kills what does not stop."""
 CRASHES_MAX = 50
 UP_S_MAX = 2.0

@@ -266,6 +266,7 @@ class Machine:
         now = self._now
         assert now is not None and now.broker is not None
         async with asyncio.timeout(STOP_S_MAX):
+            await self._run(now, now.broker.hand_over())
             await self._run(now, now.broker.stop())
         self._now = None
         self.disk = self.disk.kill()

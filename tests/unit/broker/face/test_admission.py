@@ -17,7 +17,7 @@ class Stage:
     """A broker that starts; it is ready when the test says so."""
 
     def __init__(self) -> None:
-        self.is_ready = False
+        self.is_ready, self.is_leaving = False, False
         self.stage = "it is looking at its disk"
 
 

@@ -1,0 +1,119 @@
+"""Carries out what `hand_over` decides: holds the partitions' intakes, looks whether they are settled, asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.replicas.hand_over import HOLD_S_MAX, HandOver, Led
+from tidelog.controller import partition_commands as commands
+from tidelog.controller.decide_partitions import heirs
+from tidelog.controller.partition_commands import HANDED_OVER_MAX, ElectionCode, LeadersElected, PartitionLed
+from tidelog.model.cluster import ClusterImage, PartitionInfo
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import NodeId, PartitionId
+
+LOOK_S: Final = 0.01
+
+logger = structlog.get_logger("tidelog.broker")
+
+
+class LeadingHost(Protocol):
+    """The broker, as far as handing over knows it."""
+
+    @property
+    def node_id(self) -> NodeId: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def partitions(self) -> Mapping[PartitionId, LedPartition]:
+        """The partitions that this broker leads and could open."""
+        ...
+
+    def own_epoch(self) -> int:
+        """Returns the epoch of its registration."""
+        ...
+
+
+class HandingOver:
+    """One broker's; `run` it once."""
+
+    def __init__(self, host: LeadingHost, channel: ControllerChannel) -> None:
+        self._host = host
+        self._channel = channel
+        self._seen: ClusterImage | None = None
+        self._infos: list[tuple[PartitionId, PartitionInfo, bool]] = []
+
+    async def run(self) -> None:
+        """Returns when other brokers lead all that they can, or when there is no time left for that."""
+        now_s = asyncio.get_running_loop().time
+        core = HandOver(now_s())
+        try:
+            while not core.is_over(led := self._led(), now_s()):
+                step = core.step(led, now_s())
+                self._go_on(step.go_on)
+                self._hold(step.hold)
+                if step.ask:
+                    await self._ask(core, step.ask)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._go_on(core.end())
+
+    def _led(self) -> list[Led]:
+        image, partitions = self._host.image, self._host.partitions
+        if image is not self._seen:
+            self._seen, self._infos = image, _led_in(image, self._host.node_id)
+        return [
+            Led(
+                partition_id,
+                info.leader_epoch,
+                bool(heirs(info)),
+                may_get_heir,
+                partition_id not in partitions or partitions[partition_id].is_settled,
+            )
+            for partition_id, info, may_get_heir in self._infos
+        ]
+
+    def _hold(self, partition_ids: Iterable[PartitionId]) -> None:
+        for partition_id in partition_ids:
+            if partition_id in self._host.partitions:
+                self._host.partitions[partition_id].hold_back()
+
+    def _go_on(self, partition_ids: Iterable[PartitionId]) -> None:
+        for partition_id in partition_ids:
+            if partition_id in self._host.partitions:
+                self._host.partitions[partition_id].go_on()
+
+    async def _ask(self, core: HandOver, settled: Sequence[Led]) -> None:
+        command = commands.HandOver(
+            self._host.node_id,
+            self._host.own_epoch(),
+            [PartitionLed(*one.partition_id, one.leader_epoch) for one in settled[:HANDED_OVER_MAX]],
+        )
+        try:
+            answer = await self._channel.submit(command, LeadersElected, seconds_max=HOLD_S_MAX)
+        except TidelogError as error:
+            logger.warning("the leaderships of this broker could not be handed over now", reason=str(error))
+            return
+        now_s = asyncio.get_running_loop().time()
+        refused = [one for one in answer.partitions if one.code is ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        named = {(one.topic_id, one.partition) for one in refused}
+        self._go_on(core.refused([one.partition_id for one in settled if one.partition_id in named], now_s))
+
+
+def _led_in(image: ClusterImage, node_id: NodeId) -> list[tuple[PartitionId, PartitionInfo, bool]]:
+    """What this broker leads, and whether any other replica lives."""
+    others = [broker.node_id for broker in image.live_brokers if broker.node_id != node_id]
+    return [
+        (PartitionId(topic.topic_id, info.partition), info, any(node in others for node in info.replicas))
+        for topic in image.topics.values()
+        for info in topic.partitions
+        if info.leader == node_id
+    ]
