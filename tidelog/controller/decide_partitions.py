@@ -245,5 +245,5 @@ def _give_on(partitions: Partitions, giver: NodeId, led: PartitionLed, leaving: 
 
 
 def heirs(info: PartitionInfo) -> tuple[NodeId, ...]:
-    """Who may lead after the leader, without a loss: those in sync, or live voters, that stay replicas."""
+    """Returns who may lead after the leader, without a loss: those in sync, or live voters, that stay replicas."""
     return tuple(node for node in info.target if node in info.isr and node != info.leader)

@@ -40,7 +40,7 @@ class Led(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to do now, in this order."""
+    """Names what is to be done now, in this order."""
 
     go_on: tuple[PartitionId, ...]
     """Append again."""
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 class HandOver:
-    """Of one broker that stops."""
+    """Decides for one broker that stops."""
 
     def __init__(self, now_s: float) -> None:
         self._ends_s = now_s + HAND_OVER_S_MAX
@@ -67,7 +67,7 @@ class HandOver:
         return (one.has_heir or one.may_get_heir) and one.partition_id not in self._hopeless
 
     def step(self, led: Sequence[Led], now_s: float) -> Step:
-        """What follows from what is led now."""
+        """Returns what follows from what is led now."""
         known = {one.partition_id: one for one in led}
         self._held_since = {held: since_s for held, since_s in self._held_since.items() if held in known}
         go_on = tuple(

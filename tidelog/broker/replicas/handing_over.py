@@ -10,7 +10,7 @@ import structlog
 
 from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.broker.partitions.led_partition import LedPartition
-from tidelog.broker.replicas.hand_over import HOLD_S_MAX, HandOver, Led
+from tidelog.broker.replicas.hand_over import HOLD_S_MAX, RETRY_S, HandOver, Led
 from tidelog.controller import partition_commands as commands
 from tidelog.controller.decide_partitions import heirs
 from tidelog.controller.partition_commands import HANDED_OVER_MAX, ElectionCode, LeadersElected, PartitionLed
@@ -43,7 +43,7 @@ class LeadingHost(Protocol):
 
 
 class HandingOver:
-    """One broker's; `run` it once."""
+    """Does it for one broker; `run` it once."""
 
     def __init__(self, host: LeadingHost, channel: ControllerChannel) -> None:
         self._host = host
@@ -55,6 +55,7 @@ class HandingOver:
         """Returns when other brokers lead all that they can, or when there is no time left for that."""
         now_s = asyncio.get_running_loop().time
         core = HandOver(now_s())
+        await self._ask(core, ())  # so that nothing is given to this broker, though it led nothing
         try:
             while not core.is_over(led := self._led(), now_s()):
                 step = core.step(led, now_s())
@@ -101,6 +102,7 @@ class HandingOver:
             answer = await self._channel.submit(command, LeadersElected, seconds_max=HOLD_S_MAX)
         except TidelogError as error:
             logger.warning("the leaderships of this broker could not be handed over now", reason=str(error))
+            await asyncio.sleep(RETRY_S)
             return
         now_s = asyncio.get_running_loop().time()
         refused = [one for one in answer.partitions if one.code is ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
@@ -109,7 +111,7 @@ class HandingOver:
 
 
 def _led_in(image: ClusterImage, node_id: NodeId) -> list[tuple[PartitionId, PartitionInfo, bool]]:
-    """What this broker leads, and whether any other replica lives."""
+    """Returns what this broker leads, and whether any other replica lives."""
     others = [broker.node_id for broker in image.live_brokers if broker.node_id != node_id]
     return [
         (PartitionId(topic.topic_id, info.partition), info, any(node in others for node in info.replicas))

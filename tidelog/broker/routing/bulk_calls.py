@@ -141,7 +141,7 @@ async def first_of(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 def _direct(partition: P) -> P | LedPartition:
-    """What the handle stands for, if that is led here still."""
+    """Returns what the handle stands for, if that is led here still."""
     return partition.led if isinstance(partition, LedHere) and partition.led.is_readable else partition
 
 

@@ -43,7 +43,7 @@ class LedHere(RemotePartition):
         idempotency: tuple[ProducerId, int] | None = None,
         expected_end: int | None = None,
     ) -> ProduceReceipt:
-        """As `LedPartition.produce`."""
+        """Asks as `LedPartition.produce`."""
         return await self._ask(
             lambda leader: leader.produce(
                 batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
@@ -51,25 +51,25 @@ class LedHere(RemotePartition):
         )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """As `LedPartition.delete_records`."""
+        """Asks as `LedPartition.delete_records`."""
         await self._ask(lambda leader: leader.delete_records(offset, deadline_s=deadline_s))
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """As `LedPartition.read`."""
+        """Asks as `LedPartition.read`."""
         return await self._ask(lambda leader: leader.read(offset, bytes_max=bytes_max))
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """As `LedPartition.wait_for_data`."""
+        """Asks as `LedPartition.wait_for_data`."""
         await self._ask(lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s))
 
     async def extent(self) -> Extent:
-        """As `LedPartition.extent`."""
+        """Asks as `LedPartition.extent`."""
         return await self._ask(lambda leader: leader.extent())
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """As `LedPartition.offset_for_timestamp`."""
+        """Asks as `LedPartition.offset_for_timestamp`."""
         return await self._ask(lambda leader: leader.offset_for_timestamp(timestamp_ms))
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """As `LedPartition.fingerprint_of`."""
+        """Asks as `LedPartition.fingerprint_of`."""
         return await self._ask(lambda leader: leader.fingerprint_of(producer_id))
