@@ -143,7 +143,7 @@ class PaxosPartition(LedPartition):
 
     @property
     def is_settled(self) -> bool:
-        """As `LedPartition.is_settled`: a void value leaves offsets out that nobody waits for."""
+        """Tells as `LedPartition.is_settled`: a void value leaves offsets out that nobody waits for."""
         return not self._in_flight
 
     @property

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import Offsets, PartitionHandle
 from tidelog.broker.routing.forwarding_messages import Addressed
-from tidelog.broker.routing.leader_calls import NOT_DONE, UNKNOWN, LeaderCalls, Pauses, Target, epoch_of, not_reached
+from tidelog.broker.routing.leader_calls import NOT_DONE, UNKNOWN, LeaderCalls, Pauses, Target, not_reached
 from tidelog.broker.routing.peer_partition import PeerLeader
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import ProducerId
@@ -57,15 +57,14 @@ class FanOut(Generic[T]):
 
     async def _round(
         self, pending: Sequence[int], found: dict[int, T | TidelogError], deadline_s: float
-    ) -> dict[int, int]:
+    ) -> dict[int, int | None]:
         """Asks once, and notes what is found. Returns the leader epochs that were tried."""
-        tried: dict[int, int] = {}
+        tried = {number: self.calls.epoch(self.targets[number]) for number in pending}
         leaders: dict[int, PeerLeader] = {}
         questions: dict[int, list[tuple[int, Addressed]]] = {}
         for number in pending:
             try:
                 leader = self.calls.locate(self.targets[number], deadline_s)
-                tried[number] = epoch_of(leader)
                 if isinstance(leader, LedPartition):
                     found[number] = await self.ask_here(number, leader)
                     continue

@@ -118,7 +118,8 @@ class LeaderCalls:
                     raise
             if pauses.is_over or (is_uncertain and not is_repeatable):
                 raise unknown(target, failure) if is_uncertain else not_reached(target, failure)
-            await self.wait_for_news([(target, epoch)], pauses.next_end_s())
+            tried = self.epoch(target) if epoch is None else epoch  # nobody was found in the epoch that it has still
+            await self.wait_for_news([(target, tried)], pauses.next_end_s())
 
     async def until_opened(self, targets: Iterable[Target], deadline_s: float) -> None:
         """Waits for the logs of these that this very broker gets open, until the deadline (loop time) at most."""

@@ -1,4 +1,4 @@
-"""What a broker that stops does about the partitions that it leads, step by step."""
+"""A broker that stops decides what it does about the partitions that it leads, step by step."""
 
 from __future__ import annotations
 
