@@ -14,12 +14,14 @@ from tidelog.cli.connection import ask
 from tidelog.cli.log_losses import shown_time
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.rebalance import rebalance
+from tidelog.cli.rolling_restart import restart
 from tidelog.cli.tables import print_table, show
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
-app = typer.Typer(help="Show the cluster, and plan how to even out its load.", no_args_is_help=True)
+app = typer.Typer(help="Show the cluster, even out its load, restart its brokers.", no_args_is_help=True)
 app.command()(rebalance)
 app.command()(recover)
+app.command()(restart)
 
 
 @app.command()

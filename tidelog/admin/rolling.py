@@ -1,0 +1,82 @@
+"""Restarting brokers one after the other: in which order, and when it is safe to take the next one. Pure.
+
+One may be taken away if nobody needs it: all replicas are in sync, all voters live, and all brokers know what was
+decided. One is back when it has registered again, and all of that is true again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from tidelog.admin.results import ClusterDescription, TopicDescription
+
+SHOWN_MAX: Final = 3
+
+
+class ClusterState(msgspec.Struct, frozen=True):
+    """A cluster at one moment. `positions` are how far brokers have applied the metadata log, None if they do not say;
+    the cluster's own is asked for before those."""
+
+    cluster: ClusterDescription
+    topics: Sequence[TopicDescription]
+    positions: Mapping[int, int | None]
+
+    def epoch_of(self, node: int) -> int:
+        """Returns the epoch of the broker's registration; -1 if it has none."""
+        return next((one.broker_epoch for one in self.cluster.brokers if one.broker_id == node), -1)
+
+
+def restart_order(cluster: ClusterDescription) -> list[int]:
+    """All brokers, rack by rack, so that what goes wrong stays in one rack; the controller's rack is the last, and the
+    controller the last of it, so that it moves once."""
+    controllers = {broker.rack for broker in cluster.brokers if broker.is_controller}
+    ordered = sorted(
+        cluster.brokers,
+        key=lambda one: (one.rack in controllers, one.rack or "", one.is_controller, one.broker_id),
+    )
+    return [broker.broker_id for broker in ordered]
+
+
+def not_whole(state: ClusterState) -> str:
+    """Returns why no broker may be taken away now; empty if one may."""
+    return (
+        _named("not live: broker", [one.broker_id for one in state.cluster.brokers if one.is_fenced])
+        or _named("not voting: broker", [one.broker_id for one in state.cluster.voters if not one.is_live])
+        or ("there is no active controller" if state.cluster.controller_id < 0 else "")
+        or _named("not all replicas in sync: partition", _behind(state.topics))
+        or _named(
+            "behind in the metadata log: broker",
+            [
+                node
+                for node, position in state.positions.items()
+                if position is None or position < state.cluster.metadata_position
+            ],
+        )
+    )
+
+
+def not_back(state: ClusterState, node: int, epoch_before: int) -> str:
+    """Returns why a broker that was registered under this epoch is not back yet; empty if it is."""
+    if state.epoch_of(node) <= epoch_before:
+        return f"broker {node} has not been started again"
+    return not_whole(state)
+
+
+def _behind(topics: Sequence[TopicDescription]) -> list[str]:
+    return [
+        f"{topic.topic_name}-{one.partition_id}"
+        for topic in topics
+        for one in topic.partitions
+        if one.leader < 0 or any(node not in one.isr for node in one.replicas)
+    ]
+
+
+def _named(what: str, names: Sequence[object]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+    return f"{what} {', '.join(map(str, islice(names, SHOWN_MAX)))}{more}"
