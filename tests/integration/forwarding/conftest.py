@@ -104,7 +104,7 @@ class Node:
         self.image: ClusterImage = settings.broker.image
         self.routing = Routing(self, net)
         self.is_ready, self.is_leaving = True, False
-        self.is_opening = False
+        self.is_late = False
         """True while it leads nothing yet, though its image has it lead."""
         self.server: HttpServer
         self._site = site
@@ -117,11 +117,11 @@ class Node:
 
     @property
     def position_in_force(self) -> int:
-        return self.image.position - self.is_opening
+        return self.image.position - self.is_late
 
     @property
     def partitions(self) -> Mapping[PartitionId, Partition]:
-        if self._site is None or self.is_opening:
+        if self._site is None or self.is_late:
             return {}
         return {
             PartitionId(topic.topic_id, info.partition): self._local(topic.name, info.partition)

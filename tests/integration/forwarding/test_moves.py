@@ -79,7 +79,7 @@ async def two(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 async def test_a_leader_that_is_just_opening_its_log_is_waited_for(two: Cluster) -> None:
     """Whoever has heard that it leads is not refused for what is about to be true, and waits without asking again."""
     leader = two.nodes[1]
-    leader.is_opening = True
+    leader.is_late = True
     deadline_s = asyncio.get_running_loop().time() + 10.0
     here = asyncio.ensure_future(leader.partition("t", 0).produce(batches(), acks=-1, deadline_s=deadline_s))
     offsets = asyncio.ensure_future(bulk_calls.offsets_of([(leader.partition("t", 0), None)]))
@@ -87,7 +87,7 @@ async def test_a_leader_that_is_just_opening_its_log_is_waited_for(two: Cluster)
     for _ in range(100):
         await asyncio.sleep(0)
     assert not here.done() and not offsets.done() and not forwarded.done()
-    leader.is_opening = False
+    leader.is_late = False
     leader.routing.on_metadata_applied()
     assert sorted([(await here).base_offset or 0, (await forwarded).base_offset or 0]) == [0, 1]
     assert not isinstance((await offsets)[0], Exception)

@@ -28,6 +28,30 @@ async def test_health_and_readiness(site: Site) -> None:
     site.broker.is_ready = True
 
 
+async def test_a_broker_that_is_to_stop_serves_still_and_is_not_ready(site: Site) -> None:
+    await site.broker.hand_over()
+    refused = await site.get("/readyz")
+    assert (refused.status, refused.code) == (503, 50306)
+    assert (await site.produce(1)).status == 200
+
+
+async def test_what_comes_while_a_listener_drains_is_answered_and_is_the_last(site: Site) -> None:
+    """A client that has just sent a request when the listener closes is not cut off, and is told to go elsewhere."""
+    async with await site.wire() as busy, await site.wire() as idle:
+        for wire in (busy, idle):
+            kept = await wire.request("GET", "/topics")
+            assert "connection" not in kept.headers
+        stopping = asyncio.ensure_future(site.server.stop(STOP_S, linger_s=STOP_S))
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionRefusedError):
+            await site.wire()
+        last = await busy.request("GET", "/topics")
+        assert (last.status, last.headers["connection"]) == (200, "close")
+        assert not stopping.done(), "another client may be about to ask"
+        assert (await idle.request("GET", "/topics")).headers["connection"] == "close"
+        await stopping
+
+
 async def test_load_balancers_may_ask_for_the_head_only(site: Site) -> None:
     async with await site.wire() as wire:
         for target in ("/healthz", "/readyz", "/", "/metrics"):
