@@ -59,7 +59,7 @@ class LedPartition(ABC):
     """The leader's side of one partition, a `PartitionHandle`. `run` is its task; all else is for the same event loop.
 
     Methods that are coroutines only because a handle's are (`read`, `extent`, ...) never give the loop away, but for a
-    read of what is damaged.
+    read of what is damaged, or is not known yet.
     """
 
     group_bytes_max = GROUP_BYTES_MAX

@@ -43,6 +43,8 @@ WINDOW = 16
 """Values of producers in flight. A DELETE may be, besides."""
 VALUE_BYTES_MAX = 1 << 20
 """The size of a value that more than one request goes into."""
+END_S_MAX = 2.0
+"""How long a read from beyond what is known here waits for the election that is about to be won."""
 
 
 class PaxosPartition(LedPartition):
@@ -85,8 +87,9 @@ class PaxosPartition(LedPartition):
         return await super().extent()
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """As `LedPartition.read`; what is known here may be read before the election, too."""
+        """Reads as `LedPartition.read`; what is known here before the election, too, and what is not once elected."""
         if offset > self.high_watermark:
+            await self.wait_for_end(asyncio.get_running_loop().time() + END_S_MAX)
             self._require_end()
         return await super().read(offset, bytes_max=bytes_max)
 
@@ -106,6 +109,7 @@ class PaxosPartition(LedPartition):
                     await self._room.wait()
 
     def _require_end(self) -> None:
+        self._require_role()
         if not self._is_serving:
             raise LeaderNotAvailable(
                 f"this broker does not know yet where partition {self.topic}-{self.partition} ends: it is not elected"

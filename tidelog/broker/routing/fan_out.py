@@ -95,6 +95,7 @@ async def fan_out_offsets(
     """The extents of partitions, and for those with a timestamp (ms) the first record of that time or later."""
 
     async def here(number: int, partition: LedPartition) -> Offsets:
+        await partition.wait_for_end(deadline_s)
         return await offsets_at(partition, asked[number][1])
 
     async def peer(leader: PeerLeader, group: list[tuple[int, Addressed]]) -> list[Offsets | TidelogError]:

@@ -21,6 +21,7 @@ import msgspec
 
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.routing.bulk_calls import wait_for_local_change
+from tidelog.broker.routing.fan_out import offsets_at
 from tidelog.broker.routing.forwarding_messages import (
     Addressed,
     BatchesRead,
@@ -150,10 +151,11 @@ class ForwardedRequests:
         return Answer()
 
     async def _find_offsets(self, asked: ForwardOffsets) -> Answer:
-        found = await self._led_of_many([addressed for addressed, _ in asked.asked], _deadline_s(asked.timeout_ms))
+        deadline_s = _deadline_s(asked.timeout_ms)
+        found = await self._led_of_many([addressed for addressed, _ in asked.asked], deadline_s)
         entries = []
         for partition, (_, timestamp_ms) in zip(found, asked.asked, strict=True):
-            entries.append(await _offsets_entry(partition, timestamp_ms))
+            entries.append(await _offsets_entry(partition, timestamp_ms, deadline_s))
             if timestamp_ms is not None:
                 await asyncio.sleep(0)  # a look-up opens batches; others get their turn between two
         return Answer(OffsetsFound(entries))
@@ -220,21 +222,24 @@ def _is_error(found: LedPartition | TidelogError) -> bool:
     return isinstance(found, TidelogError)
 
 
-async def _offsets_entry(partition: LedPartition | TidelogError, timestamp_ms: int | None) -> OffsetsEntry:
+async def _offsets_entry(
+    partition: LedPartition | TidelogError, timestamp_ms: int | None, deadline_s: float
+) -> OffsetsEntry:
     if isinstance(partition, TidelogError):
         return OffsetsEntry(refusal=Refusal.of(partition))
     try:
-        record = None if timestamp_ms is None else await partition.offset_for_timestamp(timestamp_ms)
+        await partition.wait_for_end(deadline_s)
+        found = await offsets_at(partition, timestamp_ms)
     except TidelogError as error:
         return OffsetsEntry(refusal=Refusal.of(error))
-    extent = await partition.extent()
+    extent = found.extent
     return OffsetsEntry(
         extent.log_start_offset,
         extent.high_watermark,
         extent.log_end_offset,
         extent.leader_epoch,
         extent.leader,
-        record,
+        found.record,
     )
 
 

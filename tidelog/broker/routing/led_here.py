@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.broker.partitions.led_partition import LedPartition
-from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, PartitionHandle
+from tidelog.broker.partitions.partition_handle import FetchedBatches, PartitionHandle
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.routing.remote_partition import RemotePartition
 from tidelog.model.batch_header import RecordBatch
@@ -61,14 +61,6 @@ class LedHere(RemotePartition):
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """Asks as `LedPartition.wait_for_data`."""
         await self._ask(lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s))
-
-    async def extent(self) -> Extent:
-        """Asks as `LedPartition.extent`."""
-        return await self._ask(lambda leader: leader.extent())
-
-    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Asks as `LedPartition.offset_for_timestamp`."""
-        return await self._ask(lambda leader: leader.offset_for_timestamp(timestamp_ms))
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
         """Asks as `LedPartition.fingerprint_of`."""

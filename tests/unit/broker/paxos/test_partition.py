@@ -16,6 +16,7 @@ from tidelog.model.errors import (
     ControllerLost,
     EndOffsetMoved,
     LeaderNotAvailable,
+    NotLeader,
     OffsetOutOfRange,
     OutOfOrderSequence,
     TimedOutAfterAppend,
@@ -169,8 +170,12 @@ def test_a_leader_tells_no_end_before_it_knows_of_all_that_was_acknowledged() ->
             await leader.read(1, bytes_max=1)
         with pytest.raises(LeaderNotAvailable):
             await leader.offset_for_timestamp(0)
+        reading = asyncio.ensure_future(leader.read(1, bytes_max=1))
+        await asyncio.sleep(0.1)
+        assert not reading.done(), "it is about to be elected"
         stage.cut = set()
-        await until(lambda: leader.is_serving)
+        assert (await reading).high_watermark == 1
+        assert leader.is_serving
         with pytest.raises(OffsetOutOfRange):
             await leader.read(2, bytes_max=1)
         assert (await leader.extent()).high_watermark == 1
@@ -206,6 +211,10 @@ def test_a_leader_that_lost_takes_nothing() -> None:
         refused = await stage.produce(1, b"late")
         assert refused is None or isinstance(refused, LeaderNotAvailable)
         assert stage.sites[1].replica.leader is None
+        with pytest.raises(NotLeader):
+            await old.extent()
+        with pytest.raises(NotLeader):
+            await old.read(9, bytes_max=1)
 
     play(story)
 
