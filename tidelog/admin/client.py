@@ -20,6 +20,7 @@ from tidelog.admin.results import (
     BrokerDescription,
     ClusterDescription,
     ConfigDescription,
+    LevelRaised,
     NewAssignment,
     NewTopic,
     ReassignmentDescription,
@@ -44,6 +45,7 @@ class _Cluster(msgspec.Struct, frozen=True):
     metadata_position: int
     voters: tuple[VoterDescription, ...]
     recoveries: tuple[RecoveryDescription, ...] = ()
+    feature_level: int = 1
 
 
 POSITION_TIMEOUT_S = 2.0
@@ -214,7 +216,14 @@ class AdminClient(GroupCalls):
             found.voters,
             tuple(brokers),
             found.recoveries,
+            found.feature_level,
         )
+
+    async def raise_feature_level(self, *, validate_only: bool = False) -> LevelRaised:
+        """Raises the cluster's feature level to the highest that any of its brokers speaks: for good. Repeating it does
+        no harm. Raises `UnsupportedLevel`, which names the brokers that do not speak it."""
+        body = await self._change("POST", "/feature-level:raise", {"validate_only": validate_only}, safe=True)
+        return decoded(LevelRaised, body)
 
     async def list_brokers(self) -> list[BrokerDescription]:
         """The registered brokers, live and fenced, by node id."""

@@ -126,6 +126,20 @@ class ReassignmentDescription(msgspec.Struct, frozen=True):
     throttle_bytes_per_s: int | None
 
 
+class FeatureLevels(msgspec.Struct, frozen=True):
+    """The feature levels that a broker speaks, both ends included."""
+
+    lowest: int
+    highest: int
+
+
+class LevelRaised(msgspec.Struct, frozen=True):
+    """The cluster's feature level before, and now, or as it would be."""
+
+    before: int
+    feature_level: int
+
+
 class BrokerDescription(msgspec.Struct, frozen=True):
     """A registered broker and its HTTP address.
 
@@ -143,6 +157,8 @@ class BrokerDescription(msgspec.Struct, frozen=True):
     voter_id: int | None
     peer_host: str
     peer_port: int
+    feature_levels: FeatureLevels | None = None
+    """None if the broker that answers does not know what this one speaks."""
 
     @property
     def address(self) -> str:
@@ -187,6 +203,8 @@ class ClusterDescription(msgspec.Struct, frozen=True):
     voters: tuple[VoterDescription, ...]
     brokers: tuple[BrokerDescription, ...]
     recoveries: tuple[RecoveryDescription, ...] = ()
+    feature_level: int = 1
+    """The level at which the cluster's metadata are written."""
 
     @property
     def generation(self) -> int:

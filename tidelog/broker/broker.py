@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
 
 from tidelog.broker.controller.active import ActiveController
@@ -34,7 +35,7 @@ from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.metadata.metadata import ClusterMetadata
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import PartitionHandle
-from tidelog.broker.peer_service import PEER_MESSAGES, PeerService
+from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES, PeerService
 from tidelog.broker.replicas.data_plane import DataPlane
 from tidelog.broker.replicas.handing_over import HandingOver
 from tidelog.broker.rest_consumers.service import RestConsumers
@@ -55,11 +56,13 @@ from tidelog.controller.commands import (
     NewTopic,
     RegisterBroker,
     ReportSilence,
+    SpokenLevels,
 )
 from tidelog.controller.partition_commands import LostReplica, UnfitReplica
-from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, Topic
+from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic, WrongCluster
 from tidelog.model.ids import NodeId, PartitionId, TopicId
+from tidelog.model.levels import LEVEL_MIN, UNKNOWN_LEVEL, LevelRange
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Hello, PeerNode
@@ -122,11 +125,15 @@ class Broker:
         self._manager = LogManager(files, open_max=open_files_max, new_incarnation=lambda: entropy.token_hex(16))
         self.log_writer = LogWriter(runner, clock, self.stats)
         lease = Lease(clock, config.lease_ms)
-        self._hello = Hello(self.node_id, entropy.token_hex(16))
+        self._hello = Hello(self.node_id, entropy.token_hex(16), levels=config.levels)
         service = PeerService()
-        self._peers = PeerNode(network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy)
+        self._peers = PeerNode(
+            network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy, additions=MESSAGE_ADDITIONS
+        )
         self._metadata = ClusterMetadata(config, self._manager, self.log_writer, self._peers, clock, entropy, self)
-        self._controller = ActiveController(self.node_id, self._metadata, lambda: self.image, config)
+        self._controller = ActiveController(
+            self.node_id, self._metadata, lambda: self.image, config, self._spoken_levels
+        )
         self._channel = ControllerChannel(
             self.node_id,
             self._controller,
@@ -267,9 +274,14 @@ class Broker:
 
     def _introduce(self, cluster_id: str, epoch: int) -> None:
         generation, recovery_id = self._metadata.generation, self._metadata.recovery_id
-        incarnation = self._hello.incarnation
-        self._hello = Hello(
-            self.node_id, incarnation, cluster_id, epoch, generation=generation, recovery_id=recovery_id
+        level = self.image.level if self.image.cluster_id else UNKNOWN_LEVEL
+        self._hello = msgspec.structs.replace(
+            self._hello,
+            cluster_id=cluster_id,
+            broker_epoch=epoch,
+            generation=generation,
+            recovery_id=recovery_id,
+            cluster_level=level,
         )
 
     async def _register(self, listeners: Mapping[str, Endpoint], peer_address: tuple[str, int]) -> None:
@@ -291,6 +303,7 @@ class Broker:
             self._metadata.lost_storage,
             identity.given.starts,
             identity.given.stamp,
+            self._hello.levels,
         )
         admitted = await self._registration.register(command)
         self._introduce(self._metadata.cluster_id, admitted.broker_epoch)
@@ -448,8 +461,31 @@ class Broker:
         """As `ActiveController.lags`."""
         return self._controller.lags
 
+    @property
+    def levels(self) -> LevelRange:
+        """Returns the feature levels that this broker speaks."""
+        return self._hello.levels
+
+    def levels_of(self, broker: BrokerInfo) -> LevelRange | None:
+        """Returns the feature levels that a registered broker speaks: as its process says, or as it has registered at a
+        level at which that is written down; None if neither is known here."""
+        if broker.incarnation == self._hello.incarnation:
+            return self._hello.levels
+        hello = self._peers.hello_of(broker.node_id)
+        if hello is not None and hello.incarnation == broker.incarnation:
+            return hello.levels
+        return broker.levels if self.image.level > LEVEL_MIN else None
+
+    def _spoken_levels(self) -> list[SpokenLevels]:
+        """Returns what this broker speaks, and what those say that it is connected to."""
+        heard = [self._peers.hello_of(node_id) for node_id in self._peers.connected]
+        hellos = [self._hello, *(hello for hello in heard if hello is not None)]
+        return [SpokenLevels(hello.node_id, hello.incarnation, hello.levels) for hello in hellos]
+
     def image_changed(self, image: ClusterImage) -> None:
         """For the metadata: something has been applied."""
+        if image.cluster_id and image.level != self._hello.cluster_level:
+            self._hello = msgspec.structs.replace(self._hello, cluster_level=image.level)
         self.data.follow(image)
 
     def waits(self, reason: str) -> None:

@@ -22,8 +22,21 @@ from tidelog.broker.repair.repair_messages import (
 )
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, TakeBack
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
-from tidelog.controller.commands import Command, CommandAnswer, ControllerElsewhere, MetadataApplied, ReportSilence
+from tidelog.controller.commands import (
+    BrokerHeartbeat,
+    Command,
+    CommandAnswer,
+    ControllerElsewhere,
+    HeartbeatAnswered,
+    LevelAnswered,
+    MetadataApplied,
+    RaiseLevel,
+    RegisterBroker,
+    ReportSilence,
+)
+from tidelog.controller.partition_commands import UNFIT_REASON_LEVELS, ReportUnfitReplicas
 from tidelog.model.errors import NotController
+from tidelog.model.levels import LEVEL_MIN, Additions
 from tidelog.transport.peer import Answer, Hello
 
 if TYPE_CHECKING:
@@ -51,6 +64,24 @@ PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *REST_CONSUMER_MESSAGES,
 )
 """All messages that brokers exchange."""
+
+
+def _without_newer_reasons(report: ReportUnfitReplicas, level: int) -> ReportUnfitReplicas:
+    """Leaves out what an older controller would refuse the whole report for."""
+    known = [one for one in report.replicas if UNFIT_REASON_LEVELS.get(one.reason, LEVEL_MIN) <= level]
+    return msgspec.structs.replace(report, replicas=known)
+
+
+MESSAGE_ADDITIONS: Final = Additions(
+    types={ReportSilence: 2, RaiseLevel: 2, LevelAnswered: 2},
+    fields={
+        BrokerHeartbeat: {"wall_ms": 2},
+        HeartbeatAnswered: {"clock_offset_ms": 2},
+        RegisterBroker: {"levels": 2},
+    },
+    values={ReportUnfitReplicas: _without_newer_reasons},
+)
+"""Since which feature level there are messages, and fields and values in them."""
 
 
 class PeerService:

@@ -79,6 +79,12 @@ def print_brokers(brokers: Sequence[BrokerDescription]) -> None:
     print_table(["broker", "address", "rack", "state", "role", "epoch"], rows)
 
 
+def levels_of(broker: BrokerDescription) -> str | None:
+    """Returns the feature levels that a broker speaks; None if that is not known."""
+    levels = broker.feature_levels
+    return None if levels is None else f"{levels.lowest}-{levels.highest}"
+
+
 def state_of(broker: BrokerDescription) -> str:
     """`live` or `fenced`."""
     return "fenced" if broker.is_fenced else "live"

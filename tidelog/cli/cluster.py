@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from tidelog.admin import AdminClient, ClusterDescription, RecoveryDescription
-from tidelog.cli.broker import role_of, state_of
+from tidelog.cli.broker import levels_of, role_of, state_of
 from tidelog.cli.cluster_recover import recover
 from tidelog.cli.connection import ask
 from tidelog.cli.log_losses import shown_time
@@ -16,17 +16,19 @@ from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.rebalance import rebalance
 from tidelog.cli.rolling_restart import restart
 from tidelog.cli.tables import print_table, show
+from tidelog.cli.upgrade import upgrade
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
-app = typer.Typer(help="Show the cluster, even out its load, restart its brokers.", no_args_is_help=True)
+app = typer.Typer(help="Show the cluster, even out its load, restart and upgrade its brokers.", no_args_is_help=True)
 app.command()(rebalance)
 app.command()(recover)
 app.command()(restart)
+app.command()(upgrade)
 
 
 @app.command()
 def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show controller, voters, brokers, and what `tidelog cluster recover` gave up.
+    """Show controller, feature level, voters, brokers, and what `tidelog cluster recover` gave up.
 
     Position and lag are how far each broker has applied the metadata log, and how far it is behind the one that is
     furthest; a dash means that it does not answer.
@@ -78,7 +80,8 @@ def _print(described: _Described) -> None:
     cluster = described.cluster
     controller = f"broker {cluster.controller_id}" if cluster.controller_id >= 0 else "none at the moment"
     print(f"cluster {cluster.cluster_id}")
-    print(f"controller: {controller}, epoch {cluster.controller_epoch}; metadata position {described.newest}\n")
+    print(f"controller: {controller}, epoch {cluster.controller_epoch}; metadata position {described.newest}")
+    print(f"feature level: {cluster.feature_level}\n")
     rows = [
         [
             broker.broker_id,
@@ -89,10 +92,11 @@ def _print(described: _Described) -> None:
             broker.broker_epoch,
             described.position(broker.broker_id),
             described.lag(broker.broker_id),
+            levels_of(broker),
         ]
         for broker in cluster.brokers
     ]
-    head = ["broker", "address", "rack", "state", "role", "epoch", "position", "lag"]
+    head = ["broker", "address", "rack", "state", "role", "epoch", "position", "lag", "levels"]
     print_table(head, rows, numbers=["position", "lag"])
     if cluster.voters:
         epochs = {broker.voter_id: broker.broker_epoch for broker in cluster.brokers}

@@ -25,6 +25,7 @@ from tidelog.config.values import (
     CommitSemantics,
     CompressionType,
     Count,
+    FeatureLevel,
     Hosts,
     Limit,
     LogFormat,
@@ -45,6 +46,7 @@ from tidelog.config.values import (
     split_voter,
 )
 from tidelog.model.cluster import CommitProtocol
+from tidelog.model.levels import LEVEL_MAX, LEVEL_MIN, LevelRange
 
 MIB = 1 << 20
 DAY_MS = 24 * 60 * 60 * 1000
@@ -125,6 +127,14 @@ class BrokerConfig(Settings):
         "best: 3 survive the loss of one, 5 of two, and 4 no more than 3. A broker that is not in the list joins the "
         "cluster that they form. Once there is a cluster, the list only says where to find it: who votes is kept in "
         "the metadata itself. Default: none, a cluster of this broker alone. (Kafka: controller.quorum.voters.)",
+    )
+    feature_level_max: FeatureLevel = setting(
+        "feature.level.max",
+        LEVEL_MAX,
+        "The highest feature level that this broker speaks; a lower one has it behave towards others as a broker of an "
+        "older version does. A new cluster begins at the highest level that all founders speak that its first "
+        "controller hears, and can be upgraded (`tidelog cluster upgrade`), but never go back: so set this on all "
+        "founders if brokers of an older version are to join. (Kafka: inter.broker.protocol.version.)",
     )
     cluster_join: Url | None = setting(
         "cluster.join",
@@ -677,6 +687,11 @@ class BrokerConfig(Settings):
                     "have the same port"
                 )
         return self
+
+    @property
+    def levels(self) -> LevelRange:
+        """Returns the feature levels that this broker speaks."""
+        return LevelRange(LEVEL_MIN, self.feature_level_max)
 
     @property
     def lease_ms(self) -> int:

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from tidelog.model.levels import LEVEL_MAX, LEVEL_MIN
+
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
@@ -127,6 +129,7 @@ Integer = Annotated[int, BeforeValidator(_read_integer)]
 Boolean = Annotated[bool, BeforeValidator(_read_boolean)]
 Count = Annotated[Integer, Field(ge=1, le=INT32_MAX)]
 """How many of something there are or may be; at least one."""
+FeatureLevel = Annotated[Integer, Field(ge=LEVEL_MIN, le=LEVEL_MAX)]
 Milliseconds = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
 Bytes = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
 Limit = Annotated[Integer, Field(ge=-1, le=INT64_MAX)]

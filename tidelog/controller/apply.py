@@ -23,6 +23,7 @@ from tidelog.controller.records import (
     ClusterRecovered,
     ConfigsAltered,
     ControllerElected,
+    LevelRaised,
     LossAccepted,
     MetadataRecord,
     MovesThrottled,
@@ -80,7 +81,7 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
             return _unthrottled_if_idle(replace(image, moves_throttle=bytes_per_s))
         case ConfigsAltered():
             return _alter_configs(image, record)
-        case ClusterCreated() | ClusterRecovered():
+        case ClusterCreated() | LevelRaised() | ClusterRecovered():
             return _apply_to_cluster(image, record)
         case ControllerElected(node_id, epoch):
             return replace(image, controller_id=NodeId(node_id), controller_epoch=epoch)
@@ -116,10 +117,24 @@ def with_voters(image: ClusterImage, voters: Iterable[Voter], next_voter_id: int
     )
 
 
-def _apply_to_cluster(image: ClusterImage, record: ClusterCreated | ClusterRecovered) -> ClusterImage:
-    if isinstance(record, ClusterCreated):
-        return replace(image, cluster_id=record.cluster_id)
-    return _recovered(image, record)
+def _apply_to_cluster(image: ClusterImage, record: ClusterCreated | LevelRaised | ClusterRecovered) -> ClusterImage:
+    match record:
+        case ClusterCreated(cluster_id, level):
+            return replace(image, cluster_id=cluster_id, level=max(level, image.level))
+        case LevelRaised():
+            return _raised(image, record)
+        case ClusterRecovered():
+            return _recovered(image, record)
+
+
+def _raised(image: ClusterImage, record: LevelRaised) -> ClusterImage:
+    """Notes the new level, and what brokers speak that have registered at one where that was not written down."""
+    spoken = {(one.node_id, one.incarnation): one.levels for one in record.spoken}
+    brokers = {
+        node: replace(broker, levels=spoken.get((broker.node_id, broker.incarnation), broker.levels))
+        for node, broker in image.brokers.items()
+    }
+    return replace(image, level=max(record.level, image.level), brokers=MappingProxyType(brokers))
 
 
 def _recovered(image: ClusterImage, record: ClusterRecovered) -> ClusterImage:
@@ -201,6 +216,7 @@ def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> B
         voter_id=voter_id,
         starts=max(record.starts, 0 if same is None else same.starts),
         stamp=max(record.stamp, 0 if same is None else same.stamp),
+        levels=record.levels,
     )
 
 

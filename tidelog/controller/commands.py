@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tidelog.model.cluster import Endpoint
+from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, LevelRange
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -107,6 +108,8 @@ class RegisterBroker(Command, frozen=True, tag=True):
     """How often a process has begun on its data directory, this one included; 0 if that is not counted."""
     stamp: int = 0
     """The last time mark in its data directory."""
+    levels: LevelRange = FIRST_LEVEL
+    """The feature levels that it speaks."""
 
 
 class BrokerHeartbeat(Command, frozen=True, tag=True):
@@ -154,6 +157,23 @@ class RemoveBroker(Command, frozen=True, tag=True):
     broker_epoch: int = -1
 
 
+class SpokenLevels(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The feature levels that a broker speaks, as this process of it says."""
+
+    node_id: int
+    incarnation: str
+    levels: LevelRange
+
+
+class RaiseLevel(Command, frozen=True, tag=True):
+    """Raises the cluster's feature level to the highest that any of its brokers speaks, if all do. Answered by
+    `LevelAnswered`; with `validate_only`, that is what would have happened."""
+
+    validate_only: bool = False
+    spoken: Sequence[SpokenLevels] = ()
+    """Of the brokers that the controller is connected to, itself included: it fills this in."""
+
+
 # -- what only the controller itself asks for ----------------------------------------------------------------------
 
 
@@ -163,6 +183,8 @@ class LeadCluster(Command, frozen=True, tag=True):
     node_id: int
     epoch: int
     cluster_id: str
+    level: int = LEVEL_MIN
+    """The feature level of a cluster that begins so."""
 
 
 class FenceBroker(Command, frozen=True, tag=True):
@@ -259,3 +281,10 @@ class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
     may_stop: bool
     clock_offset_ms: int | None = None
     """How far its clock is ahead of the median of the live brokers' clocks; None if that was not looked at."""
+
+
+class LevelAnswered(CommandAnswer, frozen=True, tag=True):
+    """The cluster's feature level was `before`, and is `level`."""
+
+    before: int
+    level: int

@@ -23,12 +23,14 @@ from tidelog.controller.commands import (
     LeadCluster,
     NoteStamps,
     ProducerIdBlock,
+    RaiseLevel,
     RegisterBroker,
     RemoveBroker,
     ReportRemoved,
     TakeSnapshot,
 )
 from tidelog.controller.decide_brokers import fence, heartbeat, note_stamps, register, remove
+from tidelog.controller.decide_level import raise_level
 from tidelog.controller.decide_losses import accept_loss
 from tidelog.controller.decide_members import alter_members, report_leader, report_lost_votes
 from tidelog.controller.decide_offsets_topic import create_offsets_topic
@@ -94,10 +96,8 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_members(image, command, config)
         case AllocateProducerIds():
             return _allocate_producer_ids(image)
-        case LeadCluster():
-            return _lead(image, command)
-        case AssignVoter():
-            return _assign_voter(image, command)
+        case LeadCluster() | RaiseLevel() | AssignVoter():
+            return _about_cluster(image, command)
         case TakeSnapshot() | AgreeSnapshot():
             return _about_snapshots(image, command)
     raise AssertionError(f"no decision is known for {command!r}")
@@ -192,8 +192,20 @@ def _allocate_producer_ids(image: ClusterImage) -> Decision:
     return Decision((record,), lambda after: ProducerIdBlock(after.position, first, PRODUCER_ID_BLOCK))
 
 
+def _about_cluster(image: ClusterImage, command: LeadCluster | RaiseLevel | AssignVoter) -> Decision:
+    match command:
+        case LeadCluster():
+            return _lead(image, command)
+        case RaiseLevel():
+            return raise_level(image, command)
+        case AssignVoter():
+            return _assign_voter(image, command)
+
+
 def _lead(image: ClusterImage, command: LeadCluster) -> Decision:
-    created: tuple[MetadataRecord, ...] = () if image.cluster_id else (ClusterCreated(command.cluster_id),)
+    created: tuple[MetadataRecord, ...] = ()
+    if not image.cluster_id:
+        created = (ClusterCreated(command.cluster_id, command.level),)
     return Decision((*created, ControllerElected(command.node_id, command.epoch)))
 
 

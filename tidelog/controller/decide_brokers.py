@@ -44,20 +44,24 @@ from tidelog.model.errors import (
     NotFound,
     OldDirectory,
     StaleBrokerEpoch,
+    UnsupportedLevel,
     WrongCluster,
 )
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, unfit_for_level
 
 TOPICS_SHOWN = 5
 
 
 def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig) -> Decision:
-    """Raises `WrongCluster`, `NodeIdInUse`, `OldDirectory`."""
+    """Raises `WrongCluster`, `UnsupportedLevel`, `NodeIdInUse`, `OldDirectory`."""
     if command.cluster_id and command.cluster_id != image.cluster_id:
         raise WrongCluster(
             f"the data directory of node {command.node_id} belongs to cluster {command.cluster_id}, and this is "
             f"{image.cluster_id}; connect it to its own cluster, or give it an empty data directory"
         )
+    if image.level not in command.levels:
+        raise UnsupportedLevel(unfit_for_level(command.node_id, command.levels, image.level))
     node = NodeId(command.node_id)
     known = image.brokers.get(node)
     if known is not None and known.incarnation == command.incarnation:
@@ -88,6 +92,7 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
         is_clean=loss is None,
         starts=command.starts,
         stamp=command.stamp,
+        levels=command.levels if image.level > LEVEL_MIN else FIRST_LEVEL,
     )
     lost = without(image, node, config, loss, new_disk=command.storage)
     return Decision((*lost, registered), lambda after: _admitted(after, node))

@@ -31,6 +31,7 @@ from tidelog.controller.records import (
     TopicCreated,
     TopicDeleted,
     TopicRemoved,
+    check_setting_levels,
 )
 from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, Topic
 from tidelog.model.errors import InvalidRequest, TopicExists, UnknownTopic
@@ -51,7 +52,8 @@ def topic_named(image: ClusterImage, name: str) -> Topic:
 
 
 def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig) -> Decision:
-    """Raises `InvalidRequest`: a bad or taken name, a bad setting, counts out of range, replicas that do not exist."""
+    """Raises `InvalidRequest`: a bad or taken name, a bad setting, counts out of range, replicas that do not exist.
+    Raises `UnsupportedLevel`: a setting that is newer than the cluster."""
     request = command.topic
     known = image.topics.get(request.name)
     if known is not None and known.topic_id == command.topic_id:
@@ -60,6 +62,7 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
         raise InvalidRequest(f"topic {request.name} was created, and deleted by somebody since")
     _check_new_topic(image, request, config)
     configs = new_topic_overrides(config, request.configs)
+    check_setting_levels(configs, image.level)
     assignments = _assignments(image, request, config)
     check_room(image, Counter(node for replicas in assignments for node in replicas), config)
     record = TopicCreated(request.name, command.topic_id, assignments, configs)
@@ -243,9 +246,10 @@ def delete_topic(image: ClusterImage, command: DeleteTopic, config: BrokerConfig
 
 
 def alter_configs(image: ClusterImage, command: AlterTopicConfigs, config: BrokerConfig) -> Decision:
-    """Raises `UnknownTopic`, `InvalidRequest`."""
+    """Raises `UnknownTopic`, `InvalidRequest`, `UnsupportedLevel`."""
     topic = topic_named(image, command.name)
     _check_changes(topic, command.changes)
+    check_setting_levels(command.changes, image.level)
     merged: dict[str, str | None] = {**topic.configs, **command.changes}
     overrides = {key: value for key, value in merged.items() if value is not None}
     topic_config(config, overrides)

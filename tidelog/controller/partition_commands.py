@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -111,6 +112,10 @@ class UnfitReason(enum.Enum):
     """It is to lead, and cannot find out what of the damaged end of its log was committed."""
     STALLED = "stalled"
     """It leads, and its disk takes nothing, while those of its followers do."""
+
+
+UNFIT_REASON_LEVELS: Final[Mapping[UnfitReason, int]] = {UnfitReason.STALLED: 2}
+"""Since which feature level a controller knows a reason; those that are not here, since the first."""
 
 
 class UnfitReplica(msgspec.Struct, frozen=True, array_like=True):

@@ -2,17 +2,21 @@
 
 Each is one JSON object with a `type`, the value of one record in the metadata log. They are applied in log order, by
 `apply.apply`, on every broker alike; a record says what happened, not what was asked. A record that is not known, or
-has a field too many, is an error: to skip it would leave this broker with another cluster than its peers have.
+has a field too many, is an error: to skip it would leave this broker with another cluster than its peers have. So what
+is new is written only once the cluster's feature level says that all brokers know it (`RECORD_ADDITIONS`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
-from tidelog.controller.commands import Stamped
+from tidelog.controller.commands import SpokenLevels, Stamped
 from tidelog.model.cluster import HTTP, Endpoint, PartitionMember
+from tidelog.model.errors import UnsupportedLevel
+from tidelog.model.levels import FIRST_LEVEL, LEVEL_MAX, LEVEL_MIN, Additions, LevelRange
 from tidelog.model.losses import LossStatement
 
 
@@ -23,8 +27,17 @@ class MetadataRecord(msgspec.Struct, frozen=True, tag_field="type", forbid_unkno
 # -- the cluster and its controller --------------------------------------------------------------------------------
 
 
-class ClusterCreated(MetadataRecord, frozen=True, tag=True):
+class ClusterCreated(MetadataRecord, frozen=True, tag=True, omit_defaults=True):
     cluster_id: str
+    level: int = LEVEL_MIN
+    """The feature level that it begins at."""
+
+
+class LevelRaised(MetadataRecord, frozen=True, tag=True):
+    """What follows may need this feature level. `spoken` is what each broker spoke then."""
+
+    level: int
+    spoken: tuple[SpokenLevels, ...]
 
 
 class SyncedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +111,8 @@ class BrokerRegistered(MetadataRecord, frozen=True, tag=True, kw_only=True, omit
     starts: int = 0
     """With `stamp`, how recent its data directory was (`BrokerInfo`)."""
     stamp: int = 0
+    levels: LevelRange = FIRST_LEVEL
+    """The feature levels that it speaks."""
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
@@ -249,6 +264,7 @@ class ProducerIdsAllocated(MetadataRecord, frozen=True, tag=True):
 
 AnyRecord = (
     ClusterCreated
+    | LevelRaised
     | ClusterRecovered
     | ControllerElected
     | VoterAssigned
@@ -274,9 +290,60 @@ AnyRecord = (
 _decoder = msgspec.json.Decoder(AnyRecord)
 
 
-def encode_record(record: MetadataRecord) -> bytes:
-    """Equal records give identical bytes."""
-    return msgspec.json.encode(record, order="deterministic")
+SETTING_LEVELS: Final[Mapping[str, int]] = {"min.insync.racks": 2}
+"""Since which feature level topics may have a setting; those that are not here, since the first. A broker that does not
+know a setting cannot open the topic."""
+
+
+def check_setting_levels(names: Iterable[str], level: int) -> None:
+    """Raises `UnsupportedLevel` if one of these settings does not exist at a level."""
+    for name in names:
+        if SETTING_LEVELS.get(name, LEVEL_MIN) > level:
+            raise UnsupportedLevel(
+                f"{name} needs feature level {SETTING_LEVELS[name]}, and the cluster is at level {level}: brokers of "
+                "an older version would not know it. Upgrade all, then run `tidelog cluster upgrade --finalize`"
+            )
+
+
+def _check_created(record: TopicCreated, level: int) -> TopicCreated:
+    check_setting_levels(record.configs, level)
+    return record
+
+
+def _check_altered(record: ConfigsAltered, level: int) -> ConfigsAltered:
+    check_setting_levels(record.changes, level)
+    return record
+
+
+RECORD_ADDITIONS: Final = Additions(
+    types={LevelRaised: 2},
+    fields={ClusterCreated: {"level": 2}, BrokerRegistered: {"levels": 2}},
+    values={TopicCreated: _check_created, ConfigsAltered: _check_altered},
+    order="deterministic",
+)
+"""Since which feature level there are records, and fields and values in them."""
+
+
+def encode_record(record: MetadataRecord, level: int = LEVEL_MAX) -> bytes:
+    """Returns the bytes of a record in a cluster of this feature level; equal records give identical bytes.
+
+    Raises `UnsupportedLevel`.
+    """
+    encoded = RECORD_ADDITIONS.at(record, level)
+    return msgspec.json.encode(encoded, order="deterministic" if isinstance(encoded, msgspec.Struct) else None)
+
+
+def encode_records(records: Iterable[MetadataRecord], level: int) -> bytes:
+    """Returns the bytes of records that follow each other, a line each, in a cluster that is at this level before them.
+
+    Raises `UnsupportedLevel`.
+    """
+    lines = []
+    for record in records:
+        if isinstance(record, ClusterCreated | LevelRaised):
+            level = record.level
+        lines.append(encode_record(record, level))
+    return b"\n".join(lines)
 
 
 def decode_record(value: bytes) -> MetadataRecord:

@@ -11,12 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, in_order
 from tidelog.model.errors import InternalError
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import LEVEL_MIN
 
-FORMAT = 8
+FORMAT = 9
+"""The format of clusters at a feature level above the first."""
+FORMAT_WITHOUT_LEVELS = 8
+"""The format of clusters at the first level, which older versions read and write."""
 FORMAT_WITHOUT_RECOVERY_IDS = 7
 """The format of recoveries that had no ids; it is read, and never written."""
 FORMAT_WITHOUT_LOSSES = 6
@@ -78,8 +83,15 @@ class _Header(msgspec.Struct, frozen=True):
 
 def encode_image(image: ClusterImage) -> bytes:
     """The image's canonical form."""
-    brokers = tuple(replace(broker, listeners=dict(broker.listeners)) for broker in image.brokers.values())
-    return _ENCODER.encode(_Snapshot(FORMAT, _without_brokers(image), brokers))
+    lacking = _lacking_levels(image, "levels")
+    brokers = tuple(replace(broker, listeners=dict(broker.listeners), **lacking) for broker in image.brokers.values())
+    version = FORMAT_WITHOUT_LEVELS if lacking else FORMAT
+    return _ENCODER.encode(_Snapshot(version, _without_brokers(image), brokers))
+
+
+def _lacking_levels(image: ClusterImage, name: str) -> dict[str, Any]:
+    """Returns the change that has a field left out in clusters at the first level."""
+    return {name: UNSET} if image.level == LEVEL_MIN else {}
 
 
 def _encode_in_format_7(image: ClusterImage) -> bytes:
@@ -139,6 +151,7 @@ def _without_brokers(image: ClusterImage) -> ClusterImage:
         brokers={},
         topics={name: replace(topic, configs=dict(topic.configs)) for name, topic in image.topics.items()},
         deleted_topics=dict(image.deleted_topics),
+        **_lacking_levels(image, "level"),
     )
 
 
@@ -146,7 +159,7 @@ def decode_image(data: bytes) -> ClusterImage:
     """The image that was encoded. Raises `SnapshotUnreadable`."""
     try:
         version = msgspec.json.decode(data, type=_Header).format
-        if version == FORMAT:
+        if version in (FORMAT, FORMAT_WITHOUT_LEVELS):
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
             canonical = encode_image(image)

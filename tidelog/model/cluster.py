@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeVar, get_args
 import msgspec
 
 from tidelog.model.ids import NodeId, TopicId
+from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, LevelRange
 from tidelog.model.losses import AcceptedLoss, LossStatement
 from tidelog.model.names import is_internal
 
@@ -122,6 +123,8 @@ class BrokerInfo:
     starts: int = 0
     """With `stamp`, the most that its data directory has shown: one that shows less is an old copy of it."""
     stamp: int = 0
+    levels: LevelRange = FIRST_LEVEL
+    """The feature levels that it speaks, as it has registered. While the cluster is at level 1 nobody registers any."""
 
     @property
     def http(self) -> Endpoint:
@@ -284,6 +287,8 @@ class ClusterImage:
     """The newest position of which a majority of the voters hold one and the same snapshot."""
     recoveries: tuple[ClusterRecovery, ...] = ()
     """The audit records of all recoveries, oldest first."""
+    level: int = LEVEL_MIN
+    """The feature level at which metadata are written (`model/levels.py`). It never falls."""
 
     @property
     def generation(self) -> int:

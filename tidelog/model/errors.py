@@ -306,6 +306,13 @@ class StaleCommit(TidelogError):
     kafka = KafkaCode.INVALID_UPDATE_VERSION
 
 
+class UnsupportedLevel(TidelogError):
+    """A broker does not speak the feature level that this takes; nothing was done."""
+
+    code = 40920
+    kafka = KafkaCode.UNSUPPORTED_VERSION
+
+
 class LossRefused(TidelogError):
     """These offsets cannot be given up: nothing is damaged there, a good copy is left, or a broker that may have one
     cannot be asked."""

@@ -11,6 +11,7 @@ import msgspec
 from tidelog.broker.consensus.founding import Address
 from tidelog.broker.consensus.messages import DescribeQuorum, QuorumDescribed
 from tidelog.model.errors import ControllerLost, InvalidRequest, NotController, Overloaded, TidelogError
+from tidelog.model.levels import SPOKEN_LEVELS
 from tidelog.model.ports import Clock, Entropy, Network
 from tidelog.standalone.entries import LogEntry
 from tidelog.standalone.messages import (
@@ -43,7 +44,7 @@ class LogClient:
     """Made on a running loop; `close` at the end."""
 
     def __init__(self, servers: Sequence[Address], network: Network, clock: Clock, entropy: Entropy) -> None:
-        hello = Hello(NOBODY, entropy.token_hex(16))
+        hello = Hello(NOBODY, entropy.token_hex(16), levels=SPOKEN_LEVELS)
         self._peers = PeerNode(network, lambda: hello, STANDALONE_MESSAGES, self, clock, entropy)
         self._servers = list(servers)
         self._leader = 0

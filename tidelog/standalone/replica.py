@@ -27,6 +27,7 @@ from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.controller.records import VoterAssigned
 from tidelog.model.errors import InvalidRequest, NotController, TooLarge
+from tidelog.model.levels import SPOKEN_LEVELS
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Network
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.voters import VoterSet
@@ -117,7 +118,7 @@ class LogReplica:
         return self._member.cluster_id
 
     def _hello(self) -> Hello:
-        return Hello(self.node_id, self._life, self.log_id)
+        return Hello(self.node_id, self._life, self.log_id, levels=SPOKEN_LEVELS)
 
     # -- beginning ---------------------------------------------------------------------------------------------------
 

@@ -60,6 +60,10 @@ class BrokerProcess:
         words = start_command(self.node_id, self.data_dir, self._http, peer=self._peer, settings=self._settings)
         return [*self._prefix, *words]
 
+    def change_settings(self, settings: Mapping[str, str]) -> None:
+        """Gives it other settings for its next start."""
+        self._settings |= settings
+
     @property
     def pid(self) -> int:
         """The process id. Raises `BrokerFailed` if the broker does not run."""

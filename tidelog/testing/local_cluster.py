@@ -150,13 +150,16 @@ class LocalCluster:
         """Stops brokers gracefully; the others and all data stay."""
         self._stop(self._chosen(node_ids))
 
-    def restart(self, *node_ids: int) -> None:
-        """Starts brokers again at their old addresses, on their old data, after stopping gracefully what runs.
+    def restart(self, *node_ids: int, settings: Mapping[str, str] | None = None) -> None:
+        """Starts brokers again at their old addresses, on their old data, after stopping gracefully what runs; with
+        other `settings`, these replace theirs of the same names from now on.
 
         Brokers that cannot become ready without each other, such as most of a cluster, must be named together.
         """
         brokers = self._chosen(node_ids)
         self._stop(brokers)
+        for broker in brokers:
+            broker.change_settings(settings or {})
         self._start(brokers)
 
     def add(self) -> int:

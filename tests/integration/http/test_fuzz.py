@@ -60,6 +60,7 @@ DOCUMENTS = st.recursive(
 )
 BATCH = bytes(encode_batch([(1, None, b"x")]))
 GOOD_BODIES = {
+    "feature-level:raise": b'{"validate_only":true}',
     "batches": BATCH,
     "/batches": batch_table([("t", 0, len(BATCH))]) + BATCH,
     "brokers:rebalance": b'{"validate_only":true}',

@@ -34,6 +34,8 @@ class ThreeBrokers:
         self.brokers: dict[int, Broker] = {}
         self.network = SimNetwork(random.Random(0))
         self._extra = settings
+        self.of_node: dict[int, Mapping[str, object]] = {}
+        """Settings of single brokers, by dotted name, from their next start on."""
         self._lives = 0
         self.disks = {node: SimDisk(node) for node in NODES}
 
@@ -79,6 +81,7 @@ class ThreeBrokers:
             "broker.heartbeat.interval.ms": 100,
             "broker.session.timeout.ms": 1_000,
             **self._extra,
+            **self.of_node.get(node, {}),
         }
         runner = SimRunner(random.Random(node), mean_s=0.0002)
         network = self.network.host(f"10.0.0.{node}")

@@ -37,8 +37,10 @@ from tidelog.controller.commands import (
     HeartbeatAnswered,
     LeadCluster,
     MetadataApplied,
+    RaiseLevel,
     RemoveBroker,
     ReportSilence,
+    SpokenLevels,
 )
 from tidelog.controller.decide import decide
 from tidelog.controller.decide_brokers import registered_broker
@@ -68,6 +70,7 @@ AWAITED = (
     AddPartitions,
     AlterTopicConfigs,
     RemoveBroker,
+    RaiseLevel,
     ElectLeaders,
     HandOver,
     AlterReassignments,
@@ -86,11 +89,14 @@ class ActiveController:
         log: MetadataLog,
         image: Callable[[], ClusterImage],
         config: BrokerConfig,
+        spoken: Callable[[], Sequence[SpokenLevels]],
     ) -> None:
+        """`spoken` gives the feature levels that this broker speaks, and those that it hears of."""
         self._node_id = node_id
         self._log = log
         self._image = image
         self._config = config
+        self._spoken = spoken
         self._sessions = Sessions(config.broker_session_timeout_ms, config.lease_ms)
         self._revocations = Revocations()
         self._tick_s = config.heartbeat_ms / 1000 / TICKS_PER_HEARTBEAT
@@ -126,7 +132,8 @@ class ActiveController:
 
     def on_elected(self, epoch: int, cluster_id: str) -> None:
         """This broker leads the metadata log, and has applied all of it; a cluster that has no id yet gets this one."""
-        self._reign = LeadCluster(self._node_id, epoch, cluster_id)
+        level = min(one.levels.highest for one in self._spoken())
+        self._reign = LeadCluster(self._node_id, epoch, cluster_id, level)
         self._is_serving = False
         self._work.set()
 
@@ -180,6 +187,8 @@ class ActiveController:
         return answer
 
     async def _decided(self, command: Command, seconds_max: float) -> CommandAnswer:
+        if isinstance(command, RaiseLevel):
+            command = msgspec.structs.replace(command, spoken=self._spoken())
         request = Request(command)
         self._queue.append(request)
         self._work.set()

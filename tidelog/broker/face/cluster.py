@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from tidelog.config.schema import BrokerConfig, TopicConfig
-from tidelog.model.cluster import ClusterImage, Topic
+from tidelog.model.cluster import BrokerInfo, ClusterImage, Topic
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import LevelRange
 
 
 class Cluster(Protocol):
@@ -30,6 +31,15 @@ class Cluster(Protocol):
     @property
     def image(self) -> ClusterImage:
         """The cluster as of the last applied metadata record."""
+        ...
+
+    @property
+    def levels(self) -> LevelRange:
+        """Returns the feature levels that this broker speaks."""
+        ...
+
+    def levels_of(self, broker: BrokerInfo) -> LevelRange | None:
+        """Returns the feature levels that a registered broker speaks; None if that is not known here."""
         ...
 
     @property

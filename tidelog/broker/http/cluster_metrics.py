@@ -66,6 +66,14 @@ class ClusterMetrics(Collector):
         for node_id, records in controller.metadata_lags().items():
             lag.add_metric([str(node_id)], records)
         yield lag
+        level = GaugeMetricFamily(
+            "tidelog_feature_level",
+            "The feature level of the cluster, and the highest that this broker speaks.",
+            labels=["of"],
+        )
+        level.add_metric(["cluster"], image.level)
+        level.add_metric(["broker"], self._face.cluster.levels.highest)
+        yield level
         yield _gauge("metadata_voters", "Brokers that vote on the metadata log.", len(image.voters))
 
     def _brokers(self) -> Iterator[Metric]:

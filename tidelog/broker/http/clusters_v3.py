@@ -6,15 +6,18 @@ it, and whether a registered broker counts as live.
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiohttp import web
 from msgspec import UNSET, Struct, UnsetType
 
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content
-from tidelog.broker.http.body import read_body
+from tidelog.broker.http.body import read_body, read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, ListMetadata, Related, Resource, ResourceList
+from tidelog.broker.http.json_body import Body, json_decoder
 from tidelog.broker.http.partitions_v3 import ReplicaV3, replica_shown
 from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, ClusterRecovery, Voter
 from tidelog.model.errors import NotFound
@@ -48,11 +51,12 @@ class ClusterV3(Resource, frozen=True):
     """A cluster. `controller` links to the broker that is the controller now, and is left out where none is;
     `controller_epoch` rises with each that becomes it. `metadata_position` is how far the broker that answers has
     applied the metadata log. `generation` is how often that was begun anew, and `recoveries` tell of the last hundred
-    times, oldest first."""
+    times, oldest first. `feature_level` is the level at which metadata are written (`feature-level:raise`)."""
 
     controller_epoch: int
     metadata_position: int
     generation: int
+    feature_level: int
     recoveries: list[RecoveryV3]
     voters: list[VoterV3]
     acls: Related
@@ -64,10 +68,19 @@ class ClusterV3(Resource, frozen=True):
     controller: Related | UnsetType = UNSET
 
 
+class FeatureLevelsV3(Struct, frozen=True):
+    """The feature levels that a broker speaks, both ends included."""
+
+    lowest: int
+    highest: int
+
+
 class BrokerV3(Resource, frozen=True):
     """A registered broker; `host` and `port` are its HTTP address. A fenced one is not heard of now, and leads nothing.
 
     `broker_epoch` is the position of its registration in the metadata log. `voter_id` is null if it does not vote.
+    `feature_levels` are the lowest and the highest that it speaks, null if the broker that answers does not know: at
+    level 1 of the cluster they are not written down, and only a broker that is there can say.
     """
 
     broker_id: int
@@ -80,8 +93,25 @@ class BrokerV3(Resource, frozen=True):
     voter_id: int | None
     peer_host: str
     peer_port: int
+    feature_levels: FeatureLevelsV3 | None
     configs: Related
     partition_replicas: Related
+
+
+class RaiseAsked(Body):
+    """The body that raises the cluster's feature level; with `validate_only` nothing is raised."""
+
+    validate_only: bool = False
+
+
+class LevelRaisedV3(Struct, frozen=True):
+    """The cluster's feature level before, and now, or as it would be. Equal if it is the highest already."""
+
+    before: int
+    feature_level: int
+
+
+_RAISE: Final = json_decoder(RaiseAsked)
 
 
 class ProducerIdV3(Struct, frozen=True):
@@ -101,6 +131,15 @@ async def list_clusters(context: Context, call: Call) -> web.StreamResponse:
 async def get_cluster(context: Context, call: Call) -> web.StreamResponse:
     """The cluster."""
     return json_answer(_cluster(context, Links(context, call)))
+
+
+async def raise_feature_level(context: Context, call: Call) -> web.StreamResponse:
+    """Raises the feature level of the cluster to the highest that any of its brokers speaks: for good. Refused unless
+    all registered brokers speak it."""
+    Links(context, call)
+    asked = await read_json(context, call, _RAISE)
+    raised = await context.face.administration.raise_level(validate_only=asked.validate_only)
+    return json_answer(LevelRaisedV3(raised.before, raised.level))
 
 
 async def list_brokers(context: Context, call: Call) -> web.StreamResponse:
@@ -161,6 +200,7 @@ def _cluster(context: Context, links: Links) -> ClusterV3:
         image.controller_epoch,
         image.position,
         image.generation,
+        image.level,
         [_recovery(found) for found in image.recoveries],
         [_voter(image, voter) for voter in image.voters],
         links.related("acls"),
@@ -191,6 +231,7 @@ def _voter(image: ClusterImage, voter: Voter) -> VoterV3:
 
 def _broker(links: Links, context: Context, broker: BrokerInfo) -> BrokerV3:
     votes = any(voter.voter_id == broker.voter_id for voter in context.face.cluster.image.voters)
+    levels = context.face.cluster.levels_of(broker)
     return BrokerV3(
         *links.resource("KafkaBroker", "brokers", broker.node_id),
         broker.node_id,
@@ -203,6 +244,7 @@ def _broker(links: Links, context: Context, broker: BrokerInfo) -> BrokerV3:
         broker.voter_id if votes else None,
         broker.peer_host,
         broker.peer_port,
+        None if levels is None else FeatureLevelsV3(levels.lowest, levels.highest),
         links.related("brokers", broker.node_id, "configs"),
         links.related("brokers", broker.node_id, "partition-replicas"),
     )

@@ -275,6 +275,8 @@ V3: Final = (
     _v3("GET", "", _DESCRIBE, cluster, clusters_v3.get_cluster, None, clusters_v3.ClusterV3),
     _v3("POST", "/producer-ids", Operation.IDEMPOTENT_WRITE, cluster, clusters_v3.allocate_producer_id, None,
         clusters_v3.ProducerIdV3, 201, request_class=_PRODUCES),
+    _v3("POST", "/feature-level:raise", _ALTER, cluster, clusters_v3.raise_feature_level, clusters_v3.RaiseAsked,
+        clusters_v3.LevelRaisedV3),
     _v3("GET", "/brokers", _DESCRIBE, cluster, clusters_v3.list_brokers, None, ResourceList[clusters_v3.BrokerV3]),
     _v3("GET", "/brokers/{broker_id}", _DESCRIBE, cluster, clusters_v3.get_broker, None, clusters_v3.BrokerV3),
     _v3("DELETE", "/brokers/{broker_id}", _ALTER, cluster, clusters_v3.remove_broker, None, None, 204),

@@ -19,8 +19,10 @@ from tidelog.controller.commands import (
     CreateTopic,
     DeleteTopic,
     Done,
+    LevelAnswered,
     NewTopic,
     ProducerIdBlock,
+    RaiseLevel,
     RemoveBroker,
     TopicPlaced,
 )
@@ -107,6 +109,13 @@ class Administration:
         """Unregisters a broker for good. Raises `NotFound`, `InvalidRequest` as long as it has what others need."""
         known = self._image().brokers.get(node_id)
         await self._decide(RemoveBroker(node_id, -1 if known is None else known.epoch))
+
+    async def raise_level(self, *, validate_only: bool = False) -> LevelAnswered:
+        """Raises the cluster's feature level to the highest that any broker speaks. Raises `UnsupportedLevel` if not
+        all do."""
+        answer = await self._channel.submit(RaiseLevel(validate_only), LevelAnswered, seconds_max=COMMAND_S_MAX)
+        await self._in_force(answer.position)
+        return answer
 
     async def rebalance(
         self, leaving: Sequence[int] = (), *, validate_only: bool = False, throttle: int | None = None

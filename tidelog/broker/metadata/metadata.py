@@ -42,11 +42,12 @@ from tidelog.controller.records import (
     SnapshotTaken,
     VoterAssigned,
     decode_record,
-    encode_record,
+    encode_records,
 )
 from tidelog.model.cluster import ClusterImage, Voter
-from tidelog.model.errors import ControllerLost, NotController, OldDirectory, TidelogError
+from tidelog.model.errors import ControllerLost, NotController, OldDirectory, TidelogError, UnsupportedLevel
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import unfit_for_level
 from tidelog.model.ports import Clock, Entropy
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.replica import HistoriesDiffer
@@ -88,6 +89,7 @@ class ClusterMetadata:
     ) -> None:
         self.image = ClusterImage("")
         self._node_id = NodeId(config.node_id)
+        self._levels = config.levels
         self._manager = manager
         self._peers = peers
         self._clock = clock
@@ -120,7 +122,8 @@ class ClusterMetadata:
 
         `address` is where this broker listens for peers.
 
-        Raises `MetadataDamaged`, `WrongDirectory`, `ConfigError`, `WrongCluster`, `OSError`.
+        Raises `MetadataDamaged`, `WrongDirectory`, `ConfigError`, `WrongCluster`, `UnsupportedLevel`,
+        `OSError`.
         """
         bootstrap = self._bootstrap
         position = 0
@@ -131,6 +134,8 @@ class ClusterMetadata:
             loaded = self._keeper.load()
             if loaded is not None:
                 self.image, position, self._snapshot_voters = loaded
+        if self.image.level not in self._levels:
+            raise UnsupportedLevel(self._unfit())
         member = self._member = bootstrap.member
         membership, leader = self._membership(member), self._listener
         voter_id = self._assigned_voter_id()
@@ -259,7 +264,7 @@ class ClusterMetadata:
 
     async def append(self, records: Sequence[MetadataRecord]) -> int:
         """Appends records, all or none, as `ElectedLog.append`; returns the first one's offset."""
-        payload = b"\n".join(encode_record(record) for record in records)
+        payload = encode_records(records, self.image.level)
         return (await self._log.append(payload, len(records))).value.base_offset
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
@@ -318,7 +323,10 @@ class ClusterMetadata:
     # -- as the log uses it ------------------------------------------------------------------------------------------
 
     def applied(self, payload: bytes, offset: int, position: int) -> None:
-        for i, record in enumerate(map(decode_record, payload.split(b"\n"))):
+        for i, value in enumerate(payload.split(b"\n")):
+            if self.image.level not in self._levels:
+                break  # what follows may be unknown here
+            record = decode_record(value)
             self.image = apply(self.image, record, offset + i)
             match record:
                 case SnapshotTaken():
@@ -337,8 +345,14 @@ class ClusterMetadata:
         self._changed()
 
     def _changed(self) -> None:
+        if self.image.level not in self._levels:
+            self._listener.fail(self._unfit())
+            return
         self._know_peers()
         self._listener.image_changed(self.image)
+
+    def _unfit(self) -> str:
+        return unfit_for_level(self._node_id, self._levels, self.image.level)
 
     def halted(self) -> None:
         self._listener.fail("the disk of the metadata log has failed; see what it was, then start this broker again")

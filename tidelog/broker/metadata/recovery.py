@@ -242,7 +242,7 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
     number = next_number(max(found.number_max for found in plan.given), voter.voter_id)
     kept = restored.image.position
     record = ClusterRecovered(plan.generation, now_ms, by, kept, plan.given_up, plan.synced, plan.recovery_id)
-    payload = encode_record(record)
+    payload = encode_record(record, image.level)
     value = Value(Kind.APPEND, number, offset, 1, digest_of(payload))
     floor = Prefix(position, restored.prefix.epoch, offset)
     metadata = Metadata(plan.base.storage, Status.VOTING, number, number, plan.cluster_id)

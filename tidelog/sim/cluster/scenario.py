@@ -40,6 +40,9 @@ class Swarm(msgspec.Struct, frozen=True):
     """False: faults begin with the founding of the cluster."""
     settings: dict[str, int | str] = {}
     """Of every broker, by dotted name."""
+    first_level: tuple[int, ...] = ()
+    """Brokers that speak the first feature level alone, as those of the oldest version do. A majority of the founders,
+    or none: a cluster begins at the level of those that its first controller hears."""
     traffic: Traffic = Traffic()
     """Topics with data, and their clients."""
     groups: GroupTraffic = GroupTraffic()
@@ -126,6 +129,7 @@ def _simpler_swarms(swarm: Swarm) -> Iterator[Swarm]:
         fewer = tuple(other for other in traffic.producers if other is not producer)
         yield structs.replace(swarm, traffic=structs.replace(traffic, producers=fewer))
     yield structs.replace(swarm, traffic=structs.replace(traffic, tunes=False))
+    yield structs.replace(swarm, first_level=())
     yield structs.replace(swarm, clock_drift=0.0)
     yield structs.replace(swarm, delay_min_s=0.0, delay_mean_s=0.0005)
     yield structs.replace(swarm, disk_delay_s=0.0005)

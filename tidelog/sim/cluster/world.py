@@ -166,6 +166,8 @@ def _config(swarm: Swarm, node: int) -> BrokerConfig:
         "http.listener": f"{address_of(node)}:8082",
         "broker.rack": f"rack{node % 3}",
     }
+    if node in swarm.first_level:
+        settings["feature.level.max"] = 1
     if node in swarm.founders:
         settings["cluster.voters"] = founders
     return BrokerConfig.model_validate(settings)

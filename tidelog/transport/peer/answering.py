@@ -148,7 +148,7 @@ class AnsweringEnd(Line):
             self._fail(correlation, InternalError("the broker failed; its log says more"))
 
     def _succeed(self, correlation: int, answer: Answer) -> None:
-        header = b"" if answer.message is None else self.common.codec.encode(answer.message)
+        header = b"" if answer.message is None else self.common.codec.encode(answer.message, self.level)
         size = frame_bytes(header, answer.payload)
         if size > self.common.bounds.frame_bytes_max:
             raise TooLarge(f"the answer has {size} bytes; the bound is {self.common.bounds.frame_bytes_max}")

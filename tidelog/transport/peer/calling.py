@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import msgspec
 
-from tidelog.model.errors import Overloaded, TooLarge
+from tidelog.model.errors import Overloaded, TooLarge, UnsupportedLevel
 from tidelog.model.ports import Buffer, FrameConnection
 from tidelog.transport.peer.errors import PeerLost, PeerRefused, PeerUnreachable
 from tidelog.transport.peer.frames import TIMEOUT_MS_MAX, BadFrame, Frame, Kind, frame_bytes
@@ -96,7 +96,11 @@ class CallingEnd(Line):
         if not self.is_open or self.connection.queued_bytes > bounds.notify_bytes_max:
             self._statistics.notifications_dropped += 1
             return False
-        header = self.common.codec.encode(message)
+        try:
+            header = self.common.codec.encode(message, self.level)
+        except UnsupportedLevel:  # nobody counts on its arrival
+            self._statistics.notifications_dropped += 1
+            return False
         assert frame_bytes(header, payload) <= bounds.frame_bytes_max, "a notification is larger than any frame may be"
         self.send(Kind.NOTIFY, header, payload)
         return True
@@ -111,10 +115,16 @@ class CallingEnd(Line):
             raise Overloaded(f"{len(self._waiting)} requests to {self._name()} wait for answers already")
         if self.connection.queued_bytes > bounds.queued_bytes_max:
             raise Overloaded(f"{self.connection.queued_bytes} bytes wait to be sent to {self._name()} already")
-        header = self.common.codec.encode(message)
+        header = self._encoded(message)
         if (size := frame_bytes(header, payload)) > bounds.frame_bytes_max:
             raise TooLarge(f"a peer request of {size} bytes is over the bound of {bounds.frame_bytes_max}")
         return header
+
+    def _encoded(self, message: msgspec.Struct) -> bytes:
+        try:
+            return self.common.codec.encode(message, self.level)
+        except UnsupportedLevel as error:
+            raise UnsupportedLevel(f"{self._name()} is of an older version: {error}") from error
 
     def _expire(self, future: asyncio.Future[Answer], timeout_s: float) -> None:
         if not future.done():

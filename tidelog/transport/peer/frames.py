@@ -29,9 +29,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from crc32c import crc32c
 
+from tidelog.model.levels import LEVEL_MAX, NO_ADDITIONS, Additions
 from tidelog.model.ports import Buffer
 from tidelog.transport.peer.errors import Fault
-from tidelog.transport.peer.hello import Hello
+from tidelog.transport.peer.hello import HELLO_ADDITIONS, Hello
 
 T = TypeVar("T")
 
@@ -60,6 +61,10 @@ class Kind(enum.IntEnum):
     """The caller waits no longer for this request."""
     PING = 8
     """Asks whether the other end is there: whatever else it has to do, it answers at once, with nothing."""
+
+
+PING_LEVEL: Final = 2
+"""Who speaks no higher level than the one before ends a connection on which a ping comes."""
 
 
 class BadFrame(Exception):
@@ -119,8 +124,11 @@ _KINDS: Final = {int(kind): kind for kind in Kind}
 class MessageCodec:
     """Messages as headers of frames. All brokers of a cluster give the same types, each with a tag of its own."""
 
-    def __init__(self, message_types: Sequence[type[msgspec.Struct]]) -> None:
-        """Raises `TypeError` if a type has no tag, or two have the same."""
+    def __init__(self, message_types: Sequence[type[msgspec.Struct]], additions: Additions = NO_ADDITIONS) -> None:
+        """`additions` says since which feature level messages and their fields exist.
+
+        Raises `TypeError` if a type has no tag, or two have the same.
+        """
         assert message_types
         for message_type in message_types:
             if message_type.__struct_config__.tag is None:
@@ -129,8 +137,16 @@ class MessageCodec:
         self._messages: msgspec.msgpack.Decoder[msgspec.Struct] = msgspec.msgpack.Decoder(union)
         self._hellos = msgspec.msgpack.Decoder(Hello)
         self._faults = msgspec.msgpack.Decoder(Fault)
-        self.encode = msgspec.msgpack.Encoder().encode
-        """The bytes of a message, a `Hello` or a `Fault`."""
+        self._additions = additions
+        self._encode = msgspec.msgpack.Encoder().encode
+
+    def encode(self, message: msgspec.Struct, level: int = LEVEL_MAX) -> bytes:
+        """Returns the bytes of a message or a `Fault` at a feature level. Raises `UnsupportedLevel`."""
+        return self._encode(self._additions.at(message, level))
+
+    def encode_hello(self, hello: Hello) -> bytes:
+        """Returns the bytes of a hello, at the highest level of its broker."""
+        return self._encode(HELLO_ADDITIONS.at(hello, hello.levels.highest))
 
     def message(self, header: memoryview) -> msgspec.Struct:
         """Raises `BadFrame` if it is none of the messages that are known here."""

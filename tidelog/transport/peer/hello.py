@@ -7,6 +7,9 @@ newest.
 
 A life that is not registered yet (epoch -1) is always listened to, unless it is known to be over: registering is the
 first thing it has to ask for. The handler of a request sees the caller's `Hello` and judges what such a caller may ask.
+
+A caller names the feature levels that it speaks (`model/levels.py`), too, and the level that its cluster is at. Who
+does not speak that level is refused: it could not read the metadata.
 """
 
 from __future__ import annotations
@@ -15,6 +18,15 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+
+from tidelog.model.levels import (
+    FIRST_LEVEL,
+    UNKNOWN_LEVEL,
+    Additions,
+    LevelRange,
+    unfit_for_level,
+    without_common_level,
+)
 
 PROTOCOL_VERSION: Final = 1
 
@@ -33,16 +45,26 @@ class Hello(msgspec.Struct, frozen=True):
     broker_epoch: int = -1
     """The offset of the registration in the metadata log; -1 before it."""
     protocol_version: int = PROTOCOL_VERSION
-    """Of the messages: who speaks another one is refused."""
+    """Of the frames, and of what a hello is: who speaks another one is refused. What messages there are is up to the
+    levels."""
     generation: int = 0
     """How often the cluster's metadata log was begun anew; it counts with a `cluster_id`."""
     recovery_id: str = ""
     """The id of the last time: logs that were begun anew apart have the same generation."""
+    levels: LevelRange = FIRST_LEVEL
+    """The feature levels that it speaks."""
+    cluster_level: int = UNKNOWN_LEVEL
+    """The feature level of the cluster, as far as it has read the metadata; unknown without a cluster."""
 
     def describe(self) -> str:
         """For people."""
         cluster = f"cluster {self.cluster_id}" if self.cluster_id else "no cluster yet"
         return f"node {self.node_id} of {cluster}, incarnation {self.incarnation}, epoch {self.broker_epoch}"
+
+
+HELLO_ADDITIONS: Final = Additions({}, {Hello: {"levels": 2, "cluster_level": 2}}, {})
+"""A hello is written at the highest level of who says it, since that of the other is not known yet; whoever reads it
+passes over what it does not know."""
 
 
 def refusal(mine: Hello, theirs: Hello) -> str | None:
@@ -64,6 +86,17 @@ def refusal(mine: Hello, theirs: Hello) -> str | None:
         return outdated(older.node_id, older.generation, newer.generation)
     if are_apart(mine, theirs):
         return recovered_apart(mine.generation, {hello.node_id: hello.recovery_id for hello in (mine, theirs)})
+    return _level_refusal(mine, theirs)
+
+
+def _level_refusal(mine: Hello, theirs: Hello) -> str | None:
+    """Judges two brokers of one cluster, or of none yet."""
+    level = max(mine.cluster_level, theirs.cluster_level)
+    for hello in (theirs, mine):
+        if level != UNKNOWN_LEVEL and level not in hello.levels:
+            return unfit_for_level(hello.node_id, hello.levels, level)
+    if mine.levels.common(theirs.levels) is None:
+        return without_common_level((mine.node_id, mine.levels), (theirs.node_id, theirs.levels))
     return None
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import structlog
 
+from tidelog.model.levels import LEVEL_MIN
 from tidelog.model.ports import Buffer, Clock, FrameConnection
 from tidelog.transport.peer.bounds import PeerBounds
 from tidelog.transport.peer.errors import Fault, PeerRefused
@@ -92,6 +93,8 @@ class Line(ABC):
         self.common = common
         self.theirs: Hello | None = None
         """What the other end said last; None before it said anything."""
+        self.level = LEVEL_MIN
+        """The highest feature level that both ends speak; what is sent here is encoded at it."""
         self.error: PeerRefused | None = None
         """Why this end or the other wants no more of it."""
         self.is_open = True
@@ -110,7 +113,7 @@ class Line(ABC):
             if self.theirs is not None and (why := self.common.refusal(mine, self.theirs)):
                 self.refuse(why)
                 return
-            self.connection.send(pack(Kind.HELLO, self.common.codec.encode(mine)))
+            self.connection.send(pack(Kind.HELLO, self.common.codec.encode_hello(mine)))
         self._mine = mine
 
     def send(
@@ -167,6 +170,7 @@ class Line(ABC):
             return
         is_first = self.theirs is None
         self.theirs = theirs
+        self.level = common.hello().levels.common(theirs.levels) or LEVEL_MIN
         self.common.refuse_stale()
         if is_first:
             self.connection.frame_bytes_max = self.common.bounds.frame_bytes_max

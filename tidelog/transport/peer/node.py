@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tidelog.model.errors import ShuttingDown
+from tidelog.model.levels import NO_ADDITIONS, Additions
 from tidelog.model.ports import Buffer, Clock, Entropy, FrameConnection, Network, NetworkListener
 from tidelog.transport.peer.answering import AnsweringEnd
 from tidelog.transport.peer.bounds import Lane, PeerBounds
@@ -44,11 +45,13 @@ class PeerNode:
         clock: Clock,
         entropy: Entropy,
         *,
+        additions: Additions = NO_ADDITIONS,
         bounds: PeerBounds = DEFAULT_BOUNDS,
     ) -> None:
         """`hello` says who this broker is, now: it gives the same object until something changes.
 
-        `message_types` are all messages that brokers exchange, the same in each of them.
+        `message_types` are all messages that brokers exchange, the same in each of them; `additions` says since which
+        feature level each is one.
         """
         self.statistics = PeerStatistics()
         self.on_peer_down: list[Callable[[int], None]] = []
@@ -59,7 +62,7 @@ class PeerNode:
         self._handler = handler
         self._entropy = entropy
         self._bounds = bounds
-        self._common = Common(hello, MessageCodec(message_types), bounds, clock)
+        self._common = Common(hello, MessageCodec(message_types, additions), bounds, clock)
         self.on_refused = self._common.on_refused
         """Called with the hello of a broker that this one may not talk to, each time that it says it."""
         self._dialler = Dialler(network, self._common, self.statistics)
@@ -176,8 +179,9 @@ class PeerNode:
         """Sends a request and waits for the answer, `deadline_s` seconds at most.
 
         Raises the `TidelogError` that the peer answered with. Raises, surely without effect: `PeerUnreachable` (no
-        connection; an attempt under way is waited for), `Overloaded` (a bound of this connection), `TooLarge`. Raises,
-        with an effect or not: `PeerLost`, `TimeoutError`.
+        connection; an attempt under way is waited for), `Overloaded` (a bound of this connection), `TooLarge`,
+        `UnsupportedLevel` (the peer is of a version that has no such message). Raises, with an effect or not:
+        `PeerLost`, `TimeoutError`.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + deadline_s

@@ -19,6 +19,7 @@ from tidelog.model.ports import Entropy
 from tidelog.transport.peer.bounds import Lane
 from tidelog.transport.peer.connector import Connector, Dialler
 from tidelog.transport.peer.errors import PeerLost, PeerUnreachable
+from tidelog.transport.peer.frames import PING_LEVEL
 from tidelog.transport.peer.line import Common
 from tidelog.transport.presence import Presence
 
@@ -86,6 +87,8 @@ class Peer:
         end = self.lanes[Lane.CONTROL].end
         if end is None:
             return False
+        if end.level < PING_LEVEL:
+            return True  # it cannot be asked, so nothing is concluded: its answers have their deadlines
         try:
             await end.ping(seconds)
         except (PeerLost, PeerUnreachable, TimeoutError):

@@ -22,6 +22,7 @@ from tidelog.controller.commands import (
     MetadataApplied,
     NewTopic,
     ProducerIdBlock,
+    SpokenLevels,
     TopicPlaced,
 )
 from tidelog.controller.decide import decide
@@ -41,6 +42,7 @@ from tidelog.model.errors import (
     TidelogError,
 )
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import SPOKEN_LEVELS
 from tidelog.sim.kit.loop import run
 
 CONFIG = BrokerConfig.model_validate({"metadata.log.snapshot.records": 100})
@@ -82,7 +84,8 @@ class MemoryLog:
 class Bench:
     def __init__(self, config: BrokerConfig = CONFIG) -> None:
         self.log = MemoryLog()
-        self.controller = ActiveController(NodeId(1), self.log, lambda: self.log.image, config)
+        spoken = [SpokenLevels(1, "life 1", SPOKEN_LEVELS)]
+        self.controller = ActiveController(NodeId(1), self.log, lambda: self.log.image, config, lambda: spoken)
 
     async def lead(self, epoch: int = 1 << 16) -> None:
         self.controller.on_elected(epoch, "c1")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tidelog.model.errors import OffsetOutOfRange
+from tidelog.model.levels import SPOKEN_LEVELS, UNKNOWN_LEVEL, LevelRange
 from tidelog.sim.kit.environment import SimClock, SimEntropy
 from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.network import SimHost, SimNetwork
@@ -139,9 +140,12 @@ class World:
         address: str = "",
         bounds: PeerBounds = BOUNDS,
         messages: Messages = MESSAGES,
+        levels: LevelRange = SPOKEN_LEVELS,
+        cluster_level: int = UNKNOWN_LEVEL,
     ) -> Broker:
         host = self.network.host(address or f"10.0.0.{node_id}")
-        hello = Hello(node_id, incarnation or f"life {len(self._brokers)}", cluster_id, broker_epoch)
+        life = incarnation or f"life {len(self._brokers)}"
+        hello = Hello(node_id, life, cluster_id, broker_epoch, levels=levels, cluster_level=cluster_level)
         broker = Broker(host, hello, bounds, messages, self._seed)
         self._brokers.append(broker)
         assert await broker.node.listen("0.0.0.0", PORT) == (host.address, PORT)

@@ -1,0 +1,176 @@
+"""When the cluster's feature level rises, and what is written before and after it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import msgspec
+import pytest
+
+from tests.unit.controller.cluster import Cluster, newest, registration, topic_id
+from tidelog.controller.apply import apply
+from tidelog.controller.commands import (
+    AlterTopicConfigs,
+    BrokerAdmitted,
+    CreateTopic,
+    FenceBroker,
+    LeadCluster,
+    LevelAnswered,
+    NewTopic,
+    RaiseLevel,
+    SpokenLevels,
+)
+from tidelog.controller.decide import decide
+from tidelog.controller.records import (
+    BrokerRegistered,
+    ClusterCreated,
+    LevelRaised,
+    decode_record,
+    encode_record,
+    encode_records,
+)
+from tidelog.controller.snapshot import decode_image, encode_image
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import UnsupportedLevel
+from tidelog.model.ids import NodeId
+from tidelog.model.levels import LevelRange
+
+NODES = (1, 2, 3)
+OLD, NEW, NEWER = LevelRange(1, 1), LevelRange(1, 2), LevelRange(1, 3)
+
+
+def started(level: int = 1) -> Cluster:
+    cluster = Cluster()
+    cluster.image = ClusterImage("")
+    cluster.set_voters(Cluster().image.voters, 2)
+    cluster.do(LeadCluster(1, 1 << 16, "c1", level))
+    return cluster
+
+
+def register(cluster: Cluster, node: int, levels: LevelRange, process: str = "p") -> None:
+    command = registration(node, process=process, replaces=newest(cluster.image, node))
+    assert isinstance(cluster.do(msgspec.structs.replace(command, levels=levels)), BrokerAdmitted)
+    cluster.heartbeat(node)
+
+
+def spoken(levels: dict[int, LevelRange], process: str = "p") -> tuple[SpokenLevels, ...]:
+    return tuple(SpokenLevels(node, process, one) for node, one in levels.items())
+
+
+@pytest.mark.parametrize("ranges", list(product((OLD, NEW, NEWER), repeat=3)))
+def test_it_rises_to_what_the_newest_speaks_if_all_do(ranges: tuple[LevelRange, ...]) -> None:
+    cluster = started()
+    levels = dict(zip(NODES, ranges, strict=True))
+    for node, one in levels.items():
+        register(cluster, node, one)
+    highest = max(one.highest for one in ranges)
+    behind = [node for node, one in levels.items() if highest not in one]
+    if behind:
+        with pytest.raises(UnsupportedLevel) as refused:
+            cluster.do(RaiseLevel(spoken=spoken(levels)))
+        for node in NODES:
+            assert (f"broker {node} speaks {levels[node]}" in refused.value.message) == (node in behind)
+        assert cluster.image.level == 1
+        return
+    assert cluster.do(RaiseLevel(validate_only=True, spoken=spoken(levels))) == LevelAnswered(
+        cluster.image.position, 1, highest
+    )
+    assert cluster.image.level == 1
+    answer = cluster.do(RaiseLevel(spoken=spoken(levels)))
+    assert answer == LevelAnswered(cluster.image.position, 1, highest)
+    assert cluster.image.level == highest
+    again = decide(cluster.image, RaiseLevel(spoken=spoken(levels)), cluster.config)
+    assert again.records == ()
+    assert again.answer(cluster.image) == LevelAnswered(
+        cluster.image.position, highest, highest
+    )
+
+
+def test_at_the_first_level_a_broker_that_is_away_has_said_nothing() -> None:
+    cluster = started()
+    for node in NODES:
+        register(cluster, node, NEW)
+    assert all(broker.levels == OLD for broker in cluster.image.brokers.values())
+    cluster.do(FenceBroker(3, cluster.image.brokers[NodeId(3)].epoch))
+    with pytest.raises(
+        UnsupportedLevel, match="broker 3 is not heard of now, and is known for feature level 1"
+    ):
+        cluster.do(RaiseLevel(spoken=spoken({1: NEW, 2: NEW})))
+
+
+def test_above_it_a_broker_that_is_away_counts_with_what_it_registered() -> None:
+    cluster = started(2)
+    for node in NODES:
+        register(cluster, node, NEWER)
+    cluster.do(FenceBroker(3, cluster.image.brokers[NodeId(3)].epoch))
+    cluster.do(RaiseLevel(spoken=spoken({1: NEWER, 2: NEWER})))
+    assert cluster.image.level == 3
+    assert cluster.image.brokers[NodeId(3)].levels == NEWER
+
+
+def test_an_earlier_process_of_a_broker_says_nothing_of_the_one_that_is_registered() -> None:
+    cluster = started()
+    for node in NODES:
+        register(cluster, node, NEW)
+    register(cluster, 3, OLD, process="older")
+    with pytest.raises(UnsupportedLevel, match="broker 3 is not heard of"):
+        cluster.do(RaiseLevel(spoken=spoken(dict.fromkeys(NODES, NEW))))
+
+
+def test_a_voter_that_is_not_registered_holds_it_up() -> None:
+    cluster = Cluster(voters=3)
+    for node in (1, 2):
+        register(cluster, node, NEW)
+    with pytest.raises(UnsupportedLevel, match="broker 3 votes on the metadata log, and is not registered"):
+        cluster.do(RaiseLevel(spoken=spoken({1: NEW, 2: NEW})))
+
+
+def test_a_broker_that_does_not_speak_the_level_is_not_registered() -> None:
+    cluster = started(2)
+    with pytest.raises(UnsupportedLevel, match="node 1 speaks feature level 1, and the cluster is at level 2; start"):
+        register(cluster, 1, OLD)
+    register(cluster, 1, NEW)
+    assert cluster.image.brokers[NodeId(1)].levels == NEW
+
+
+def test_it_never_falls() -> None:
+    cluster = started(2)
+    register(cluster, 1, LevelRange(2, 3))
+    cluster.do(RaiseLevel(spoken=spoken({1: LevelRange(2, 3)})))
+    for record in (LevelRaised(2, ()), ClusterCreated("c1")):
+        assert apply(cluster.image, record, cluster.image.position).level == 3
+
+
+def test_a_setting_that_is_newer_than_the_cluster_is_refused() -> None:
+    cluster = started()
+    register(cluster, 1, NEW)
+    configs = {"min.insync.racks": "1"}
+    with pytest.raises(UnsupportedLevel, match=r"min\.insync\.racks needs feature level 2"):
+        cluster.do(CreateTopic(NewTopic("t", configs=configs), topic_id("t")))
+    cluster.create("t")
+    with pytest.raises(UnsupportedLevel, match=r"min\.insync\.racks needs feature level 2"):
+        cluster.do(AlterTopicConfigs("t", configs))
+    cluster.do(RaiseLevel(spoken=spoken({1: NEW})))
+    cluster.do(AlterTopicConfigs("t", configs))
+    assert cluster.image.topics["t"].configs["min.insync.racks"] == "1"
+
+
+def test_a_log_names_its_level_before_what_needs_it() -> None:
+    registered = BrokerRegistered(
+        node_id=1, incarnation="p", rack=None, peer_host="h", peer_port=1, storage="d", is_clean=True, levels=NEW
+    )
+    lines = encode_records([registered, LevelRaised(2, ()), registered], 1).split(b"\n")
+    assert [b'"levels":[1,2]' in line for line in lines] == [False, False, True]
+    assert [decode_record(line) for line in lines][1:] == [LevelRaised(2, ()), registered]
+    assert b"level" not in encode_records([ClusterCreated("c")], 1)
+    with pytest.raises(UnsupportedLevel):
+        encode_record(LevelRaised(2, ()), 1)
+
+
+@pytest.mark.parametrize(("level", "version"), [(1, 8), (2, 9)])
+def test_a_snapshot_is_of_the_format_of_its_level(level: int, version: int) -> None:
+    cluster = started(level)
+    register(cluster, 1, NEW)
+    data = encode_image(cluster.image)
+    assert b'"format":%d' % version in data and (b"level" in data) == (level > 1)
+    assert decode_image(data) == cluster.image

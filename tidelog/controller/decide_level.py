@@ -1,0 +1,54 @@
+"""Deciding about the cluster's feature level: when may be written what only the newer brokers know?
+
+The level rises to the highest that any registered broker speaks, if every one of them speaks it, and every voter on the
+metadata log is a registered broker. Brokers that are away count with what they have registered; at level 1 that is
+nothing, so all have to be there. What a broker says counts for this process of it: another one may be older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.controller.commands import CommandAnswer, LevelAnswered, RaiseLevel, SpokenLevels
+from tidelog.controller.decision import Decision
+from tidelog.controller.records import LevelRaised
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import UnsupportedLevel
+from tidelog.model.ids import NodeId
+from tidelog.model.levels import LevelRange
+
+
+def raise_level(image: ClusterImage, command: RaiseLevel) -> Decision:
+    """Raises `UnsupportedLevel`, which names the brokers that do not speak the level, and what they speak."""
+    heard = _heard(image, command.spoken)
+    spoken = {node: heard.get(node, broker.levels) for node, broker in image.brokers.items()}
+    level = max([image.level, *(levels.highest for levels in spoken.values())])
+    unfit = [_words(node, levels, is_heard=node in heard) for node, levels in spoken.items() if level not in levels]
+    strangers = sorted({voter.node_id for voter in image.voters} - {*map(int, image.brokers)})
+    unfit += [f"broker {node} votes on the metadata log, and is not registered" for node in strangers]
+    if unfit:
+        raise UnsupportedLevel(
+            f"the cluster stays at feature level {image.level}, since not all brokers speak level {level}: "
+            f"{'; '.join(unfit)}. Upgrade these and start them, or remove them by `tidelog broker remove`"
+        )
+
+    def answer(after: ClusterImage) -> CommandAnswer:
+        return LevelAnswered(after.position, image.level, level)
+
+    if level == image.level or command.validate_only:
+        return Decision(answer=answer)
+    known = tuple(SpokenLevels(node, broker.incarnation, spoken[node]) for node, broker in image.brokers.items())
+    return Decision((LevelRaised(level, known),), answer)
+
+
+def _heard(image: ClusterImage, spoken: Sequence[SpokenLevels]) -> dict[NodeId, LevelRange]:
+    """Returns what the registered processes of brokers say themselves."""
+    said = {(one.node_id, one.incarnation): one.levels for one in spoken}
+    found = {node: said.get((broker.node_id, broker.incarnation)) for node, broker in image.brokers.items()}
+    return {node: levels for node, levels in found.items() if levels is not None}
+
+
+def _words(node: NodeId, levels: LevelRange, *, is_heard: bool) -> str:
+    if is_heard:
+        return f"broker {node} speaks {levels}"
+    return f"broker {node} is not heard of now, and is known for {levels}"

@@ -1,0 +1,121 @@
+"""Feature levels: what brokers of different versions may say to each other, and write where all of them read it.
+
+A level is a number; each adds messages, metadata records, fields of these, or values of fields to the one before
+(Kafka's `metadata.version`, KIP-584; CockroachDB's cluster version). A version of tidelog speaks a range of levels.
+
+- Two brokers talk at the highest level that both speak.
+- The cluster has a level, which is a metadata record, and so is what the metadata log and its snapshots are written at.
+  It rises when an operator says so, if every registered broker speaks the new one, and never falls: records that only
+  a newer version understands cannot be taken back.
+
+So brokers are replaced one by one, in either direction, until the level is raised; then it is too late to go back.
+
+What each level has added stands in one table per kind of bytes, an `Additions`: of the messages between brokers in
+`broker/peer_service.py`, of the metadata records in `controller/records.py`. Whoever encodes asks the table, which
+leaves out what the level lacks and has a default, and refuses what it cannot leave out. A decoder needs no table: what
+is not there has its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tidelog.model.errors import UnsupportedLevel
+
+LEVEL_MIN: Final = 1
+"""The lowest level that this version speaks. What there was before levels is level 1."""
+LEVEL_MAX: Final = 2
+"""The highest one."""
+UNKNOWN_LEVEL: Final = 0
+"""Stands for the level of a cluster that is not known yet."""
+
+
+class LevelRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The levels that a broker speaks, both ends included."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, level: int) -> bool:
+        return self.lowest <= level <= self.highest
+
+    def __str__(self) -> str:
+        """Returns the range in words."""
+        if self.lowest == self.highest:
+            return f"feature level {self.lowest}"
+        return f"feature levels {self.lowest} to {self.highest}"
+
+    def common(self, other: LevelRange) -> int | None:
+        """Returns the highest level in both; None if there is none."""
+        level = min(self.highest, other.highest)
+        return level if level in self and level in other else None
+
+
+SPOKEN_LEVELS: Final = LevelRange(LEVEL_MIN, LEVEL_MAX)
+"""The range of this version."""
+FIRST_LEVEL: Final = LevelRange(1, 1)
+"""The range of versions that do not say which levels they speak."""
+
+
+def unfit_for_level(node_id: int, levels: LevelRange, level: int) -> str:
+    """Says that a broker does not speak the level of its cluster, and what to do."""
+    what = f"node {node_id} speaks {levels}, and the cluster is at level {level}"
+    if levels.highest < level:
+        return f"{what}; start node {node_id} with a version of tidelog that speaks level {level}"
+    return (
+        f"{what}; start node {node_id} with a version of tidelog that speaks both level {level} and level "
+        f"{levels.lowest}, as all others, then raise the level by `tidelog cluster upgrade --finalize`"
+    )
+
+
+def without_common_level(mine: tuple[int, LevelRange], theirs: tuple[int, LevelRange]) -> str:
+    """Says that two brokers, each with its node id, have no level in common, and what to do."""
+    (older, low), (newer, high) = sorted((mine, theirs), key=lambda one: one[1].highest)
+    return (
+        f"node {older} speaks {low}, and node {newer} {high}: they have none in common; upgrade node {older} to a "
+        f"version of tidelog that speaks level {high.lowest}"
+    )
+
+
+class Additions:
+    """What the levels above the first have added to the structs that are encoded in one place."""
+
+    def __init__(
+        self,
+        types: Mapping[type[msgspec.Struct], int],
+        fields: Mapping[type[msgspec.Struct], Mapping[str, int]],
+        values: Mapping[type[msgspec.Struct], Callable[[Any, int], msgspec.Struct]],
+        order: Literal["deterministic"] | None = None,
+    ) -> None:
+        """`types` and `fields` say since which level a struct, or a field with a default, exists. `values` take from a
+        struct what a level lacks among the values of its fields, or raise `UnsupportedLevel`. `order` is that of the
+        encoder."""
+        self.types = types
+        self.fields = fields
+        self._values = values
+        self._order = order
+
+    def at(self, value: msgspec.Struct, level: int) -> Any:
+        """Returns what is to be encoded of a struct at this level. Raises `UnsupportedLevel`."""
+        if level >= LEVEL_MAX:
+            return value
+        kind = type(value)
+        if (since := self.types.get(kind, LEVEL_MIN)) > level:
+            raise UnsupportedLevel(
+                f"{kind.__name__} needs feature level {since}, and this would have to be said at level {level}; "
+                "upgrade all brokers, then raise the cluster's level by `tidelog cluster upgrade --finalize`"
+            )
+        if (reduce := self._values.get(kind)) is not None:
+            value = reduce(value, level)
+        lacking = [name for name, since in self.fields.get(kind, {}).items() if since > level]
+        if not lacking:
+            return value
+        fields = msgspec.to_builtins(value, order=self._order, builtin_types=(bytes, bytearray, memoryview))
+        return {name: field for name, field in fields.items() if name not in lacking}
+
+
+NO_ADDITIONS: Final = Additions({}, {}, {})
+"""The table of messages that all levels have alike."""
