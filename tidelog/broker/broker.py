@@ -62,11 +62,11 @@ from tidelog.controller.partition_commands import LostReplica, UnfitReplica
 from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic, WrongCluster
 from tidelog.model.ids import NodeId, PartitionId, TopicId
-from tidelog.model.levels import LEVEL_MIN, UNKNOWN_LEVEL, LevelRange
+from tidelog.model.levels import LEVEL_MIN, UNKNOWN_LEVEL, LevelRange, unfit_for_level
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Hello, PeerNode
-from tidelog.transport.peer.hello import are_apart, recovered_apart
+from tidelog.transport.peer.hello import are_apart, is_left_behind, recovered_apart
 
 OPEN_FILES_MAX = 1_024
 LOOK_AT_VOTERS_S = 2.0
@@ -524,8 +524,13 @@ class Broker:
             self._report(ReportSilence(self.node_id, self.own_epoch(), node_id, silent.epoch))
 
     def _on_refused(self, theirs: Hello) -> None:
-        """Stops this broker beside one that was recovered apart, if it is starting, or is not with a majority of all
-        brokers: so at most one side serves."""
+        """Says why this broker does not get ready, if it does not speak its cluster's level.
+
+        Stops it beside one that was recovered apart, if it is starting, or is not with a majority of all brokers: so at
+        most one side serves.
+        """
+        if not self.is_ready and is_left_behind(self._hello, theirs):
+            self.stage = unfit_for_level(self.node_id, self.levels, theirs.cluster_level)
         is_majority = 2 * len(self.image.live_brokers) > len(self.image.brokers)
         if are_apart(self._hello, theirs) and not (self.is_ready and is_majority) and not self.failed.is_set():
             found = {hello.node_id: hello.recovery_id for hello in (self._hello, theirs)}

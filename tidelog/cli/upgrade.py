@@ -16,9 +16,7 @@ from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 
 def upgrade(
-    finalize: Annotated[
-        bool, typer.Option("--finalize", help="Raise the feature level, for good.")
-    ] = False,
+    finalize: Annotated[bool, typer.Option("--finalize", help="Raise the feature level, for good.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show whether it can be raised.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,

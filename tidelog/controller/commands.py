@@ -171,7 +171,7 @@ class RaiseLevel(Command, frozen=True, tag=True):
 
     validate_only: bool = False
     spoken: Sequence[SpokenLevels] = ()
-    """Of the brokers that the controller is connected to, itself included: it fills this in."""
+    """The controller fills this in, for itself and the brokers that it is connected to."""
 
 
 # -- what only the controller itself asks for ----------------------------------------------------------------------

@@ -34,7 +34,7 @@ class ClusterCreated(MetadataRecord, frozen=True, tag=True, omit_defaults=True):
 
 
 class LevelRaised(MetadataRecord, frozen=True, tag=True):
-    """What follows may need this feature level. `spoken` is what each broker spoke then."""
+    """The records that follow may need this feature level. `spoken` is what each broker spoke then."""
 
     level: int
     spoken: tuple[SpokenLevels, ...]

@@ -81,7 +81,7 @@ def without_common_level(mine: tuple[int, LevelRange], theirs: tuple[int, LevelR
 
 
 class Additions:
-    """What the levels above the first have added to the structs that are encoded in one place."""
+    """The additions of the levels above the first to the structs that are encoded in one place."""
 
     def __init__(
         self,

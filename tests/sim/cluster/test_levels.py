@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec import structs
 
+from tests.series import seeds
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.run import run_scenario
 from tidelog.sim.cluster.scenario import Scenario
@@ -17,7 +17,7 @@ def mixed(seed: int) -> Scenario:
     return structs.replace(scenario, swarm=structs.replace(scenario.swarm, first_level=old))
 
 
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
-def test_brokers_of_two_versions_are_one_cluster(seed: int) -> None:
-    outcome = run_scenario(mixed(seed))
-    assert outcome.violations == ()
+@seeds(2, 20)
+def test_brokers_of_two_versions_are_one_cluster(seeds: range) -> None:
+    for seed in seeds:
+        assert run_scenario(mixed(seed)).violations == (), seed

@@ -14,6 +14,7 @@ READ_BY_METHOD = {
     "broker.heartbeat.interval.ms": "heartbeat_ms",
     "broker.lease.ms": "lease_ms",
     "default.replication.factor": "replication_factor_for",
+    "feature.level.max": "levels",
     "min.insync.replicas": "min_insync_replicas_for",
 }
 """Settings that are computed, or whose default is, with the method that gives their value."""

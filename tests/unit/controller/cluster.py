@@ -44,6 +44,7 @@ from tidelog.controller.partition_commands import (
 from tidelog.controller.records import MetadataRecord, decode_record, encode_record
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, PartitionInfo, PartitionMember, Voter
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import SPOKEN_LEVELS
 
 CONFIG = BrokerConfig()
 
@@ -120,7 +121,7 @@ def registration(
     disk = storage or f"disk-{node}"
     return RegisterBroker(
         node, process, disk, {HTTP: Endpoint(host, 8082)}, host, 9192, rack, "", clean_epoch, replaces,
-        starts=starts, stamp=stamp,
+        starts=starts, stamp=stamp, levels=SPOKEN_LEVELS,
     )  # fmt: skip
 
 

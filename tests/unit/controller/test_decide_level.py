@@ -81,9 +81,7 @@ def test_it_rises_to_what_the_newest_speaks_if_all_do(ranges: tuple[LevelRange, 
     assert cluster.image.level == highest
     again = decide(cluster.image, RaiseLevel(spoken=spoken(levels)), cluster.config)
     assert again.records == ()
-    assert again.answer(cluster.image) == LevelAnswered(
-        cluster.image.position, highest, highest
-    )
+    assert again.answer(cluster.image) == LevelAnswered(cluster.image.position, highest, highest)
 
 
 def test_at_the_first_level_a_broker_that_is_away_has_said_nothing() -> None:
@@ -92,9 +90,7 @@ def test_at_the_first_level_a_broker_that_is_away_has_said_nothing() -> None:
         register(cluster, node, NEW)
     assert all(broker.levels == OLD for broker in cluster.image.brokers.values())
     cluster.do(FenceBroker(3, cluster.image.brokers[NodeId(3)].epoch))
-    with pytest.raises(
-        UnsupportedLevel, match="broker 3 is not heard of now, and is known for feature level 1"
-    ):
+    with pytest.raises(UnsupportedLevel, match="broker 3 is not heard of now, and is known for feature level 1"):
         cluster.do(RaiseLevel(spoken=spoken({1: NEW, 2: NEW})))
 
 

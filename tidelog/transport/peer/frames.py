@@ -64,7 +64,7 @@ class Kind(enum.IntEnum):
 
 
 PING_LEVEL: Final = 2
-"""Who speaks no higher level than the one before ends a connection on which a ping comes."""
+"""A broker that speaks no more than the level before ends a connection on which a ping comes."""
 
 
 class BadFrame(Exception):

@@ -45,8 +45,7 @@ class Hello(msgspec.Struct, frozen=True):
     broker_epoch: int = -1
     """The offset of the registration in the metadata log; -1 before it."""
     protocol_version: int = PROTOCOL_VERSION
-    """Of the frames, and of what a hello is: who speaks another one is refused. What messages there are is up to the
-    levels."""
+    """The version of frames and hellos: who speaks another one is refused. The levels say what messages there are."""
     generation: int = 0
     """How often the cluster's metadata log was begun anew; it counts with a `cluster_id`."""
     recovery_id: str = ""
@@ -98,6 +97,12 @@ def _level_refusal(mine: Hello, theirs: Hello) -> str | None:
     if mine.levels.common(theirs.levels) is None:
         return without_common_level((mine.node_id, mine.levels), (theirs.node_id, theirs.levels))
     return None
+
+
+def is_left_behind(mine: Hello, theirs: Hello) -> bool:
+    """Returns True if the first does not speak the level that its cluster is at, as the second knows."""
+    is_same = theirs.cluster_id != "" and mine.cluster_id in ("", theirs.cluster_id)
+    return is_same and theirs.cluster_level != UNKNOWN_LEVEL and theirs.cluster_level not in mine.levels
 
 
 def are_apart(mine: Hello, theirs: Hello) -> bool:

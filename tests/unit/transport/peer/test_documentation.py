@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.unit.transport.peer.brokers import Echo
 from tidelog.adapters.frame_protocol import UNSENT_BYTES_HIGH, TcpTimeouts
+from tidelog.model.levels import LevelRange
 from tidelog.transport.peer import Hello, PeerBounds
 from tidelog.transport.peer.frames import PREFIX_BYTES, Kind, MessageCodec, pack, unpack
 
@@ -26,9 +27,9 @@ def table(heading: str) -> list[list[str]]:
 
 def test_the_example_is_what_is_sent() -> None:
     (dump,) = re.findall(r"```\n((?:[0-9a-f]{2}[ \n])+)```", PAGE)
-    hello = Hello(2, "9f3c", "tides", 41)
+    hello = Hello(2, "9f3c", "tides", 41, levels=LevelRange(1, 2), cluster_level=2)
     codec = MessageCodec([Echo])
-    frame = b"".join(map(bytes, pack(Kind.HELLO, codec.encode(hello))))
+    frame = b"".join(map(bytes, pack(Kind.HELLO, codec.encode_hello(hello))))
     assert bytes.fromhex(dump) == len(frame).to_bytes(4) + frame
     assert codec.hello(unpack(memoryview(frame)).header) == hello
 

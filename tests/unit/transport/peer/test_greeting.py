@@ -55,7 +55,7 @@ class RawPeer:
 
 
 def hello_frame(hello: Hello) -> list[Buffer]:
-    return pack(Kind.HELLO, CODEC.encode(hello))
+    return pack(Kind.HELLO, CODEC.encode_hello(hello))
 
 
 # -- strangers -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tidelog.model.levels import Additions, LevelRange
 from tidelog.model.ports import FrameConnection
 from tidelog.transport.peer import PeerRefused
 from tidelog.transport.peer.frames import Kind, MessageCodec, pack, unpack
-from tidelog.transport.peer.hello import Hello, refusal
+from tidelog.transport.peer.hello import Hello, is_left_behind, refusal
 
 FIRST, BOTH = LevelRange(1, 1), LevelRange(1, 2)
 
@@ -134,3 +134,10 @@ def test_a_broker_that_learns_of_a_level_it_does_not_speak_is_cut_off_with_a_wor
         assert one.node.connected == []
 
     in_world(scenario)
+
+
+@pytest.mark.parametrize(("cluster_id", "cluster_level", "is_so"), [("c", 2, True), ("c", 1, False), ("d", 2, False)])
+def test_a_broker_notices_that_it_was_left_behind(cluster_id: str, cluster_level: int, *, is_so: bool) -> None:
+    theirs = msgspec.structs.replace(said(2, (1, 2), cluster_level), cluster_id=cluster_id)
+    assert is_left_behind(said(1, (1, 1)), theirs) == is_so
+    assert not is_left_behind(said(1, (1, 2)), theirs)
