@@ -105,8 +105,7 @@ class Additions:
         kind = type(value)
         if (since := self.types.get(kind, LEVEL_MIN)) > level:
             raise UnsupportedLevel(
-                f"{kind.__name__} needs feature level {since}, and this would have to be said at level {level}; "
-                "upgrade all brokers, then raise the cluster's level by `tidelog cluster upgrade --finalize`"
+                f"{kind.__name__} needs feature level {since}, and cannot be said or written at level {level}"
             )
         if (reduce := self._values.get(kind)) is not None:
             value = reduce(value, level)

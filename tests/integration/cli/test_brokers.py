@@ -49,7 +49,7 @@ def test_the_cluster_is_described(cli: Cli, cluster: LocalCluster) -> None:
     assert lines[0] == f"cluster {cluster.cluster_id}"
     assert lines[1].startswith("controller: broker 1, epoch ")
     head = next(line.split() for line in lines if line.startswith("BROKER"))
-    assert head == ["BROKER", "ADDRESS", "RACK", "STATE", "ROLE", "EPOCH", "POSITION", "LAG"]
+    assert head == ["BROKER", "ADDRESS", "RACK", "STATE", "ROLE", "EPOCH", "POSITION", "LAG", "LEVELS"]
     document = json.loads(cli.succeed("cluster", "describe", "--json"))
     assert (document["cluster_id"], document["controller_id"]) == (cluster.cluster_id, 1)
     [broker] = document["brokers"]

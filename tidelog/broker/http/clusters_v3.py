@@ -134,8 +134,9 @@ async def get_cluster(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def raise_feature_level(context: Context, call: Call) -> web.StreamResponse:
-    """Raises the feature level of the cluster to the highest that any of its brokers speaks: for good. Refused unless
-    all registered brokers speak it."""
+    """Raises the feature level of the cluster, for good, to the highest that any of its brokers speaks.
+
+    Refused unless all registered brokers speak it."""
     Links(context, call)
     asked = await read_json(context, call, _RAISE)
     raised = await context.face.administration.raise_level(validate_only=asked.validate_only)

@@ -124,7 +124,7 @@ class CallingEnd(Line):
         try:
             return self.common.codec.encode(message, self.level)
         except UnsupportedLevel as error:
-            raise UnsupportedLevel(f"{self._name()} is of an older version: {error}") from error
+            raise UnsupportedLevel(f"{self._name()} has to be upgraded first: {error}") from error
 
     def _expire(self, future: asyncio.Future[Answer], timeout_s: float) -> None:
         if not future.done():

@@ -131,7 +131,6 @@ def test_a_broker_that_learns_of_a_level_it_does_not_speak_is_cut_off_with_a_wor
         await asyncio.sleep(5)
         with pytest.raises(PeerRefused, match="start node 2 with a version of tidelog that speaks level 2"):
             await one.node.request(2, Echo(""), deadline_s=1)
-        assert one.node.connected == []
 
     in_world(scenario)
 
