@@ -14,6 +14,7 @@ from tidelog.controller.records import decode_record, encode_record
 from tidelog.controller.snapshot import SnapshotUnreadable, decode_image, encode_image
 from tidelog.model.cluster import ClusterImage, Endpoint, in_order
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN
 
 SNAPSHOTS = {
     version: (Path(__file__).parent / "v1" / "metadata" / f"snapshot-{version}.json").read_bytes()
@@ -41,8 +42,8 @@ def test_the_address_in_an_old_record_is_that_of_the_http_listener() -> None:
     assert (broker.peer_host, broker.peer_port, broker.rack, broker.epoch) == ("10.0.0.1", 9192, "rack-a", 5)
 
 
-def since_the_beginning(image: ClusterImage) -> ClusterImage:
-    """The image as it is if nobody knows when its replicas began."""
+def of_the_first_level(image: ClusterImage) -> ClusterImage:
+    """The image as it is at the first feature level, where nobody knows when its replicas began."""
     topics = {
         name: replace(
             topic,
@@ -52,14 +53,16 @@ def since_the_beginning(image: ClusterImage) -> ClusterImage:
         )
         for name, topic in image.topics.items()
     }
-    return replace(image, topics=in_order(topics))
+    return replace(image, topics=in_order(topics), level=LEVEL_MIN)
 
 
 @pytest.mark.parametrize("version", SNAPSHOTS)
 def test_an_older_snapshot_has_the_image_that_its_brokers_had(version: int) -> None:
     image, rich_image = decode_image(SNAPSHOTS[version]), rich().image
+    silent = {node: replace(broker, levels=FIRST_LEVEL) for node, broker in rich_image.brokers.items()}
+    rich_image = replace(rich_image, brokers=in_order(silent))
     if version < 6:
-        rich_image = since_the_beginning(rich_image)
+        rich_image = of_the_first_level(rich_image)
     assert image == rich_image
     assert [str(broker.http) for broker in image.brokers.values()] == [
         "10.0.0.1:8082",
@@ -67,10 +70,12 @@ def test_an_older_snapshot_has_the_image_that_its_brokers_had(version: int) -> N
         "10.0.0.10:8082",
     ]
     assert encode_image(image) == encode_image(rich_image)
-    assert b'"format":8' in encode_image(image)
+    assert (b'"format":5' if version < 6 else b'"format":9') in encode_image(image)
 
 
-def test_a_partition_of_an_old_record_is_there_since_that_record() -> None:
+@pytest.mark.parametrize(("level", "since"), [(1, ((2, 0), (3, 0))), (2, ((2, 7), (3, 9)))])
+def test_a_partition_of_an_old_record_is_there_since_that_record(level: int, since: object) -> None:
+    """At the first feature level nobody knows, as its brokers did not."""
     created = (
         b'{"type":"TopicCreated","name":"t","topic_id":"74000000000000000000000000000000","assignments":[[1,2]],'
         b'"configs":{}}'
@@ -79,11 +84,11 @@ def test_a_partition_of_an_old_record_is_there_since_that_record() -> None:
         b'{"type":"PartitionsChanged","changes":[{"topic_id":"74000000000000000000000000000000","partition":0,'
         b'"leader":2,"leader_epoch":1,"isr":[2],"partition_epoch":1,"replicas":[2,3]}]}'
     )
-    image = ClusterImage("c")
+    image = ClusterImage("c", level=level)
     for offset, record in ((7, created), (9, changed)):
         assert encode_record(decode_record(record)) == record
         image = apply(image, decode_record(record), offset)
-    assert image.topics["t"].partitions[0].since == ((2, 7), (3, 9))
+    assert image.topics["t"].partitions[0].since == since
 
 
 def test_recoveries_of_format_7_have_no_ids() -> None:

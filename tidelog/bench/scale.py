@@ -36,6 +36,7 @@ from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.controller.upkeep import fresh_stamps, misled, next_snapshot, overdue
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, Voter
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import LEVEL_MAX, SPOKEN_LEVELS
 
 CONTROLLER: Final = 1
 VOTERS: Final = 3
@@ -63,7 +64,7 @@ class _Cluster:
         self.image = ClusterImage("")
         voters = tuple(Voter(node, node, f"disk-{node}", f"10.0.0.{node}", 9192) for node in range(1, VOTERS + 1))
         self.image = with_voters(self.image, voters, VOTERS + 1)
-        self.do(LeadCluster(CONTROLLER, 1 << 16, "scale"))
+        self.do(LeadCluster(CONTROLLER, 1 << 16, "scale", LEVEL_MAX))
 
     def do(self, command: Command) -> int:
         """Decides and applies; returns the bytes of the records."""
@@ -114,7 +115,9 @@ def _join_all(cluster: _Cluster, brokers: int) -> None:
     for node in range(1, brokers + 1):
         host = f"10.0.{node // 256}.{node % 256}"
         listeners = {HTTP: Endpoint(host, 8082)}
-        cluster.do(RegisterBroker(node, "process", f"disk-{node}", listeners, host, 9192, f"rack{node % RACKS}"))
+        rack = f"rack{node % RACKS}"
+        command = RegisterBroker(node, "process", f"disk-{node}", listeners, host, 9192, rack, levels=SPOKEN_LEVELS)
+        cluster.do(command)
         cluster.do(cluster.heartbeat(node))
 
 
@@ -189,7 +192,7 @@ def _beginning(cluster: _Cluster) -> dict[str, float]:
     sessions = Sessions(cluster.config.broker_session_timeout_ms, cluster.config.lease_ms)
 
     def begin() -> None:
-        cluster.do(LeadCluster(CONTROLLER + 1, 2 << 16, "scale"))
+        cluster.do(LeadCluster(CONTROLLER + 1, 2 << 16, "scale", LEVEL_MAX))
         sessions.begin(cluster.image, 0.0)
 
     begin_s, _ = _timed(begin)

@@ -7,21 +7,42 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tidelog.broker.consensus.messages import QUORUM_MESSAGES, DescribeQuorum, DescribeSnapshots, FetchSnapshot
+from tidelog.broker.consensus.messages import (
+    QUORUM_MESSAGES,
+    DescribeQuorum,
+    DescribeSnapshots,
+    FetchSnapshot,
+    PaxosFrame,
+    QuorumDescribed,
+    SnapshotPart,
+    SnapshotsDescribed,
+)
 from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
 from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES
-from tidelog.broker.paxos.messages import PAXOS_MESSAGES
+from tidelog.broker.paxos.messages import (
+    PAXOS_MESSAGES,
+    AppliedDurable,
+    AppliedRead,
+    PartitionFrame,
+    ReadApplied,
+    ReadValue,
+    ValueRead,
+)
 from tidelog.broker.repair.repair_messages import (
     REPAIR_MESSAGES,
     DamageQuery,
+    DamageReply,
     RecoverQuery,
+    RecoverReply,
+    Standing,
     StandingQuery,
     VerifyFilesQuery,
+    VerifyFilesReply,
     VerifyQuery,
 )
-from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, TakeBack
-from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
+from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, RecordsRead, TakeBack
+from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead
 from tidelog.controller.commands import (
     BrokerHeartbeat,
     Command,
@@ -34,9 +55,17 @@ from tidelog.controller.commands import (
     RegisterBroker,
     ReportSilence,
 )
-from tidelog.controller.partition_commands import UNFIT_REASON_LEVELS, ReportUnfitReplicas
-from tidelog.model.errors import NotController
+from tidelog.controller.partition_commands import (
+    UNFIT_REASON_LEVELS,
+    AcceptLoss,
+    ElectLeaders,
+    RegroupPartition,
+    ReportLostReplicas,
+    ReportUnfitReplicas,
+)
+from tidelog.model.errors import NotController, UnsupportedLevel
 from tidelog.model.levels import LEVEL_MIN, Additions
+from tidelog.replication.paxos.messages import WriteRequest
 from tidelog.transport.peer import Answer, Hello
 
 if TYPE_CHECKING:
@@ -72,14 +101,65 @@ def _without_newer_reasons(report: ReportUnfitReplicas, level: int) -> ReportUnf
     return msgspec.structs.replace(report, replicas=known)
 
 
+def _checked_frame(frame: PaxosFrame, level: int) -> PaxosFrame:
+    """Refuses a value by its name alone: an older acceptor would wait for the payload."""
+    if level < NAMED_LEVEL and isinstance(frame.message, WriteRequest) and frame.message.is_named:
+        raise UnsupportedLevel(f"values are not accepted by name at feature level {level}")
+    return frame
+
+
+def _checked_partition_frame(message: PartitionFrame, level: int) -> PartitionFrame:
+    _checked_frame(message.frame, level)
+    return message
+
+
+NAMED_LEVEL: Final = 2
+"""Since which feature level acceptors take a value whose payload is lost everywhere."""
+
 MESSAGE_ADDITIONS: Final = Additions(
-    types={ReportSilence: 2, RaiseLevel: 2, LevelAnswered: 2},
+    types=dict.fromkeys(
+        (
+            RaiseLevel,
+            LevelAnswered,
+            ReportSilence,
+            ReportLostReplicas,
+            AcceptLoss,
+            RegroupPartition,
+            DescribeSnapshots,
+            SnapshotsDescribed,
+            ReadValue,
+            ValueRead,
+            DamageQuery,
+            DamageReply,
+            StandingQuery,
+            Standing,
+            VerifyFilesQuery,
+            VerifyFilesReply,
+        ),
+        2,
+    ),
     fields={
-        BrokerHeartbeat: {"wall_ms": 2},
+        RegisterBroker: dict.fromkeys(("levels", "lost_storage", "starts", "stamp"), 2),
+        BrokerHeartbeat: dict.fromkeys(("wall_ms", "stamp"), 2),
         HeartbeatAnswered: {"clock_offset_ms": 2},
-        RegisterBroker: {"levels": 2},
+        ElectLeaders: dict.fromkeys(("by", "via", "at_ms"), 2),
+        QuorumDescribed: dict.fromkeys(("remembers", "generation", "recovery_id", "directories", "lacks"), 2),
+        FetchSnapshot: {"header": 2},
+        SnapshotPart: dict.fromkeys(("indexes", "end"), 2),
+        PartitionFrame: {"era": 2},
+        AppliedDurable: {"era": 2},
+        ReadApplied: dict.fromkeys(("era", "takes_rows"), 2),
+        AppliedRead: dict.fromkeys(("producers_size", "damaged_to", "damaged_digest"), 2),
+        RecoverQuery: {"aligned_epoch": 2},
+        RecoverReply: {"is_aligned": 2},
+        BatchesRead: {"lost": 2},
+        RecordsRead: {"lost": 2},
     },
-    values={ReportUnfitReplicas: _without_newer_reasons},
+    values={
+        ReportUnfitReplicas: _without_newer_reasons,
+        PaxosFrame: _checked_frame,
+        PartitionFrame: _checked_partition_frame,
+    },
 )
 """Since which feature level there are messages, and fields and values in them."""
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from tidelog.controller.commands import Stamped
 from tidelog.controller.protocols import rules_of
 from tidelog.controller.records import (
+    RENEWED_LEVEL,
     BrokerFenced,
     BrokerRegistered,
     BrokersStamped,
@@ -38,6 +39,7 @@ from tidelog.controller.records import (
     TopicDeleted,
     TopicRemoved,
     VoterAssigned,
+    level_of,
 )
 from tidelog.model.cluster import (
     NO_LEADER,
@@ -56,6 +58,8 @@ from tidelog.model.ids import NodeId, TopicId
 from tidelog.model.losses import AcceptedLoss, with_loss
 
 DURABILITY = "ack.durability"
+UNKNOWN_SINCE = 0
+"""Stands for the beginning of replicas that are there since before positions were noted."""
 RECOVERY_EPOCHS = 1 << 12
 """Leaders of one partition in the part of a metadata log that was lost are fewer."""
 RECOVERIES_MAX = 100
@@ -64,7 +68,7 @@ REGROUPINGS_MAX = 100
 
 def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterImage:
     """The image after the record at `offset` in the metadata log."""
-    image = replace(image, position=offset + 1)
+    image = replace(image, position=offset + 1, level=max(image.level, level_of(record)))
     match record:
         case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerUnregistered() | VoterAssigned():
             return _apply_to_brokers(image, record, offset)
@@ -76,7 +80,8 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
             | PartitionsChanged()
             | PartitionRegrouped()
         ):
-            return _unthrottled_if_idle(_apply_to_topics(image, record, offset))
+            since = offset if image.level >= RENEWED_LEVEL else UNKNOWN_SINCE
+            return _unthrottled_if_idle(_apply_to_topics(image, record, since))
         case MovesThrottled(bytes_per_s):
             return _unthrottled_if_idle(replace(image, moves_throttle=bytes_per_s))
         case ConfigsAltered():

@@ -90,8 +90,8 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
         peer_port=command.peer_port,
         storage=command.storage,
         is_clean=loss is None,
-        starts=command.starts,
-        stamp=command.stamp,
+        starts=command.starts if image.level > LEVEL_MIN else 0,
+        stamp=command.stamp if image.level > LEVEL_MIN else 0,
         levels=command.levels if image.level > LEVEL_MIN else FIRST_LEVEL,
     )
     lost = without(image, node, config, loss, new_disk=command.storage)
@@ -113,7 +113,9 @@ def _is_old(image: ClusterImage, known: BrokerInfo, command: RegisterBroker) -> 
 
 
 def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
-    """Time marks that are news."""
+    """Time marks that are news, once the metadata know of any."""
+    if image.level == LEVEL_MIN:
+        return Decision()
     known = {int(node): broker for node, broker in image.brokers.items()}
     news = [
         stamped

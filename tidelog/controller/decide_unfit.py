@@ -32,7 +32,9 @@ from tidelog.controller.partition_commands import (
     UnfitReplica,
 )
 from tidelog.controller.protocols import rules_of
+from tidelog.controller.records import RENEWED_LEVEL
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
+from tidelog.model.errors import UnsupportedLevel
 from tidelog.model.ids import NodeId
 
 
@@ -77,7 +79,13 @@ def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[
 
 
 def report_lost(image: ClusterImage, command: ReportLostReplicas, config: BrokerConfig) -> Decision:
-    """Passes over replicas that have begun anew since. Raises as `registered_broker`."""
+    """Passes over replicas that have begun anew since. Raises as `registered_broker`, and `UnsupportedLevel`: their
+    broker is not live before they begin anew."""
+    if image.level < RENEWED_LEVEL:
+        raise UnsupportedLevel(
+            f"logs of broker {command.node_id} are lost, and at feature level {image.level} the metadata cannot say "
+            "so. Upgrade all brokers and run `tidelog cluster upgrade --finalize`, or start this one with another disk"
+        )
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     for replica in command.replicas:

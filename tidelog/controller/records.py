@@ -315,13 +315,31 @@ def _check_altered(record: ConfigsAltered, level: int) -> ConfigsAltered:
     return record
 
 
+def _check_changed(record: PartitionsChanged, level: int) -> PartitionsChanged:
+    if level < RENEWED_LEVEL and any(change.renewed for change in record.changes):
+        raise UnsupportedLevel(f"replicas cannot begin anew at feature level {level}")
+    return record
+
+
+RENEWED_LEVEL: Final = 2
+"""Since which feature level the metadata know since when replicas are there, and have some begin anew."""
+
 RECORD_ADDITIONS: Final = Additions(
-    types={LevelRaised: 2},
-    fields={ClusterCreated: {"level": 2}, BrokerRegistered: {"levels": 2}},
-    values={TopicCreated: _check_created, ConfigsAltered: _check_altered},
+    types={LevelRaised: 2, ClusterRecovered: 2, BrokersStamped: 2, LossAccepted: 2, PartitionRegrouped: 2},
+    fields={ClusterCreated: {"level": 2}, BrokerRegistered: {"levels": 2, "starts": 2, "stamp": 2}},
+    values={TopicCreated: _check_created, ConfigsAltered: _check_altered, PartitionsChanged: _check_changed},
     order="deterministic",
 )
 """Since which feature level there are records, and fields and values in them."""
+
+
+def level_of(record: MetadataRecord) -> int:
+    """Returns the feature level that a record shows its cluster to be at, at least."""
+    kind = type(record)
+    fields = RECORD_ADDITIONS.fields.get(kind, {})
+    defaults = dict(zip(kind.__struct_fields__[::-1], kind.__struct_defaults__[::-1], strict=False)) if fields else {}
+    shown = [since for name, since in fields.items() if getattr(record, name) != defaults[name]]
+    return max([RECORD_ADDITIONS.types.get(kind, LEVEL_MIN), *shown])
 
 
 def encode_record(record: MetadataRecord, level: int = LEVEL_MAX) -> bytes:

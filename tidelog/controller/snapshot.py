@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, in_order
 from tidelog.model.errors import InternalError
@@ -21,14 +20,16 @@ from tidelog.model.levels import LEVEL_MIN
 FORMAT = 9
 """The format of clusters at a feature level above the first."""
 FORMAT_WITHOUT_LEVELS = 8
-"""The format of clusters at the first level, which older versions read and write."""
+"""The format of clusters that knew of no levels, though of all else; it is read, and never written."""
+BETWEEN_LEVEL = 2
+"""The level of what has such a format, or one of the three that follow: no release wrote it."""
 FORMAT_WITHOUT_RECOVERY_IDS = 7
 """The format of recoveries that had no ids; it is read, and never written."""
 FORMAT_WITHOUT_LOSSES = 6
 """The format, besides, of partitions that had no accepted losses or regroupings; it is read, and never written."""
 FORMAT_WITHOUT_SINCE = 5
 """The format, besides, of partitions that did not say since when their replicas are there, and of clusters without
-recoveries; it is read, and never written."""
+recoveries. At the first level it is written, too."""
 FORMAT_WITHOUT_LISTENERS = 4
 """The format, besides, of brokers that had no address but the HTTP listener's; it is read, and never written."""
 
@@ -82,33 +83,32 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def encode_image(image: ClusterImage) -> bytes:
-    """The image's canonical form."""
-    lacking = _lacking_levels(image, "levels")
-    brokers = tuple(replace(broker, listeners=dict(broker.listeners), **lacking) for broker in image.brokers.values())
-    version = FORMAT_WITHOUT_LEVELS if lacking else FORMAT
-    return _ENCODER.encode(_Snapshot(version, _without_brokers(image), brokers))
+    """The image's canonical form at its cluster's feature level."""
+    return _encode_in_format_5(image) if image.level == LEVEL_MIN else _encode(image)
 
 
-def _lacking_levels(image: ClusterImage, name: str) -> dict[str, Any]:
-    """Returns the change that has a field left out in clusters at the first level."""
-    return {name: UNSET} if image.level == LEVEL_MIN else {}
+def _encode(image: ClusterImage) -> bytes:
+    brokers = tuple(replace(broker, listeners=dict(broker.listeners)) for broker in image.brokers.values())
+    return _ENCODER.encode(_Snapshot(FORMAT, _without_brokers(image), brokers))
+
+
+def _encode_in_format_8(image: ClusterImage) -> bytes:
+    return _ENCODER.encode(_snapshot(image, FORMAT_WITHOUT_LEVELS, _without_level(image)))
 
 
 def _encode_in_format_7(image: ClusterImage) -> bytes:
-    snapshot = msgspec.json.decode(encode_image(image))
-    return _ENCODER.encode({**snapshot, "format": FORMAT_WITHOUT_RECOVERY_IDS, "image": _without_recovery_ids(image)})
+    return _ENCODER.encode(_snapshot(image, FORMAT_WITHOUT_RECOVERY_IDS, _without_recovery_ids(image)))
 
 
 def _encode_in_format_6(image: ClusterImage) -> bytes:
-    snapshot = msgspec.json.decode(encode_image(image))
-    return _ENCODER.encode({**snapshot, "format": FORMAT_WITHOUT_LOSSES, "image": _without_losses(image)})
+    return _ENCODER.encode(_snapshot(image, FORMAT_WITHOUT_LOSSES, _without_losses(image)))
 
 
 def _encode_in_format_5(image: ClusterImage) -> bytes:
-    snapshot = msgspec.json.decode(encode_image(image))
+    snapshot = _snapshot(image, FORMAT_WITHOUT_SINCE, _without_since(image))
     for broker in snapshot["brokers"]:
         del broker["starts"], broker["stamp"]
-    return _ENCODER.encode({**snapshot, "format": FORMAT_WITHOUT_SINCE, "image": _without_since(image)})
+    return _ENCODER.encode(snapshot)
 
 
 def _encode_in_format_4(image: ClusterImage) -> bytes:
@@ -117,9 +117,24 @@ def _encode_in_format_4(image: ClusterImage) -> bytes:
     return _ENCODER.encode(snapshot)
 
 
-def _without_recovery_ids(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without brokers, and without the ids that older formats lack."""
+def _snapshot(image: ClusterImage, version: int, encoded: dict[str, Any]) -> dict[str, Any]:
+    """Returns a snapshot as JSON, whose brokers do not say which levels they speak."""
+    brokers = msgspec.json.decode(_encode(image))["brokers"]
+    for broker in brokers:
+        del broker["levels"]
+    return {"format": version, "image": encoded, "brokers": brokers}
+
+
+def _without_level(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without brokers and the feature level."""
     encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
+    del encoded["level"]
+    return encoded
+
+
+def _without_recovery_ids(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without what `_without_level` lacks, and without the ids that older formats lack."""
+    encoded = _without_level(image)
     for recovery in encoded["recoveries"]:
         del recovery["recovery_id"]
     return encoded
@@ -151,7 +166,6 @@ def _without_brokers(image: ClusterImage) -> ClusterImage:
         brokers={},
         topics={name: replace(topic, configs=dict(topic.configs)) for name, topic in image.topics.items()},
         deleted_topics=dict(image.deleted_topics),
-        **_lacking_levels(image, "level"),
     )
 
 
@@ -159,10 +173,14 @@ def decode_image(data: bytes) -> ClusterImage:
     """The image that was encoded. Raises `SnapshotUnreadable`."""
     try:
         version = msgspec.json.decode(data, type=_Header).format
-        if version in (FORMAT, FORMAT_WITHOUT_LEVELS):
+        if version == FORMAT:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
-            canonical = encode_image(image)
+            canonical = _encode(image)
+        elif version == FORMAT_WITHOUT_LEVELS:
+            snapshot = msgspec.json.decode(data, type=_Snapshot)
+            image = _image_of(snapshot.image, snapshot.brokers)
+            canonical = _encode_in_format_8(image)
         elif version == FORMAT_WITHOUT_RECOVERY_IDS:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
@@ -190,7 +208,8 @@ def decode_image(data: bytes) -> ClusterImage:
         raise SnapshotUnreadable(f"the metadata snapshot cannot be understood: {error}") from error
     if canonical != data:
         raise SnapshotUnreadable("the metadata snapshot is not in its canonical form; it was not written by a broker")
-    return image
+    is_between = FORMAT_WITHOUT_SINCE < version < FORMAT
+    return replace(image, level=BETWEEN_LEVEL) if is_between else image
 
 
 def _with_since(image: ClusterImage) -> ClusterImage:

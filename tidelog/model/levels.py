@@ -26,7 +26,7 @@ import msgspec
 from tidelog.model.errors import UnsupportedLevel
 
 LEVEL_MIN: Final = 1
-"""The lowest level that this version speaks. What there was before levels is level 1."""
+"""The lowest level that this version speaks: that of version 0.2.0, which knew of no levels."""
 LEVEL_MAX: Final = 2
 """The highest one."""
 UNKNOWN_LEVEL: Final = 0

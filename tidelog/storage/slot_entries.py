@@ -38,6 +38,9 @@ FLOOR_NUMBER = (1 << 64) - 1
 HEAD_BYTES_MAX = 4096
 NAME_BYTES_MAX = 56
 """A row has room for so much."""
+NAMED_CONTENT_MAX = NAME_BYTES_MAX - 2 - 16
+"""Room for a digest is kept, though there may be none: clusters at a feature level whose rows older versions read have
+longer contents, and none of them is named."""
 _HEAD_END_MAX = HEADER_BYTES + 32 + HEAD_BYTES_MAX
 _HEAD = struct.Struct(">hhQQB")
 _NO_TIMESTAMP = -1
@@ -78,8 +81,8 @@ class Head(NamedTuple):
 def name_for(head: Head) -> bytes:
     """The content of the row that names an entry, or nothing if it has no room there: lengths, digest, content."""
     lengths = len(head.digest), len(head.content)
-    name = bytes(lengths) + head.digest + head.content if max(lengths) < NAME_BYTES_MAX else b""
-    return name if len(name) <= NAME_BYTES_MAX else b""
+    has_room = len(head.content) <= NAMED_CONTENT_MAX and 2 + sum(lengths) <= NAME_BYTES_MAX
+    return bytes(lengths) + head.digest + head.content if has_room else b""
 
 
 def named_head(name: bytes, position: int, number: int) -> Head:

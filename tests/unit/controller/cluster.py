@@ -44,7 +44,7 @@ from tidelog.controller.partition_commands import (
 from tidelog.controller.records import MetadataRecord, decode_record, encode_record
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, PartitionInfo, PartitionMember, Voter
 from tidelog.model.ids import NodeId
-from tidelog.model.levels import SPOKEN_LEVELS
+from tidelog.model.levels import LEVEL_MAX, SPOKEN_LEVELS
 
 CONFIG = BrokerConfig()
 
@@ -56,12 +56,12 @@ def voter(node: int, voter_id: int | None = None, storage: str | None = None) ->
 class Cluster:
     """Of the voters on nodes 1 to `voters`, led by node 1, without any broker yet."""
 
-    def __init__(self, voters: int = 1, config: BrokerConfig = CONFIG) -> None:
+    def __init__(self, voters: int = 1, config: BrokerConfig = CONFIG, level: int = LEVEL_MAX) -> None:
         self.config = config
         self.image = ClusterImage("")
         self.history: list[tuple[MetadataRecord, int] | tuple[tuple[Voter, ...], int]] = []
         self.set_voters(tuple(voter(node) for node in range(1, voters + 1)), voters + 1)
-        self.do(LeadCluster(1, 1 << 16, "c1"))
+        self.do(LeadCluster(1, 1 << 16, "c1", level))
 
     def do(self, command: Command) -> CommandAnswer:
         """Decides, applies the records as they come back from the log, answers. Raises what is raised."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,23 +15,27 @@ from tidelog.controller.commands import (
     BrokerAdmitted,
     CreateTopic,
     FenceBroker,
-    LeadCluster,
     LevelAnswered,
     NewTopic,
+    NoteStamps,
     RaiseLevel,
     SpokenLevels,
+    Stamped,
 )
 from tidelog.controller.decide import decide
+from tidelog.controller.partition_commands import LostReplica, ReportLostReplicas
 from tidelog.controller.records import (
     BrokerRegistered,
+    BrokersStamped,
     ClusterCreated,
+    ClusterRecovered,
     LevelRaised,
+    MetadataRecord,
     decode_record,
     encode_record,
     encode_records,
 )
 from tidelog.controller.snapshot import decode_image, encode_image
-from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import UnsupportedLevel
 from tidelog.model.ids import NodeId
 from tidelog.model.levels import LevelRange
@@ -40,17 +45,19 @@ OLD, NEW, NEWER = LevelRange(1, 1), LevelRange(1, 2), LevelRange(1, 3)
 
 
 def started(level: int = 1) -> Cluster:
-    cluster = Cluster()
-    cluster.image = ClusterImage("")
-    cluster.set_voters(Cluster().image.voters, 2)
-    cluster.do(LeadCluster(1, 1 << 16, "c1", level))
-    return cluster
+    return Cluster(level=level)
 
 
 def register(cluster: Cluster, node: int, levels: LevelRange, process: str = "p") -> None:
     command = registration(node, process=process, replaces=newest(cluster.image, node))
     assert isinstance(cluster.do(msgspec.structs.replace(command, levels=levels)), BrokerAdmitted)
     cluster.heartbeat(node)
+
+
+def registered(**fields: Any) -> BrokerRegistered:
+    return BrokerRegistered(
+        node_id=1, incarnation="p", rack=None, peer_host="h", peer_port=1, storage="d", is_clean=True, **fields
+    )
 
 
 def spoken(levels: dict[int, LevelRange], process: str = "p") -> tuple[SpokenLevels, ...]:
@@ -152,21 +159,61 @@ def test_a_setting_that_is_newer_than_the_cluster_is_refused() -> None:
 
 
 def test_a_log_names_its_level_before_what_needs_it() -> None:
-    registered = BrokerRegistered(
-        node_id=1, incarnation="p", rack=None, peer_host="h", peer_port=1, storage="d", is_clean=True, levels=NEW
-    )
-    lines = encode_records([registered, LevelRaised(2, ()), registered], 1).split(b"\n")
+    record = registered(levels=NEW)
+    lines = encode_records([record, LevelRaised(2, ()), record], 1).split(b"\n")
     assert [b'"levels":[1,2]' in line for line in lines] == [False, False, True]
-    assert [decode_record(line) for line in lines][1:] == [LevelRaised(2, ()), registered]
+    assert [decode_record(line) for line in lines][1:] == [LevelRaised(2, ()), record]
     assert b"level" not in encode_records([ClusterCreated("c")], 1)
     with pytest.raises(UnsupportedLevel):
         encode_record(LevelRaised(2, ()), 1)
 
 
-@pytest.mark.parametrize(("level", "version"), [(1, 8), (2, 9)])
+@pytest.mark.parametrize(("level", "version"), [(1, 5), (2, 9)])
 def test_a_snapshot_is_of_the_format_of_its_level(level: int, version: int) -> None:
     cluster = started(level)
     register(cluster, 1, NEW)
     data = encode_image(cluster.image)
     assert b'"format":%d' % version in data and (b"level" in data) == (level > 1)
     assert decode_image(data) == cluster.image
+
+
+def test_at_the_first_level_a_snapshot_loses_nothing() -> None:
+    """Whoever begins with one has the image of those who have seen all records."""
+    cluster = started()
+    for node in NODES:
+        register(cluster, node, NEW)
+    cluster.create("t", 2, 3)
+    command = registration(1, process="q", replaces=newest(cluster.image, 1))
+    cluster.do(msgspec.structs.replace(command, starts=4, stamp=9))
+    cluster.do(NoteStamps([Stamped(1, newest(cluster.image, 1), 12)]))
+    assert cluster.image.level == 1
+    assert decode_image(encode_image(cluster.image)) == cluster.image
+    cluster.do(RaiseLevel(spoken=spoken(dict.fromkeys(NODES, NEW)) + spoken({1: NEW}, "q")))
+    cluster.do(NoteStamps([Stamped(1, newest(cluster.image, 1), 12)]))
+    assert (cluster.image.brokers[NodeId(1)].stamp, cluster.image.level) == (12, 2)
+    assert decode_image(encode_image(cluster.image)) == cluster.image
+
+
+def test_at_the_first_level_nobody_is_told_of_lost_logs() -> None:
+    cluster = started()
+    register(cluster, 1, NEW)
+    cluster.create("t")
+    lost = ReportLostReplicas(1, newest(cluster.image, 1), [LostReplica(topic_id("t"), 0, 0)])
+    with pytest.raises(UnsupportedLevel, match="logs of broker 1 are lost"):
+        cluster.do(lost)
+
+
+@pytest.mark.parametrize(
+    "record", [BrokersStamped([]), ClusterRecovered(1, 2, "me", 3, ()), registered(levels=NEW), registered(starts=1)]
+)
+def test_a_record_shows_the_level_that_it_needs(record: MetadataRecord) -> None:
+    """As in a log that was written between two releases, and says nothing of levels."""
+    assert apply(started().image, record, 100).level == 2
+    assert apply(started().image, registered(), 100).level == 1
+
+
+def test_a_recovered_log_is_at_a_level_that_can_say_so() -> None:
+    for record in (BrokersStamped([]), ClusterRecovered(1, 2, "me", 3, ())):
+        with pytest.raises(UnsupportedLevel):
+            encode_record(record, 1)
+    assert b"starts" not in encode_record(registered(starts=1), 1)

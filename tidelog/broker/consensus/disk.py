@@ -29,6 +29,7 @@ from tidelog.broker.consensus.payloads import Payloads
 from tidelog.broker.consensus.stored import Identity, encode_identity
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.model.errors import DiskFull, Overloaded, TidelogError
+from tidelog.model.levels import LEVEL_MAX
 from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Persist
 from tidelog.replication.paxos.state import Metadata, Prefix, Slot, Value
@@ -87,9 +88,10 @@ class ReplicaDisk:
         *,
         floor: Callable[[Prefix], bytes] = msgspec.msgpack.encode,
         state_machine: StateMachine | None = None,
+        level: Callable[[], int] = lambda: LEVEL_MAX,
     ) -> None:
         """`facts` and `floor` encode what the engine says of these, with what else is to be kept beside it; a floor
-        must be readable as a `Prefix`."""
+        must be readable as a `Prefix`. `level` is the feature level to write at."""
         self.on_stored: Callable[[int], None]
         self.on_failed: Callable[[], None]
         self._store = store
@@ -97,6 +99,7 @@ class ReplicaDisk:
         self._encode_facts = facts
         self._encode_floor = floor
         self._state_machine = state_machine
+        self._level = level
         self._writes: deque[_Write] = deque()
         self._newest: bytes | None = None
         self._facts_asked = 0
@@ -232,10 +235,11 @@ class ReplicaDisk:
 
     def _put(self, run: list[_Unwritten]) -> None:
         puts: list[SlotPut] = []
+        level = self._level()
         for record, payload, _, _ in run:
             match record:
                 case Slot(position, number, value, learned):
-                    identity = encode_identity(Identity(value, learned))
+                    identity = encode_identity(Identity(value, learned), level)
                     puts.append(SlotPut(position, number, identity, payload, value.digest))
                 case Metadata():
                     self.refresh(record)

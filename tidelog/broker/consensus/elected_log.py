@@ -102,7 +102,9 @@ class ElectedLog:
         its snapshot, or by what `encode_floor` keeps beside the floor."""
         self.node_id = member.node_id
         self.routes = Routes(context.notify)
-        self.disk = ReplicaDisk(member.store, context.log_writer, member.encode_facts, floor=encode_floor)
+        self.disk = ReplicaDisk(
+            member.store, context.log_writer, member.encode_facts, floor=encode_floor, level=context.level
+        )
         self._member = member
         self._listener = listener
         me = membership.voter_of(member.node_id, member.incarnation)

@@ -6,6 +6,7 @@ ask, and no more: until the log itself says who votes, they are no candidates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -14,6 +15,7 @@ from tidelog.broker.consensus.founding import LogOrigin, NamedVoter, founders_of
 from tidelog.broker.consensus.messages import QuorumDescribed
 from tidelog.broker.consensus.routes import Notify
 from tidelog.broker.runtime.log_writer import LogWriter
+from tidelog.model.levels import LEVEL_MAX
 from tidelog.model.ports import Clock, Entropy
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.state import Metadata, Status
@@ -50,6 +52,8 @@ class LogContext:
     settings: ElectionSettings
     clock: Clock
     entropy: Entropy
+    level: Callable[[], int] = lambda: LEVEL_MAX
+    """The feature level to write at."""
 
 
 class LogMember:

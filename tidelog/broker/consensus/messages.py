@@ -83,18 +83,35 @@ class SnapshotsDescribed(msgspec.Struct, frozen=True, tag=True):
 class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):
     """Asks for some chunks of a snapshot. Answered by `SnapshotPart`."""
 
-    header: bytes
-    """The header of that snapshot, as in the file."""
-    first: int
+    header: bytes | None = None
+    """The header of that snapshot, as in the file. At the first feature level it is not told, but `position`."""
+    first: int = 0
+    position: int = -1
+    """Which snapshot, if there is no header; the newest if it is -1."""
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
-    """Chunks of a snapshot, which follow, one behind the other."""
+    """Chunks of a snapshot, which follow, one behind the other. At the first feature level they have no gap, and
+    `header`, `first` and `count` stand in the place of the others; they are empty at higher ones."""
 
-    indexes: tuple[int, ...]
+    indexes: tuple[int, ...] = ()
     """The chunks that are sound there, of those from the first one asked for up to `end`."""
-    end: int
+    end: int = 0
     """The next question goes on here."""
+    header: bytes = b""
+    """As in the file."""
+    first: int = 0
+    count: int = 0
+
+    @property
+    def told(self) -> tuple[int, ...]:
+        """The chunks that follow, whatever the level."""
+        return self.indexes or tuple(range(self.first, self.first + self.count))
+
+    @property
+    def next_first(self) -> int:
+        """The next question goes on here, whatever the level."""
+        return max(self.end, self.first + self.count)
 
 
 QUORUM_MESSAGES = (

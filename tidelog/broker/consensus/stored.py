@@ -2,19 +2,28 @@
 
 It is 30 bytes, little endian: kind u8 | 1 if it is learned u8 | birth u64 | base_offset i64 | count u32 | begin u64. So
 it has room in a catalog row beside the digest (`slot_entries`), and a value keeps its name when its entry is lost.
+
+At the first feature level it is msgpack: an array of the whole value, as a map, and of whether it is learned. That is
+longer, and has no room there. Its first byte tells it from the other: it is no kind.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 import msgspec
 
 from tidelog.model.errors import DamagedBatch
+from tidelog.model.levels import LEVEL_MIN
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, StoredLog, Value
 from tidelog.storage.slot_store import StoredSlots
 
 _FIELDS = struct.Struct("<BBQqIQ")
+PACKED_LEVEL: Final = 2
+"""Since which feature level the fields are packed."""
+_FIRST_LEVEL_BYTE = b"\x92"
+"""A msgpack array of two."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -24,21 +33,45 @@ class Identity(msgspec.Struct, frozen=True):
     learned: bool
 
 
-def encode_identity(identity: Identity) -> bytes:
-    """Packs all but the digest, which is stored beside it."""
+class _FirstLevelIdentity(Identity, frozen=True, array_like=True):
+    """The same, as it is encoded at the first level."""
+
+
+_decode_first_level = msgspec.msgpack.Decoder(_FirstLevelIdentity).decode
+
+
+def encode_identity(identity: Identity, level: int) -> bytes:
+    """Packs all but the digest, which is stored beside it, as disks have it at this feature level."""
     value = identity.value
+    if level < PACKED_LEVEL:
+        return msgspec.msgpack.encode(_FirstLevelIdentity(value, identity.learned))
     return _FIELDS.pack(
         value.kind.value, identity.learned, value.birth, value.base_offset, value.count, value.begin
     )  # fmt: skip
 
 
 def decode_identity(content: bytes, digest: bytes) -> Identity:
-    """Raises `ValueError` if it is none."""
+    """Returns the identity, whatever the level that it was encoded at. Raises `ValueError` if it is none."""
+    if is_of_first_level(content):
+        found = _decode_first_level(content)
+        return Identity(found.value, found.learned)
     try:
         kind, learned, birth, base_offset, count, begin = _FIELDS.unpack(content)
     except struct.error as error:
         raise ValueError(str(error)) from error
     return Identity(Value(Kind(kind), birth, base_offset, count, digest, begin), bool(learned))
+
+
+def is_of_first_level(content: bytes) -> bool:
+    """Returns True if an identity was encoded at the first feature level."""
+    return content[:1] == _FIRST_LEVEL_BYTE
+
+
+def journal_level(stored: StoredSlots) -> int:
+    """Returns the feature level at which the newest slot that can be read was written; the first one if there is
+    none."""
+    newest = next((slot.identity for slot in reversed(stored.slots) if slot.identity), None)
+    return LEVEL_MIN if newest is None or is_of_first_level(newest) else PACKED_LEVEL
 
 
 def stored_log(stored: StoredSlots, metadata: Metadata) -> StoredLog:

@@ -26,6 +26,7 @@ from tidelog.broker.consensus.messages import (
     PaxosFrame,
     QuorumDescribed,
 )
+from tidelog.broker.consensus.stored import journal_level
 from tidelog.broker.consensus.waiting import unreadable_at
 from tidelog.broker.metadata.bootstrap import Contacts, MetadataBootstrap
 from tidelog.broker.metadata.snapshot_scrub import SnapshotTarget
@@ -101,7 +102,7 @@ class ClusterMetadata:
             timeout_ms=config.controller_quorum_election_timeout_ms,
             lease_ms=config.controller_lease_ms,
         )
-        self._context = LogContext(peers.notify, log_writer, settings, clock, entropy)
+        self._context = LogContext(peers.notify, log_writer, settings, clock, entropy, self._level)
         self._member: LogMember | None = None
         self._log: ElectedLog
         self._snapshot_voters: SnapshotVoters | None = None
@@ -149,6 +150,17 @@ class ClusterMetadata:
             await bootstrap.check_cluster(address, contacts)
             await bootstrap.identify(self._context.log_writer)
         self._is_open = True
+
+    def _level(self) -> int:
+        """Returns the feature level to write the log at. Before the image tells, that is the level of what the disk
+        holds, and on a new one the highest that all speak who are heard."""
+        if self.image.cluster_id:
+            return self.image.level
+        assert self._member is not None, "it is this that writes"
+        if self._is_resumed:
+            return journal_level(self._member.stored)
+        hellos = [self._peers.hello_of(node_id) for node_id in self._peers.connected]
+        return min([self._levels.highest, *(hello.levels.highest for hello in hellos if hello is not None)])
 
     def _assigned_voter_id(self) -> int:
         """Returns the id that this disk is to vote under, by the image; 0 if it has none."""

@@ -27,7 +27,7 @@ from tidelog.broker.consensus.stored import Identity, encode_identity
 from tidelog.broker.metadata.remains import Remains, Restored, differences, restore
 from tidelog.broker.metadata.snapshots import SnapshotVoters
 from tidelog.controller.apply import with_voters
-from tidelog.controller.records import ClusterRecovered, SyncedReplicas, encode_record
+from tidelog.controller.records import ClusterRecovered, SyncedReplicas, encode_record, level_of
 from tidelog.controller.snapshot import encode_image
 from tidelog.model.cluster import ISR, ClusterImage, Voter
 from tidelog.model.errors import InvalidRequest
@@ -235,14 +235,15 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
     position = restored.position + POSITIONS_SKIPPED
     offset = restored.image.position + POSITIONS_SKIPPED
     voters = VoterSet((voter,), voter.voter_id + 1)
-    image = replace(with_voters(restored.image, voters.voters, voters.next_voter_id), position=offset)
+    kept = restored.image.position
+    record = ClusterRecovered(plan.generation, now_ms, by, kept, plan.given_up, plan.synced, plan.recovery_id)
+    level = max(restored.image.level, level_of(record))
+    image = replace(with_voters(restored.image, voters.voters, voters.next_voter_id), position=offset, level=level)
     header = msgspec.msgpack.encode(SnapshotVoters(voters, position - 1))
     manager.snapshots.write(position, header, encode_image(image))
 
     number = next_number(max(found.number_max for found in plan.given), voter.voter_id)
-    kept = restored.image.position
-    record = ClusterRecovered(plan.generation, now_ms, by, kept, plan.given_up, plan.synced, plan.recovery_id)
-    payload = encode_record(record, image.level)
+    payload = encode_record(record, level)
     value = Value(Kind.APPEND, number, offset, 1, digest_of(payload))
     floor = Prefix(position, restored.prefix.epoch, offset)
     metadata = Metadata(plan.base.storage, Status.VOTING, number, number, plan.cluster_id)
@@ -251,7 +252,7 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
 
     store, _ = manager.open_slots(now_ms, anew=True, incarnation=plan.base.storage)
     store.set_floor(position, msgspec.msgpack.encode(floor))
-    store.put(position, number, encode_identity(Identity(value, True)), payload, digest=value.digest)
+    store.put(position, number, encode_identity(Identity(value, True), level), payload, digest=value.digest)
     flush = store.begin_flush()
     flush.run()
     store.end_flush(flush, None)

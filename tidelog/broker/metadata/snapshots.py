@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Protocol
 
 import msgspec
@@ -22,7 +23,7 @@ from tidelog.broker.consensus.waiting import RECOVER
 from tidelog.broker.metadata.gathering import GatheredSnapshot, Gathering
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.cluster import ClusterImage
-from tidelog.model.errors import NotFound, TidelogError
+from tidelog.model.errors import NotFound, TidelogError, UnsupportedLevel
 from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.voters import VoterSet
 from tidelog.storage.snapshot_format import DamagedSnapshot, SnapshotHeader, decode_header, encode_header, join
@@ -121,6 +122,8 @@ class SnapshotKeeper:
             raise NotFound(f"this broker cannot read its metadata snapshots: {error}") from error
 
     def _part(self, asked: FetchSnapshot) -> Answer:
+        if asked.header is None:
+            return self._first_level_part(asked)
         header = decode_header(asked.header)
         if header is None:
             raise NotFound("what is asked for is no metadata snapshot")
@@ -128,6 +131,19 @@ class SnapshotKeeper:
         end = min(header.chunk_count, first + CHUNKS_AT_ONCE)
         blocks = self._store.sound_chunks(header, range(first, end))
         return Answer(SnapshotPart(tuple(blocks), max(first, end)), list(blocks.values()))
+
+    def _first_level_part(self, asked: FetchSnapshot) -> Answer:
+        """Returns chunks up to the first that is damaged here."""
+        headers = [one for one in self._store.headers() if asked.position in (-1, one.position)]
+        if not headers:
+            raise NotFound("this broker has no such metadata snapshot")
+        header, first = headers[0], max(0, asked.first)
+        end = min(header.chunk_count, first + CHUNKS_AT_ONCE)
+        sound = self._store.sound_chunks(header, range(first, end))
+        blocks = [sound[index] for index in takewhile(sound.__contains__, range(first, end))]
+        if not blocks:
+            raise NotFound(f"this broker cannot give that snapshot: {DamagedSnapshot(header.position, (first,))}")
+        return Answer(SnapshotPart(header=encode_header(header), first=first, count=len(blocks)), blocks)
 
     async def fetch(
         self, nodes: Callable[[], Sequence[int]], ask: Ask, at_least: int
@@ -187,9 +203,7 @@ class SnapshotKeeper:
 
     async def _gather_from(self, node: int, gathering: Gathering, ask: Ask) -> tuple[SnapshotHeader, list[bytes]]:
         """Returns a snapshot that is whole with what this broker has. Raises `NotFound`, and what `ask` raises."""
-        answer = await self._ask(node, DescribeSnapshots(), ask)
-        assert isinstance(answer.message, SnapshotsDescribed)
-        named = [header for raw in answer.message.headers if (header := decode_header(raw)) is not None]
+        named = [header for raw in await self._headers_of(node, ask) if (header := decode_header(raw)) is not None]
         gathering.name(named)
         for gathered in gathering.newest_first():
             await self._ask_chunks(node, gathered, ask)
@@ -198,15 +212,27 @@ class SnapshotKeeper:
                 return gathered.header, blocks
         raise NotFound(_lacking(node, named, gathering))
 
+    async def _headers_of(self, node: int, ask: Ask) -> tuple[bytes, ...]:
+        """Returns the headers of a broker's snapshots. One of the first feature level tells the newest's, with its
+        first chunks."""
+        try:
+            answer = await self._ask(node, DescribeSnapshots(), ask)
+        except UnsupportedLevel:
+            answer = await self._ask(node, FetchSnapshot(), ask)
+        if isinstance(answer.message, SnapshotPart):
+            return (answer.message.header,)
+        assert isinstance(answer.message, SnapshotsDescribed)
+        return answer.message.headers
+
     async def _ask_chunks(self, node: int, gathered: GatheredSnapshot, ask: Ask) -> None:
         header, first = gathered.header, 0
         for index in gathered.wanted_of(node):
             if index < first:
                 continue
-            answer = await self._ask(node, FetchSnapshot(encode_header(header), index), ask)
+            answer = await self._ask(node, FetchSnapshot(encode_header(header), index, header.position), ask)
             assert isinstance(answer.message, SnapshotPart)
             gathered.add(node, _blocks(answer, header))
-            first = answer.message.end
+            first = answer.message.next_first
 
     async def _ask(self, node: int, message: DescribeSnapshots | FetchSnapshot, ask: Ask) -> Answer:
         if node != HERE:
@@ -226,7 +252,7 @@ def _blocks(answer: Answer, header: SnapshotHeader) -> dict[int, bytes]:
     """Returns the chunks of an answer by index, as far as it holds whole ones."""
     assert isinstance(answer.message, SnapshotPart)
     body, blocks, at = answer.body, dict[int, bytes](), 0
-    for index in answer.message.indexes:
+    for index in answer.message.told:
         size = header.block_bytes(index)
         if not 0 < size <= len(body) - at:
             break

@@ -14,6 +14,7 @@ from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import ReadApplied, ReadValue
 from tidelog.model.cluster import Voter
 from tidelog.model.ids import PartitionId
+from tidelog.model.levels import LEVEL_MAX
 from tidelog.model.ports import Buffer, Entropy
 from tidelog.replication.paxos.voters import VoterSet
 from tidelog.transport.peer import Answer
@@ -84,3 +85,5 @@ class PartitionContext:
     spawn: Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
     """Runs a task of a replica, which ends it; whoever spawns sees to it that a failure is not lost."""
     journal_bounds: JournalBounds = field(default_factory=JournalBounds)
+    level: Callable[[], int] = lambda: LEVEL_MAX
+    """The feature level to write journals at."""

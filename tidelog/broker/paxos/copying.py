@@ -126,7 +126,7 @@ class Copier:
         log = self._applied.log
         asked_for = offset, is_doubted = self._next()
         where = self._partition_id
-        asked = ReadApplied(where.topic_id, where.partition, offset, COPY_BYTES, self._era)
+        asked = ReadApplied(where.topic_id, where.partition, offset, COPY_BYTES, self._era, takes_rows=True)
         answer = await self._ask(node, asked, ANSWER_S_MAX)
         read = answer.message
         if not isinstance(read, AppliedRead):

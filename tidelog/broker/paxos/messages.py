@@ -43,6 +43,8 @@ class ReadApplied(msgspec.Struct, frozen=True, tag=True):
     bytes_max: int
     era: int = 0
     """The era of the replica that asks: one of another has nothing for it."""
+    takes_rows: bool = False
+    """The replica that asks can read the rows behind the batches."""
 
 
 class AppliedRead(msgspec.Struct, frozen=True, tag=True):

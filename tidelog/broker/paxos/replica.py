@@ -108,6 +108,7 @@ class PaxosReplica:
             self._encode_facts,
             floor=self._encode_floor,
             state_machine=self.applied,
+            level=context.level,
         )
         node = PaxosNode(
             self._engine_id or learner_id(identity.node_id),

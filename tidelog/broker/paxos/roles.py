@@ -45,7 +45,9 @@ class PaxosRoles:
         self._tasks = context.tasks
         throttled = ThrottledPeers(_DataLane(context.peers, context.image), move_throttle)
         bounds = JournalBounds(context.config.paxos_journal_max_bytes, context.config.paxos_journal_max_entries)
-        self._context = PartitionContext(context, throttled, context.entropy, context.tasks.spawn, bounds)
+        self._context = PartitionContext(
+            context, throttled, context.entropy, context.tasks.spawn, bounds, lambda: context.image().level
+        )
         self._failed: dict[PartitionId, None] = {}
         """Halted when they were stopped: a disk that has failed stays so until the broker is started again."""
 

@@ -82,7 +82,7 @@ class PaxosService:
             entry = next(log.entries(offset))
             damaged_to, digest = min(end_of(entry), end), entry.digest if isinstance(entry, Row) else b""
         producers = b""
-        if asked.offset < log.log_start_offset:
+        if asked.takes_rows and asked.offset < log.log_start_offset:
             first = parse_header(data).base_offset if data else log.log_start_offset
             producers = replica.applied.producers_before(first)
         floor = msgspec.msgpack.encode(replica.floor())

@@ -31,6 +31,7 @@ from tidelog.broker.runtime.mapping_union import MappingUnion
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.config.topics import topic_config
 from tidelog.controller.partition_commands import LostReplica, UnfitReason, UnfitReplica
+from tidelog.controller.records import RENEWED_LEVEL
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.ids import NodeId, PartitionId, TopicId
 
@@ -202,8 +203,10 @@ class Replicas:
         self._has_news.set()
 
     async def _serve_opened(self, position: int) -> None:
-        """Gives their roles, by the newest image, to replicas whose logs have been opened."""
-        self._opened |= dict.fromkeys(await self._logs.release(position))
+        """Gives their roles, by the newest image, to replicas whose logs have been opened. At feature levels where
+        nobody knows since when replicas are there, the disk takes no note of them, and none is ever taken for lost."""
+        noted = position if self._image.level >= RENEWED_LEVEL else 0
+        self._opened |= dict.fromkeys(await self._logs.release(noted))
         if not self._opened:
             return
         for partition_id in list(self._opened):

@@ -26,6 +26,7 @@ from tidelog.controller.isr_leadership import min_isr
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import LEVEL_MAX, SPOKEN_LEVELS
 from tidelog.sim.isr.scenario import Topic
 
 TOPIC, TOPIC_ID = "walks", "walks-id"
@@ -43,7 +44,7 @@ class SimController:
         self.history: list[ClusterImage] = []
         self._settings: dict[tuple[str, ...], TopicConfig] = {}
         self._watcher = watcher
-        self.submit(LeadCluster(1, 1, "cluster"))
+        self.submit(LeadCluster(1, 1, "cluster", LEVEL_MAX))
 
     def submit(self, command: Command) -> CommandAnswer:
         """Raises what deciding raises."""
@@ -101,7 +102,9 @@ def partition_of(image: ClusterImage) -> PartitionInfo:
 
 def registration(node: int, incarnation: str, storage: str, clean_epoch: int, replaces: int) -> RegisterBroker:
     """Of a process. Where it listens is of no interest here."""
-    return RegisterBroker(node, incarnation, storage, {}, "", 0, clean_epoch=clean_epoch, replaces=replaces)
+    return RegisterBroker(
+        node, incarnation, storage, {}, "", 0, clean_epoch=clean_epoch, replaces=replaces, levels=SPOKEN_LEVELS
+    )
 
 
 def first_heartbeat(image: ClusterImage, node: int) -> BrokerHeartbeat:

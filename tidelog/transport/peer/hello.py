@@ -61,7 +61,9 @@ class Hello(msgspec.Struct, frozen=True):
         return f"node {self.node_id} of {cluster}, incarnation {self.incarnation}, epoch {self.broker_epoch}"
 
 
-HELLO_ADDITIONS: Final = Additions({}, {Hello: {"levels": 2, "cluster_level": 2}}, {})
+HELLO_ADDITIONS: Final = Additions(
+    {}, {Hello: dict.fromkeys(("levels", "cluster_level", "generation", "recovery_id"), 2)}, {}
+)
 """A hello is written at the highest level of who says it, since that of the other is not known yet; whoever reads it
 passes over what it does not know."""
 

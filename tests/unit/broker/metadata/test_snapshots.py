@@ -15,7 +15,7 @@ from tidelog.broker.metadata.gathering import SNAPSHOTS_MAX, GatheredSnapshot, G
 from tidelog.broker.metadata.snapshots import CHUNKS_AT_ONCE, SnapshotKeeper, SnapshotVoters
 from tidelog.controller.snapshot import encode_image
 from tidelog.model.cluster import ClusterImage, Voter
-from tidelog.model.errors import NotFound
+from tidelog.model.errors import NotFound, UnsupportedLevel
 from tidelog.replication.paxos.voters import VoterSet
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimEntropy
@@ -399,3 +399,46 @@ def test_only_the_newest_snapshots_are_gathered() -> None:
 def test_an_empty_snapshot_is_whole_with_nothing() -> None:
     assert GatheredSnapshot(SnapshotHeader(1, 0, root_of([]), b"")).whole() == []
     assert GatheredSnapshot(SnapshotHeader(1, 0, b"?" * 16, b"")).whole() is None
+
+
+# -- the first feature level -------------------------------------------------------------------------------------------
+
+
+def test_a_broker_of_the_first_level_gives_its_newest_snapshot_up_to_its_first_damage() -> None:
+    async def story(brokers: Brokers) -> None:
+        image = image_of("a", CHUNKS_AT_ONCE * 3 // 2)
+        brokers.write(POSITION, image, (1,))
+        give = brokers.keepers[1].answer
+        header = brokers.stores[1].header(POSITION)
+        for first, count in ((0, CHUNKS_AT_ONCE), (CHUNKS_AT_ONCE, header.chunk_count - CHUNKS_AT_ONCE)):
+            for position in (-1, POSITION):
+                answer = give(FetchSnapshot(first=first, position=position))
+                assert answer.message == SnapshotPart(header=encode_header(header), first=first, count=count)
+        brokers.flip(1, 2)
+        part = give(FetchSnapshot()).message
+        assert isinstance(part, SnapshotPart)
+        assert part.told == (0, 1)
+        for asked in (FetchSnapshot(first=2), FetchSnapshot(position=POSITION - 1)):
+            with pytest.raises(NotFound):
+                give(asked)
+
+    play(story)
+
+
+@pytest.mark.parametrize("chunks", [1, CHUNKS, CHUNKS_AT_ONCE * 3 // 2])
+def test_it_is_asked_as_it_understands(chunks: int) -> None:
+    async def story(brokers: Brokers) -> None:
+        image = image_of("a", chunks)
+        brokers.write(POSITION, image, (1,))
+
+        async def ask(node_id: int, message: msgspec.Struct, *, deadline_s: float) -> Answer:
+            if isinstance(message, DescribeSnapshots):
+                raise UnsupportedLevel("it does not know this")
+            assert isinstance(message, FetchSnapshot)
+            return await brokers.ask(node_id, msgspec.structs.replace(message, header=None), deadline_s=deadline_s)
+
+        found = await brokers.keepers[3].fetch(lambda: [1], ask, POSITION)
+        assert found[0] == image
+        assert brokers.is_whole(3, image)
+
+    play(story)

@@ -284,7 +284,7 @@ def test_nothing_that_is_hidden_is_read_before_it_is_compared() -> None:
         await asyncio.sleep(5)
         assert third.replica.high_watermark == HIDDEN_FROM < third.replica.log.log_end_offset == 10
         assert third.replica.applied.durable_offset == HIDDEN_FROM
-        asked = ReadApplied(third.replica.partition_id.topic_id, 0, HIDDEN_FROM, 1 << 20)
+        asked = ReadApplied(third.replica.partition_id.topic_id, 0, HIDDEN_FROM, 1 << 20, takes_rows=True)
         answer = await third.service.read(1, asked)
         assert not b"".join(answer.payload), "nor does another replica get it"
         assert floor_of(third).hidden_from == HIDDEN_FROM
