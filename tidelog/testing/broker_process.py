@@ -50,7 +50,8 @@ class BrokerProcess:
         self.cluster_id = ""
         self._http = http
         self._peer = peer
-        self._prefix = prefix
+        self.prefix = prefix
+        """Counts at the next start."""
         self._settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -58,7 +59,7 @@ class BrokerProcess:
     def command(self) -> list[str]:
         """What is run; it can be run again by hand."""
         words = start_command(self.node_id, self.data_dir, self._http, peer=self._peer, settings=self._settings)
-        return [*self._prefix, *words]
+        return [*self.prefix, *words]
 
     def change_settings(self, settings: Mapping[str, str]) -> None:
         """Gives it other settings for its next start."""
