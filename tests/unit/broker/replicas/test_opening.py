@@ -49,6 +49,7 @@ class Gate:
         self._open.clear()
 
     def open(self) -> None:
+        self._monkeypatch.setattr(broker_module, "OPENED_S_MAX", 30.0)
         self._open.set()
 
 
