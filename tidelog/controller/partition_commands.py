@@ -69,6 +69,8 @@ class ElectLeaders(Command, frozen=True, tag=True):
     at_ms: int = 0
 
 
+HAND_OVER_LEVEL: Final = 2
+"""Since which feature level a controller knows what it is to hand over."""
 HANDED_OVER_MAX = 1_000
 """Partitions that one command may give other leaders."""
 

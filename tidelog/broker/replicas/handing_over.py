@@ -13,7 +13,13 @@ from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.replicas.hand_over import HOLD_S_MAX, RETRY_S, HandOver, Led
 from tidelog.controller import partition_commands as commands
 from tidelog.controller.decide_partitions import heirs
-from tidelog.controller.partition_commands import HANDED_OVER_MAX, ElectionCode, LeadersElected, PartitionLed
+from tidelog.controller.partition_commands import (
+    HAND_OVER_LEVEL,
+    HANDED_OVER_MAX,
+    ElectionCode,
+    LeadersElected,
+    PartitionLed,
+)
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import NodeId, PartitionId
@@ -52,7 +58,10 @@ class HandingOver:
         self._infos: list[tuple[PartitionId, PartitionInfo, bool]] = []
 
     async def run(self) -> None:
-        """Returns when other brokers lead all that they can, or when there is no time left for that."""
+        """Returns when other brokers lead all that they can, or when there is no time left for that; at once at a
+        feature level at which the controller may not know how."""
+        if self._host.image.level < HAND_OVER_LEVEL:
+            return
         now_s = asyncio.get_running_loop().time
         core = HandOver(now_s())
         await self._ask(core, ())  # so that nothing is given to this broker, though it led nothing
