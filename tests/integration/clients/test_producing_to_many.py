@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.http.conftest import Site, simulated
+from tests.integration.http.conftest import PATIENT, Site, simulated
 from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import TooLarge
 from tidelog.model.partition_batches import split_partitions
@@ -18,13 +18,6 @@ from tidelog.transport.connections import Answer, Connections, Pieces
 
 PARTITIONS = 1_000
 RECORDS = 20_000
-PATIENT = {
-    "broker.lease.ms": 60_000,
-    "broker.session.timeout.ms": 120_000,
-    "controller.lease.ms": 60_000,
-    "controller.quorum.election.timeout.ms": 60_001,
-}
-"""So that a broker that shares its processor with the producer, and with whatever runs beside, leads all the while."""
 
 
 class Requests:

@@ -37,6 +37,13 @@ BINARY_V2 = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 JSON_DOCUMENT = {"Content-Type": "application/json"}
 AS_JSON = {"Accept": "application/vnd.kafka.json.v2+json"}
 STOP_S = 5.0
+PATIENT = {
+    "broker.lease.ms": 60_000,
+    "broker.session.timeout.ms": 120_000,
+    "controller.lease.ms": 60_000,
+    "controller.quorum.election.timeout.ms": 60_001,
+}
+"""So that a broker that shares its processor with its clients, and with whatever runs beside, leads all the while."""
 
 
 async def listen(face: BrokerFace, **limits: Any) -> HttpServer:
