@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from tests.integration.http.conftest import Site
@@ -25,9 +26,27 @@ async def test_work_and_clock_are_shown(site: Site) -> None:
     assert (value(site, "clock_offset_seconds"), value(site, "clock_is_off")) == (0, 0)
 
 
+async def test_partitions_are_shown_while_they_are_opened(site: Site) -> None:
+    making = asyncio.create_task(site.topic("many", 200))
+    seen = 0.0
+    while not making.done():
+        seen = max(seen, value(site, "partitions_opening"))
+        await asyncio.sleep(0)
+    await making
+    assert seen > 0
+    assert value(site, "partitions_opening") == 0
+
+
 async def test_every_metric_of_this_page_is_in_the_documentation(site: Site) -> None:
     page = (Path(__file__).parents[3] / "docs/http-api.md").read_text()
-    names = ("fsync_round_seconds", "partitions_open", "large_jobs", "large_slices_total", "clock_offset_seconds")
+    names = (
+        "fsync_round_seconds",
+        "partitions_open",
+        "partitions_opening",
+        "large_jobs",
+        "large_slices_total",
+        "clock_offset_seconds",
+    )
     text = (await site.get("/metrics")).body.decode()
     for name in names:
         assert f"tidelog_{name}" in text

@@ -68,6 +68,11 @@ class Statistics:
         return self._data.replicas.partitions
 
     @property
+    def opening(self) -> int:
+        """Partitions whose logs this broker is to open, led or not, and has not yet."""
+        return self._data.opening
+
+    @property
     def damaged_ranges(self) -> int:
         """Ranges of offsets that are damaged on this broker's disk, and not repaired yet."""
         return self._data.damaged_ranges

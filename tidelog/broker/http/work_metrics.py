@@ -26,6 +26,7 @@ class WorkMetrics(Collector):
         statistics, work = self._face.statistics, self._face.work
         yield _histogram("fsync_round_seconds", "Rounds of fsyncs, each for all that waited.", statistics.fsync_rounds)
         yield _gauge("partitions_open", "Partitions that this broker leads and has open.", len(statistics.led))
+        yield _gauge("partitions_opening", "Partitions whose logs are to be opened, or made.", statistics.opening)
         yield _gauge("large_jobs", "Requests whose large work is being done, slice by slice.", work.jobs)
         yield _gauge("large_jobs_waiting", "Requests whose large work has not begun.", work.waiting)
         yield CounterMetricFamily("tidelog_large_slices", "Slices of large work that were done.", work.slices)

@@ -199,6 +199,11 @@ class DataPlane:
         return self.replicas.lost()
 
     @property
+    def opening(self) -> int:
+        """Partitions whose logs are to be opened here, and are not yet."""
+        return len(self._logs.openings.asked)
+
+    @property
     def damaged_ranges(self) -> int:
         """Ranges of offsets that are known to be damaged on this broker's disk, and not repaired yet."""
         return sum(len(holder.log.damaged_ranges()) for holder in self.replicas.holders.values())
