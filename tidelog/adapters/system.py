@@ -13,6 +13,17 @@ def host_name() -> str:
     return socket.gethostname()
 
 
+def thread_busy_s() -> float:
+    """For how long, in all, the calling thread ran or waited for a processor. Where the system does not tell (only
+    Linux does), for how long it ran."""
+    try:
+        with open("/proc/thread-self/schedstat") as file:
+            ran_ns, waited_ns, _ = file.read().split()
+    except (OSError, ValueError):
+        return time.thread_time()
+    return (int(ran_ns) + int(waited_ns)) / 1e9
+
+
 class SystemClock:
     """`Clock` on the operating system's clocks."""
 

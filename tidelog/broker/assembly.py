@@ -21,7 +21,7 @@ from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.log_lines import log_to_standard_error, switch_level
 from tidelog.adapters.signals import stop_on_signals
-from tidelog.adapters.system import SystemClock, SystemEntropy, host_name
+from tidelog.adapters.system import SystemClock, SystemEntropy, host_name, thread_busy_s
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import IN_FORCE_S_MAX, STEP_ASIDE_S_MAX, Broker
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
@@ -91,7 +91,7 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
     servers: list[HttpServer] = []
     try:
         listener = http_listener(config)
-        server = await start_http(broker.face, listener, host_name())
+        server = await start_http(broker.face, listener, host_name(), thread_busy_s)
         servers.append(server)
         if config.http_ops_listener is not None:
             servers.append(await start_ops(server, Endpoint(*split_address(config.http_ops_listener))))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.http.wire import TIMEOUT_S, Address, Reply, Wire, ask
 from tidelog.adapters.disk_threads import DiskThreads
-from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.adapters.system import SystemClock, SystemEntropy, thread_busy_s
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.http.server import HttpServer, http_listener, start_http
@@ -51,7 +51,8 @@ async def listen(face: BrokerFace, **limits: Any) -> HttpServer:
     wait for their turn, and how late the loop runs, does not matter unless they say so: the machine may be slow."""
     listener = http_listener(face.cluster.config)
     bounds = replace(listener.limits, **{"queue_wait_s_max": 60.0, "loop_lag_s_max": 60.0, **limits})
-    return await start_http(face, replace(listener, bind=Endpoint("127.0.0.1", 0), limits=bounds), "localhost")
+    bound = replace(listener, bind=Endpoint("127.0.0.1", 0), limits=bounds)
+    return await start_http(face, bound, "localhost", thread_busy_s)
 
 
 class Site:

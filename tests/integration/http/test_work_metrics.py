@@ -37,12 +37,18 @@ async def test_partitions_are_shown_while_they_are_opened(site: Site) -> None:
     assert value(site, "partitions_opening") == 0
 
 
+async def test_the_loops_busy_share_is_measured(site: Site) -> None:
+    await site.until(lambda: value(site, "loop_busy_share") > 0)
+    assert value(site, "loop_busy_share") <= 1
+
+
 async def test_every_metric_of_this_page_is_in_the_documentation(site: Site) -> None:
     page = (Path(__file__).parents[3] / "docs/http-api.md").read_text()
     names = (
         "fsync_round_seconds",
         "partitions_open",
         "partitions_opening",
+        "loop_busy_share",
         "large_jobs",
         "large_slices_total",
         "clock_offset_seconds",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry
 
 from tidelog.broker.face.admission import Admission
+from tidelog.broker.face.busy import Busy
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
@@ -31,6 +32,8 @@ class Context:
     """What `/metrics` shows; one per broker, so that several can live in one process."""
     openapi: Callable[[], bytes]
     """Returns the document of `/openapi.json`, made when it is first asked for: a start does not wait for it."""
+    busy: Busy = field(default_factory=Busy)
+    """How busy the event loop's thread is."""
     _rotations: dict[TopicId, int] = field(default_factory=dict)
 
     def rotate(self, topic: Topic) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.listener import Listener
 from tidelog.broker.http.broker_metrics import BrokerMetrics
@@ -37,7 +37,11 @@ MEASURE_S = 0.05
 class HttpServer:
     """A listener that serves. `address` is where it is bound, `advertised` what clients are told."""
 
-    def __init__(self, server: Server, listener: asyncio.Server, context: Context) -> None:
+    def __init__(
+        self, server: Server, listener: asyncio.Server, context: Context, busy_s: Callable[[], float] | None = None
+    ) -> None:
+        """`busy_s` tells for how long the thread that calls it was busy."""
+        self._busy_s = busy_s
         self._server = server
         self._listener = listener
         self.context = context
@@ -49,12 +53,15 @@ class HttpServer:
         self.advertised = context.advertised
 
     async def _measure_lag(self) -> None:
-        """Tells the brake how late timers fire, until the listener stops."""
+        """Tells the brake how late timers fire, until the listener stops; and how busy the loop is, now and then."""
         now_s, brake = self.context.face.clock.monotonic_s, self.context.admission.shedding.brake
+        busy = self.context.busy
         while True:
             due_s = now_s() + MEASURE_S
             await asyncio.sleep(MEASURE_S)
             brake.measured(max(0.0, now_s() - due_s))
+            if self._busy_s is not None and busy.is_due(now_s()):
+                busy.measured(now_s(), self._busy_s())
 
     async def stop(self, grace_s: float, *, linger_s: float = 0.0) -> None:
         """Takes no more connections, ends waits at once, serves what comes on the connections that there are for
@@ -80,9 +87,11 @@ def http_listener(config: BrokerConfig) -> Listener[Limits]:
     )
 
 
-async def start_http(face: BrokerFace, listener: Listener[Limits], machine: str) -> HttpServer:
-    """Opens the listener. `machine` is the name that clients are told if it listens on all addresses. Raises `OSError`
-    if the address cannot be had."""
+async def start_http(
+    face: BrokerFace, listener: Listener[Limits], machine: str, busy_s: Callable[[], float]
+) -> HttpServer:
+    """Opens the listener. `machine` is the name that clients are told if it listens on all addresses; `busy_s` tells
+    for how long the thread that calls it was busy. Raises `OSError` if the address cannot be had."""
     server: Server
 
     def connected() -> Connection:
@@ -102,13 +111,13 @@ async def start_http(face: BrokerFace, listener: Listener[Limits], machine: str)
         registry=_registry(face, metrics),
         openapi=cache(partial(describe, ROUTES)),
     )
-    _show_gauges(metrics, admission, face)
+    _show_gauges(context)
     metrics.shed = lambda: {(str(kind), cause): count for (kind, cause), count in admission.shedding.shed.items()}
     server = Server(
         Edge(context, ROUTES).serve, listener.limits, admission.connections, metrics, face.clock.monotonic_s
     )
     await bound.start_serving()
-    return HttpServer(server, bound, context)
+    return HttpServer(server, bound, context, busy_s)
 
 
 async def start_ops(main: HttpServer, at: Endpoint) -> HttpServer:
@@ -138,7 +147,8 @@ def _registry(face: BrokerFace, metrics: RequestMetrics) -> CollectorRegistry:
     return registry
 
 
-def _show_gauges(metrics: RequestMetrics, admission: Admission, face: BrokerFace) -> None:
+def _show_gauges(context: Context) -> None:
+    metrics, admission, busy = context.metrics, context.admission, context.busy
     metrics.gauge("tidelog_http_connections", "Open client connections.", lambda: admission.connections.open)
     metrics.gauge("tidelog_http_body_bytes", "Memory taken by request bodies.", lambda: admission.bodies.used)
     metrics.gauge("tidelog_http_answer_bytes", "Memory taken by answers under way.", lambda: admission.answers.used)
@@ -146,6 +156,11 @@ def _show_gauges(metrics: RequestMetrics, admission: Admission, face: BrokerFace
     metrics.gauge(
         "tidelog_loop_lag_seconds", "How late timers fire: the median of nine.", lambda: admission.shedding.brake.lag_s
     )
-    consumers = face.rest_consumers
+    metrics.gauge(
+        "tidelog_loop_busy_share",
+        "The part of the last ten seconds that the event loop's thread ran, or waited for a processor.",
+        lambda: busy.share,
+    )
+    consumers = context.face.rest_consumers
     metrics.gauge("tidelog_rest_consumers", "REST consumer instances that live here.", lambda: consumers.instances)
     metrics.gauge("tidelog_rest_consumer_bytes", "Memory taken by their reads.", lambda: consumers.read_bytes)
