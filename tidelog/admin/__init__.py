@@ -11,6 +11,7 @@ from tidelog.admin.group_results import (
 )
 from tidelog.admin.results import (
     BrokerDescription,
+    BrokerState,
     ClusterDescription,
     ConfigDescription,
     ConfigSynonym,
@@ -30,6 +31,7 @@ from tidelog.transport.verification import ReplicaVerification
 __all__ = [
     "AdminClient",
     "BrokerDescription",
+    "BrokerState",
     "ClusterDescription",
     "ConfigDescription",
     "ConfigSynonym",

@@ -18,6 +18,7 @@ from tidelog.admin.calls import Listed, decoded
 from tidelog.admin.groups import GroupCalls
 from tidelog.admin.results import (
     BrokerDescription,
+    BrokerState,
     ClusterDescription,
     ConfigDescription,
     LevelRaised,
@@ -48,7 +49,7 @@ class _Cluster(msgspec.Struct, frozen=True):
     feature_level: int = 1
 
 
-POSITION_TIMEOUT_S = 2.0
+STATE_TIMEOUT_S = 2.0
 
 
 class AdminClient(GroupCalls):
@@ -233,17 +234,16 @@ class AdminClient(GroupCalls):
         """A registered broker. Raises `NotFound`."""
         return await self._read(BrokerDescription, f"/brokers/{broker_id}")
 
-    async def metadata_positions(self, brokers: Sequence[BrokerDescription]) -> dict[int, int | None]:
-        """How far each of these brokers has applied the metadata log, asked of itself; None where none answers."""
-        positions = await asyncio.gather(*(self._metadata_position(broker) for broker in brokers))
-        return {broker.broker_id: position for broker, position in zip(brokers, positions, strict=True)}
+    async def broker_states(self, brokers: Sequence[BrokerDescription]) -> dict[int, BrokerState | None]:
+        """How each of these brokers is, asked of itself; None where none answers."""
+        states = await asyncio.gather(*(self._broker_state(broker) for broker in brokers))
+        return {broker.broker_id: state for broker, state in zip(brokers, states, strict=True)}
 
-    async def _metadata_position(self, broker: BrokerDescription) -> int | None:
+    async def _broker_state(self, broker: BrokerDescription) -> BrokerState | None:
         try:
-            found = await self._read(_Cluster, "", address=broker.address, timeout_s=POSITION_TIMEOUT_S)
+            return await self._read(BrokerState, "", address=broker.address, timeout_s=STATE_TIMEOUT_S)
         except TidelogError:
             return None
-        return found.metadata_position
 
     async def remove_broker(self, broker_id: int) -> None:
         """Removes a broker from the cluster for good. Raises `NotFound`, or `InvalidRequest` with what must be done

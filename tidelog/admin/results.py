@@ -212,6 +212,15 @@ class ClusterDescription(msgspec.Struct, frozen=True):
         return self.recoveries[-1].generation if self.recoveries else 0
 
 
+class BrokerState(msgspec.Struct, frozen=True):
+    """A broker's own word: how far it has applied the metadata log, by how many milliseconds its clock is ahead of the
+    others', as it was told last, and whether that is too much. An older version does not know its clock."""
+
+    metadata_position: int
+    clock_offset_ms: int | None = None
+    clock_is_off: bool = False
+
+
 class ConfigSynonym(msgspec.Struct, frozen=True):
     """A source that could decide a setting's value."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import typer
 
-from tidelog.admin import AdminClient, ClusterDescription, RecoveryDescription
+from tidelog.admin import AdminClient, BrokerState, ClusterDescription, RecoveryDescription
 from tidelog.cli.broker import levels_of, role_of, state_of
 from tidelog.cli.cluster_recover import recover
 from tidelog.cli.connection import ask
@@ -31,7 +31,7 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) ->
     """Show controller, feature level, voters, brokers, and what `tidelog cluster recover` gave up.
 
     Position and lag are how far each broker has applied the metadata log, and how far it is behind the one that is
-    furthest; a dash means that it does not answer.
+    furthest; a dash means that it does not answer. Clock is how many milliseconds its clock is ahead of the others'.
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) ->
     async def look(admin: AdminClient) -> _Described:
         cluster = await admin.describe_cluster()
         live = [broker for broker in cluster.brokers if not broker.is_fenced]
-        return _Described(cluster, await admin.metadata_positions(live))
+        return _Described(cluster, await admin.broker_states(live))
 
     described = ask(bootstrap, look)
     show(described, _print, as_json=as_json, document=_document)
@@ -50,21 +50,33 @@ def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) ->
 
 class _Described(msgspec.Struct, frozen=True):
     cluster: ClusterDescription
-    positions: dict[int, int | None]
+    states: dict[int, BrokerState | None]
 
     @property
     def newest(self) -> int:
         """How far the broker is that is furthest."""
-        return max(self.cluster.metadata_position, *(found or 0 for found in self.positions.values()))
+        found = [state.metadata_position for state in self.states.values() if state is not None]
+        return max([self.cluster.metadata_position, *found])
 
     def position(self, broker_id: int) -> int | None:
         """How far this broker is; None if it does not say."""
-        return self.positions.get(broker_id)
+        state = self.states.get(broker_id)
+        return None if state is None else state.metadata_position
 
     def lag(self, broker_id: int) -> int | None:
         """How many records this broker is behind; None if it does not say."""
         position = self.position(broker_id)
         return None if position is None else self.newest - position
+
+    def clock(self, broker_id: int) -> int | None:
+        """How far this broker's clock is ahead of the others', in milliseconds; None if it does not say."""
+        state = self.states.get(broker_id)
+        return None if state is None else state.clock_offset_ms
+
+    def is_off(self, broker_id: int) -> bool:
+        """True if this broker says that its clock is too far from the others'."""
+        state = self.states.get(broker_id)
+        return state is not None and state.clock_is_off
 
 
 def _document(described: _Described) -> dict[str, Any]:
@@ -73,6 +85,8 @@ def _document(described: _Described) -> dict[str, Any]:
     for broker in document["brokers"]:
         broker["metadata_position"] = described.position(broker["broker_id"])
         broker["metadata_lag"] = described.lag(broker["broker_id"])
+        broker["clock_offset_ms"] = described.clock(broker["broker_id"])
+        broker["clock_is_off"] = described.is_off(broker["broker_id"])
     return document
 
 
@@ -92,12 +106,16 @@ def _print(described: _Described) -> None:
             broker.broker_epoch,
             described.position(broker.broker_id),
             described.lag(broker.broker_id),
+            described.clock(broker.broker_id),
             levels_of(broker),
         ]
         for broker in cluster.brokers
     ]
-    head = ["broker", "address", "rack", "state", "role", "epoch", "position", "lag", "levels"]
-    print_table(head, rows, numbers=["position", "lag"])
+    head = ["broker", "address", "rack", "state", "role", "epoch", "position", "lag", "clock", "levels"]
+    print_table(head, rows, numbers=["position", "lag", "clock"])
+    for broker in cluster.brokers:
+        if described.is_off(broker.broker_id):
+            print(f"\n{_clock_warning(broker.broker_id, described.clock(broker.broker_id) or 0)}")
     if cluster.voters:
         epochs = {broker.voter_id: broker.broker_epoch for broker in cluster.brokers}
         print()
@@ -114,6 +132,14 @@ def _print(described: _Described) -> None:
         print_table(["voter", "broker", "peer address", "epoch", "state"], voters, numbers=["epoch"])
     for recovery in cluster.recoveries:
         _print_recovery(recovery)
+
+
+def _clock_warning(broker_id: int, offset_ms: int) -> str:
+    direction = "ahead of" if offset_ms > 0 else "behind"
+    return (
+        f"broker {broker_id}'s clock is off: {abs(offset_ms):,} ms {direction} the others', over clock.skew.ms.max; it "
+        "goes by theirs and deletes nothing by age; check that machine's time service"
+    )
 
 
 def _print_recovery(recovery: RecoveryDescription) -> None:

@@ -114,9 +114,9 @@ class Restart:
 
     async def _look(self) -> ClusterState:
         cluster = await self._admin.describe_cluster()
-        return ClusterState(
-            cluster, await self._admin.describe_topics(), await self._admin.metadata_positions(cluster.brokers)
-        )
+        states = await self._admin.broker_states(cluster.brokers)
+        positions = {node: None if state is None else state.metadata_position for node, state in states.items()}
+        return ClusterState(cluster, await self._admin.describe_topics(), positions)
 
     async def _execute(self, node: int, line: str) -> None:
         process = await asyncio.create_subprocess_shell(line, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)

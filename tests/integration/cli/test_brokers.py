@@ -49,8 +49,9 @@ def test_the_cluster_is_described(cli: Cli, cluster: LocalCluster) -> None:
     assert lines[0] == f"cluster {cluster.cluster_id}"
     assert lines[1].startswith("controller: broker 1, epoch ")
     head = next(line.split() for line in lines if line.startswith("BROKER"))
-    assert head == ["BROKER", "ADDRESS", "RACK", "STATE", "ROLE", "EPOCH", "POSITION", "LAG", "LEVELS"]
+    assert head == ["BROKER", "ADDRESS", "RACK", "STATE", "ROLE", "EPOCH", "POSITION", "LAG", "CLOCK", "LEVELS"]
     document = json.loads(cli.succeed("cluster", "describe", "--json"))
     assert (document["cluster_id"], document["controller_id"]) == (cluster.cluster_id, 1)
     [broker] = document["brokers"]
     assert (broker["metadata_position"], broker["metadata_lag"]) == (document["metadata_position"], 0)
+    assert (broker["clock_offset_ms"], broker["clock_is_off"]) == (0, False)

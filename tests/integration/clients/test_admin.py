@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidelog.admin import AdminClient, NewTopic, OffsetReset, TopicOwned
+from tidelog.admin import AdminClient, BrokerState, NewTopic, OffsetReset, TopicOwned
 from tidelog.consumer import Consumer
 from tidelog.model.errors import (
     GroupNotEmpty,
@@ -107,8 +107,8 @@ async def test_the_cluster_and_its_brokers(cluster: LocalCluster, admin: AdminCl
     assert broker == await admin.describe_broker(1)
     assert (broker.address, broker.is_controller, broker.is_fenced) == (cluster.bootstrap, True, False)
     unreachable = msgspec.structs.replace(broker, broker_id=9, port=1)
-    positions = await admin.metadata_positions([broker, unreachable])
-    assert positions == {1: described.metadata_position, 9: None}
+    states = await admin.broker_states([broker, unreachable])
+    assert states == {1: BrokerState(described.metadata_position, 0, clock_is_off=False), 9: None}
     names = {config.name for config in await admin.describe_broker_configs(1)}
     assert {"node.id", "log.dir"} <= names
     with pytest.raises(NotFound):

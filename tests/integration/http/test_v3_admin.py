@@ -7,6 +7,17 @@ import pytest
 from tests.integration.http.conftest import Site
 
 
+async def test_a_clock_that_is_off_is_shown(site: Site) -> None:
+    time = site.broker.face.statistics.time
+    cluster = {"clock_is_off": False}
+    for _ in range(100):  # a heartbeat that is answered meanwhile says that all is well
+        time.compared(time.monotonic_s(), -45_000)
+        cluster = (await site.get(site.v3)).json()
+        if cluster["clock_is_off"]:
+            break
+    assert (cluster["clock_offset_ms"], cluster["clock_is_off"]) == (-45_000, True)
+
+
 async def test_the_cluster_and_its_brokers(site: Site) -> None:
     cluster_id = site.broker.cluster_id
     base = f"http://127.0.0.1:{site.address[1]}/v3/clusters"
@@ -24,6 +35,7 @@ async def test_the_cluster_and_its_brokers(site: Site) -> None:
     assert (broker["is_controller"], broker["is_fenced"]) == (True, False)
     assert cluster["metadata_position"] == site.broker.image.position > broker["broker_epoch"]
     assert (cluster["generation"], cluster["recoveries"]) == (0, [])
+    assert (cluster["clock_offset_ms"], cluster["clock_is_off"]) == (0, False)
     replicas = (await site.get(f"{site.v3}/brokers/1/partition-replicas")).json()["data"]
     assert [(replica["topic_name"], replica["is_leader"]) for replica in replicas] == [("t", True)]
 

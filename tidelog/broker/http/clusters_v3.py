@@ -51,7 +51,9 @@ class ClusterV3(Resource, frozen=True):
     """A cluster. `controller` links to the broker that is the controller now, and is left out where none is;
     `controller_epoch` rises with each that becomes it. `metadata_position` is how far the broker that answers has
     applied the metadata log. `generation` is how often that was begun anew, and `recoveries` tell of the last hundred
-    times, oldest first. `feature_level` is the level at which metadata are written (`feature-level:raise`)."""
+    times, oldest first. `clock_offset_ms` is how far the clock of the broker that answers is ahead of the others', as
+    it was told last, and `clock_is_off` is true while that is over its `clock.skew.ms.max`. `feature_level` is the
+    level at which metadata are written (`feature-level:raise`)."""
 
     controller_epoch: int
     metadata_position: int
@@ -65,6 +67,8 @@ class ClusterV3(Resource, frozen=True):
     consumer_groups: Related
     topics: Related
     partition_reassignments: Related
+    clock_offset_ms: int
+    clock_is_off: bool
     controller: Related | UnsetType = UNSET
 
 
@@ -196,6 +200,7 @@ def broker_of(context: Context, call: Call) -> BrokerInfo:
 
 def _cluster(context: Context, links: Links) -> ClusterV3:
     image, controller = context.face.cluster.image, _controller(context)
+    time = context.face.statistics.time
     return ClusterV3(
         *links.resource("KafkaCluster"),
         image.controller_epoch,
@@ -210,6 +215,8 @@ def _cluster(context: Context, links: Links) -> ClusterV3:
         links.related("consumer-groups"),
         links.related("topics"),
         links.related("topics", "-", "partitions", "-", "reassignment"),
+        time.offset_ms,
+        time.is_off,
         links.related("brokers", controller) if controller >= 0 else UNSET,
     )
 
