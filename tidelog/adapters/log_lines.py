@@ -46,9 +46,20 @@ def log_to_standard_error(level: str = "debug", form: str = "text") -> None:
     )
 
 
-def switch_level(level: str = "debug") -> str:
-    """Switches from `level` to `debug`, and from `debug` to `level`; returns what is logged from now on."""
-    debug = structlog.make_filtering_bound_logger("debug")
-    new = level if structlog.get_config()["wrapper_class"] is debug else "debug"
-    structlog.configure(**structlog.get_config() | {"wrapper_class": structlog.make_filtering_bound_logger(new)})
-    return new
+class LogLevel:
+    """The level from which on this process logs, and can log more or less while it runs. One that was configured is in
+    force already."""
+
+    def __init__(self, configured: str) -> None:
+        self.level = self._configured = configured
+
+    def set(self, level: str) -> None:
+        """Logs what is of this level or graver from now on."""
+        bound = structlog.make_filtering_bound_logger(level)
+        structlog.configure(**structlog.get_config() | {"wrapper_class": bound})
+        self.level = level
+        structlog.get_logger("tidelog").warning("log level changed", to=level)
+
+    def switch(self) -> None:
+        """Switches to `debug`, and from there to the level that was configured."""
+        self.set(self._configured if self.level == "debug" else "debug")

@@ -14,20 +14,19 @@ from functools import partial
 
 import structlog
 
-from tidelog.adapters.log_lines import switch_level
 from tidelog.adapters.stacks import stacks
 
 logger = structlog.get_logger("tidelog")
 
 
-def stop_on_signals(switch: Callable[[], str] = switch_level) -> asyncio.Event:
+def stop_on_signals(switch: Callable[[], None]) -> asyncio.Event:
     """Returns what is set when the process is to stop. From now on SIGHUP, SIGUSR1 and SIGUSR2 do not end it. `switch`
-    is called for SIGUSR2, and returns the level that is logged from then on."""
+    is called for SIGUSR2, and changes the level that is logged."""
     requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, requested.set)
     loop.add_signal_handler(signal.SIGHUP, partial(logger.warning, "signal ignored", signal="SIGHUP"))
     loop.add_signal_handler(signal.SIGUSR1, lambda: logger.warning("stacks", text=stacks()))
-    loop.add_signal_handler(signal.SIGUSR2, lambda: logger.warning("log level changed", to=switch()))
+    loop.add_signal_handler(signal.SIGUSR2, switch)
     return requested

@@ -34,13 +34,20 @@ class Calls:
         return decoded(kind, await self._session.call("GET", self._target(path), address=address, timeout_s=timeout_s))
 
     async def _change(
-        self, method: str, path: str, asked: object = None, *, safe: bool, tells_timeout: bool = False
+        self,
+        method: str,
+        path: str,
+        asked: object = None,
+        *,
+        safe: bool,
+        tells_timeout: bool = False,
+        address: str | None = None,
     ) -> bytes:
         """`safe`: making the change twice is the same as making it once; `tells_timeout` as `ClusterSession.call`."""
         body, headers = (None, None) if asked is None else (msgspec.json.encode(asked), JSON_HEADERS)
         target = self._target(path)
         return await self._session.call(
-            method, target, body=body, headers=headers, safe=safe, tells_timeout=tells_timeout
+            method, target, body=body, headers=headers, safe=safe, tells_timeout=tells_timeout, address=address
         )
 
     def _target(self, path: str) -> str:

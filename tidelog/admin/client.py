@@ -184,10 +184,20 @@ class AdminClient(GroupCalls):
 
     async def describe_broker_configs(self, broker_id: int) -> list[ConfigDescription]:
         """All settings of a broker, asked of itself. Raises `NotFound`."""
+        address = await self._address_of(broker_id)
+        return (await self._read(Listed[ConfigDescription], f"/brokers/{broker_id}/configs", address=address)).data
+
+    async def alter_broker_config(self, broker_id: int, name: str, value: str | None) -> None:
+        """Sets a setting of a broker until it ends; None goes back to what it was told when it was started. Only
+        `log.level` can be changed. Raises `NotFound`, `InvalidRequest`."""
+        address = await self._address_of(broker_id)
+        path = f"/brokers/{broker_id}/configs/{quote(name, safe='')}"
+        await self._change("PUT", path, {"value": value}, safe=True, address=address)
+
+    async def _address_of(self, broker_id: int) -> str:
         for broker in (await self._session.metadata()).brokers:
             if broker.node_id == broker_id:
-                path = f"/brokers/{broker_id}/configs"
-                return (await self._read(Listed[ConfigDescription], path, address=broker.address)).data
+                return broker.address
         raise NotFound(f"there is no live broker {broker_id}")
 
     async def alter_configs(

@@ -19,7 +19,7 @@ import uvloop
 from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
-from tidelog.adapters.log_lines import log_to_standard_error, switch_level
+from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name, thread_busy_s
 from tidelog.adapters.tcp_network import TcpNetwork
@@ -81,7 +81,8 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
 
 
 async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[str], None]) -> int:
-    stop_requested = stop_on_signals(partial(switch_level, config.log_level))
+    log_level = LogLevel(config.log_level)
+    stop_requested = stop_on_signals(log_level.switch)
     disk, entropy = DiskThreads(), SystemEntropy()
     worker = DiskThreads(1, name="tidelog-codecs")
     contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
@@ -91,7 +92,7 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
     servers: list[HttpServer] = []
     try:
         listener = http_listener(config)
-        server = await start_http(broker.face, listener, host_name(), thread_busy_s)
+        server = await start_http(broker.face, listener, host_name(), thread_busy_s, log_level)
         servers.append(server)
         if config.http_ops_listener is not None:
             servers.append(await start_ops(server, Endpoint(*split_address(config.http_ops_listener))))

@@ -13,12 +13,19 @@ from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.tables import print_table, show
 from tidelog.cli.terminal import counted, say
+from tidelog.config.describe import LOG_LEVEL
 from tidelog.model.errors import TidelogError
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 app = typer.Typer(help="List, describe and remove brokers.", no_args_is_help=True)
 
 NodeId = Annotated[int, typer.Argument(metavar="NODE", min=0, show_default=False, help="The broker's node id.")]
+
+
+Level = Annotated[
+    str | None,
+    typer.Argument(metavar="LEVEL", show_default=False, help="debug, info, warning or error. By default it is shown."),
+]
 
 
 @app.command("list")
@@ -68,6 +75,29 @@ def remove(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: J
     """
     ask(bootstrap, lambda admin: admin.remove_broker(node_id))
     say({"broker_id": node_id}, f"removed broker {node_id}", as_json=as_json)
+
+
+@app.command("log-level")
+def log_level(
+    node_id: NodeId, level: Level = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
+) -> None:
+    """Show from which level on a broker logs, or change that until it ends.
+
+    \b
+    Examples:
+      tidelog broker log-level 2
+      tidelog broker log-level 2 debug
+    """
+
+    async def look(admin: AdminClient) -> str:
+        if level is not None:
+            await admin.alter_broker_config(node_id, LOG_LEVEL, level)
+            return level
+        configs = await admin.describe_broker_configs(node_id)
+        return next(config.value or "" for config in configs if config.name == LOG_LEVEL)
+
+    found = ask(bootstrap, look)
+    say({"broker_id": node_id, LOG_LEVEL: found}, f"broker {node_id} logs from {found} on", as_json=as_json)
 
 
 def print_brokers(brokers: Sequence[BrokerDescription]) -> None:

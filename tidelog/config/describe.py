@@ -9,16 +9,21 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.config.names import broker_synonyms, field_name, names_of
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.topics import is_fixed, topic_config
+
+LOG_LEVEL: Final = "log.level"
+"""The setting of a broker that can be altered while it runs."""
 
 
 class ConfigSource(enum.StrEnum):
     """Who decided a value, in Kafka's words; strongest first."""
 
     DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
+    DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
     STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
     DEFAULT_CONFIG = "DEFAULT_CONFIG"
 
@@ -67,9 +72,16 @@ def describe_topic(
     return tuple(entries)
 
 
-def describe_broker(broker: BrokerConfig) -> tuple[ConfigEntry, ...]:
-    """Every setting of a broker. All are read-only: a broker is told its settings when it is started."""
-    return tuple(_entry(name, _broker_synonyms(broker, name, {}), is_read_only=True) for name in names_of(BrokerConfig))
+def describe_broker(broker: BrokerConfig, log_level: str) -> tuple[ConfigEntry, ...]:
+    """Every setting of a broker, of which the level of its log may have been altered. All others are read-only: a
+    broker is told its settings when it is started."""
+    entries = []
+    for name in names_of(BrokerConfig):
+        synonyms = _broker_synonyms(broker, name, {})
+        if name == LOG_LEVEL and log_level != broker.log_level:
+            synonyms = (ConfigSynonym(name, log_level, ConfigSource.DYNAMIC_BROKER_CONFIG), *synonyms)
+        entries.append(_entry(name, synonyms, is_read_only=name != LOG_LEVEL))
+    return tuple(entries)
 
 
 def _entry(name: str, synonyms: tuple[ConfigSynonym, ...], *, is_read_only: bool) -> ConfigEntry:

@@ -262,7 +262,8 @@ class BrokerConfig(Settings):
     log_level: LogLevel = setting(
         "log.level",
         "info",
-        "Events of this level and graver ones are logged to standard error. SIGUSR2 switches to `debug`, and back.",
+        "Events of this level and graver ones are logged to standard error. SIGUSR2 switches to `debug`, and back; "
+        "`tidelog broker log-level` sets any.",
     )
     log_format: LogFormat = setting(
         "log.format", "text", "How events are logged: `text`, pairs of names and values, or `json`; one a line."

@@ -26,6 +26,17 @@ class Clock(Protocol):
         ...
 
 
+class LogLevel(Protocol):
+    """From which level on the process logs: `debug`, `info`, `warning` or `error`."""
+
+    @property
+    def level(self) -> str: ...
+
+    def set(self, level: str) -> None:
+        """Logs what is of this level or graver from now on."""
+        ...
+
+
 class Entropy(Protocol):
     """Randomness, for ids and jitter."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
-from tidelog.adapters.log_lines import log_to_standard_error
+from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.adapters.tcp_network import TcpNetwork
@@ -23,6 +23,7 @@ from tidelog.storage.log_manager import JOURNAL, STANDALONE_LOG
 from tidelog.storage.slot_store import SlotStore
 
 STOP_S_MAX = 5.0
+LOG_LEVEL = "warning"
 DEFAULT = ElectionSettings()
 
 
@@ -59,12 +60,12 @@ def run_replica(node_id: int, path: str, servers: Sequence[Address], announce: C
 
     Raises as `ReplicaDirectory` and `LogReplica.start`; `OSError` if it cannot listen.
     """
-    log_to_standard_error("warning")
+    log_to_standard_error(LOG_LEVEL)
     return uvloop.run(_serve(node_id, path, servers, announce))
 
 
 async def _serve(node_id: int, path: str, servers: Sequence[Address], announce: Callable[[str], None]) -> str:
-    stop = stop_on_signals()
+    stop = stop_on_signals(LogLevel(LOG_LEVEL).switch)
     disk = DiskThreads()
     replica = make_replica(node_id, path, disk)
     work = asyncio.ensure_future(_take_part(replica, servers, announce))

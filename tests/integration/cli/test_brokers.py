@@ -55,3 +55,20 @@ def test_the_cluster_is_described(cli: Cli, cluster: LocalCluster) -> None:
     [broker] = document["brokers"]
     assert (broker["metadata_position"], broker["metadata_lag"]) == (document["metadata_position"], 0)
     assert (broker["clock_offset_ms"], broker["clock_is_off"]) == (0, False)
+
+
+def test_a_broker_logs_more_or_less_while_it_runs(cli: Cli) -> None:
+    [line] = cli.succeed("broker", "log-level", "1").decode().splitlines()
+    before = line.split()[-2]
+    assert line == f"broker 1 logs from {before} on"
+    try:
+        assert cli.succeed("broker", "log-level", "1", "error") == b"broker 1 logs from error on\n"
+        shown = json.loads(cli.succeed("broker", "log-level", "1", "--json"))
+        assert shown == {"broker_id": 1, "log.level": "error"}
+        rows = [line.split() for line in cli.succeed("broker", "describe", "1").decode().splitlines()]
+        assert ["log.level", "error", "DYNAMIC_BROKER_CONFIG"] in rows
+    finally:
+        cli.succeed("broker", "log-level", "1", before)
+    [line] = cli.fail("broker", "log-level", "1", "loud")
+    assert line == "error: log.level is one of debug, info, warning, error, not 'loud' (40002)"
+    assert cli.fail("broker", "log-level", "9") == ["error: there is no live broker 9 (40400)"]

@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.http.wire import TIMEOUT_S, Address, Reply, Wire, ask
 from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.log_lines import LogLevel
 from tidelog.adapters.system import SystemClock, SystemEntropy, thread_busy_s
 from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.face.face import BrokerFace
@@ -52,7 +53,7 @@ async def listen(face: BrokerFace, **limits: Any) -> HttpServer:
     listener = http_listener(face.cluster.config)
     bounds = replace(listener.limits, **{"queue_wait_s_max": 60.0, "loop_lag_s_max": 60.0, **limits})
     bound = replace(listener, bind=Endpoint("127.0.0.1", 0), limits=bounds)
-    return await start_http(face, bound, "localhost", thread_busy_s)
+    return await start_http(face, bound, "localhost", thread_busy_s, LogLevel(face.cluster.config.log_level))
 
 
 class Site:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+import structlog
 
 from tests.integration.http.conftest import Site
 
@@ -203,7 +206,8 @@ async def test_bad_settings_are_refused(site: Site, method: str, path: str, body
 
 async def test_a_brokers_settings_are_shown(site: Site) -> None:
     configs = (await site.get(f"{site.v3}/brokers/1/configs")).json()["data"]
-    assert all(entry["is_read_only"] and entry["broker_id"] == 1 for entry in configs)
+    assert all(entry["broker_id"] == 1 for entry in configs)
+    assert [entry["name"] for entry in configs if not entry["is_read_only"]] == ["log.level"]
     entry = (await site.get(f"{site.v3}/brokers/1/configs/num.partitions")).json()
     assert (entry["kind"], entry["value"]) == ("KafkaBrokerConfig", "1")
     assert (await site.get(f"{site.v3}/brokers/1/configs/nothing")).code == 40400
@@ -246,3 +250,31 @@ async def test_another_cluster_is_not_here(site: Site, path: str) -> None:
     reply = await site.get(f"/v3/clusters/other{path}")
     assert (reply.status, reply.code) == (404, 40400)
     assert site.broker.cluster_id in reply.message
+
+
+async def test_the_level_of_a_brokers_log_is_the_one_setting_that_changes_while_it_runs(site: Site) -> None:
+    configs = f"{site.v3}/brokers/1/configs"
+
+    async def put(name: str, value: str | None) -> int:
+        body = json.dumps({"value": value}).encode()
+        return (await site.ask("PUT", f"{configs}/{name}", body, {"Content-Type": "application/json"})).status
+
+    async def shown() -> tuple[str, str]:
+        config = (await site.get(f"{configs}/log.level")).json()
+        return config["value"], config["source"]
+
+    before = structlog.get_config()
+    try:
+        assert await put("log.level", "warning") == 204
+        assert await shown() == ("warning", "DYNAMIC_BROKER_CONFIG")
+        assert structlog.get_config()["wrapper_class"] is structlog.make_filtering_bound_logger("warning")
+        for name, value in (("log.level", "loud"), ("log.format", "json")):
+            assert await put(name, value) == 400
+        assert await put("log.levels", "debug") == 404
+        assert await shown() == ("warning", "DYNAMIC_BROKER_CONFIG")
+        assert (await site.ask("DELETE", f"{configs}/log.level")).status == 204
+        assert await shown() == ("info", "DEFAULT_CONFIG")
+        assert await put("log.level", "error") == await put("log.level", None) == 204
+        assert await shown() == ("info", "DEFAULT_CONFIG")
+    finally:
+        structlog.configure(**before)

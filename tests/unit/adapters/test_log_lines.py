@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tidelog.adapters.log_lines import log_to_standard_error, switch_level
+from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 
 
 def test_an_event_is_a_line_on_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,11 +43,17 @@ def test_a_log_may_be_json_and_its_level_changes(tmp_path: Path, monkeypatch: py
     with (tmp_path / "log").open("w") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
         log_to_standard_error("warning", "json")
+        level = LogLevel("warning")
         log.debug("before")
-        assert switch_level("warning") == "debug"
+        level.switch()
         log.debug("between")
-        assert switch_level("warning") == "warning"
+        level.switch()
+        assert level.level == "warning"
         log.info("after")
         log.error("failed", number=7)
+        level.set("error")
+        log.warning("after that")
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert [(line["event"], line["level"]) for line in lines] == [("between", "debug"), ("failed", "error")]
+    shown = [(line["event"], line["level"]) for line in lines if line["event"] != "log level changed"]
+    assert shown == [("between", "debug"), ("failed", "error")]
+    assert [line["to"] for line in lines if line["event"] == "log level changed"] == ["debug", "warning"]

@@ -9,7 +9,7 @@ from tidelog.config.names import names_of
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.model.errors import InvalidRequest
 
-TOPIC, BROKER, DEFAULT = ConfigSource
+TOPIC, DYNAMIC, BROKER, DEFAULT = ConfigSource
 
 
 def entry(entries: tuple[ConfigEntry, ...], name: str) -> ConfigEntry:
@@ -24,7 +24,7 @@ def synonyms(entry: ConfigEntry) -> list[tuple[str, str | None, ConfigSource]]:
 def test_every_setting_is_described_once_and_in_order() -> None:
     described = describe_topic(BrokerConfig(), {}, replication_factor=1)
     assert tuple(entry.name for entry in described) == names_of(TopicConfig)
-    assert tuple(entry.name for entry in describe_broker(BrokerConfig())) == names_of(BrokerConfig)
+    assert tuple(entry.name for entry in describe_broker(BrokerConfig(), "info")) == names_of(BrokerConfig)
 
 
 def test_an_override_comes_first_then_the_broker_then_the_default() -> None:
@@ -58,12 +58,11 @@ def test_a_computed_default_is_shown_as_computed(replicas: int, needed: str) -> 
 def test_only_what_cannot_be_altered_is_read_only() -> None:
     described = describe_topic(BrokerConfig(), {}, replication_factor=1)
     assert [entry.name for entry in described if entry.is_read_only] == ["commit.protocol"]
-    assert all(entry.is_read_only for entry in describe_broker(BrokerConfig()))
 
 
 def test_values_are_spelt_as_they_would_be_given() -> None:
     broker = BrokerConfig(delete_topic_enable=False, cluster_voters=("1@127.0.0.1:9192",))
-    described = describe_broker(broker)
+    described = describe_broker(broker, "info")
     assert entry(described, "delete.topic.enable").value == "false"
     assert entry(described, "cluster.voters").value == "1@127.0.0.1:9192"
     assert entry(described, "broker.rack").value is None
@@ -76,3 +75,15 @@ def test_values_are_spelt_as_they_would_be_given() -> None:
 def test_bad_overrides_are_refused() -> None:
     with pytest.raises(InvalidRequest):
         describe_topic(BrokerConfig(), {"retention.ms": "x"}, replication_factor=1)
+
+
+def test_only_the_log_level_of_a_broker_can_be_altered() -> None:
+    broker = BrokerConfig(log_level="warning")
+    assert [known.name for known in describe_broker(broker, "warning") if not known.is_read_only] == ["log.level"]
+    assert entry(describe_broker(broker, "warning"), "log.level").source is BROKER
+    altered = entry(describe_broker(broker, "debug"), "log.level")
+    assert synonyms(altered) == [
+        ("log.level", "debug", DYNAMIC),
+        ("log.level", "warning", BROKER),
+        ("log.level", "info", DEFAULT),
+    ]

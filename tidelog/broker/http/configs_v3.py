@@ -1,9 +1,9 @@
-"""REST v3: settings of topics, which can be changed, and of brokers, which can be looked at."""
+"""REST v3: settings of topics, which can be changed, and of brokers, of which only the level of the log can be."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from aiohttp import web
 from msgspec import Struct
@@ -16,7 +16,8 @@ from tidelog.broker.http.clusters_v3 import broker_of
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Resource
 from tidelog.broker.http.json_body import Body, json_decoder
-from tidelog.config.describe import ConfigEntry, describe_broker, describe_topic
+from tidelog.config.describe import LOG_LEVEL, ConfigEntry, describe_broker, describe_topic
+from tidelog.config.values import LogLevel
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, NotFound
 
@@ -91,6 +92,7 @@ class ConfigChanges(Body):
 
 _VALUE: Final = json_decoder(ConfigValue)
 _CHANGES: Final = json_decoder(ConfigChanges)
+LOG_LEVELS: Final = get_args(LogLevel)
 
 
 async def list_topic_configs(context: Context, call: Call) -> web.StreamResponse:
@@ -156,6 +158,19 @@ async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
     return json_answer(_named(_broker_configs(context, links, call), call))
 
 
+async def put_broker_config(context: Context, call: Call) -> web.StreamResponse:
+    """Sets one setting of a running broker, until it ends: the level of its log, the only one that can be changed."""
+    Links(context, call)
+    asked = await read_json(context, call, _VALUE)
+    return _alter_own(context, call, asked.value)
+
+
+async def delete_broker_config(context: Context, call: Call) -> web.StreamResponse:
+    """Sets one setting of a running broker back to what it was told when it was started: the level of its log."""
+    Links(context, call)
+    return _alter_own(context, call, None)
+
+
 async def list_all_broker_configs(context: Context, call: Call) -> web.StreamResponse:
     """The settings of all brokers that this one can tell: its own."""
     links = Links(context, call)
@@ -176,6 +191,21 @@ async def _alter(
     return no_content()
 
 
+def _alter_own(context: Context, call: Call, value: str | None) -> web.StreamResponse:
+    _require_own(context, call)
+    entry = _named(_own_configs(context, Links(context, call)), call)
+    if entry.is_read_only:
+        raise InvalidRequest(
+            f"{entry.name} cannot be changed while a broker runs, only {LOG_LEVEL}; change the broker's settings and "
+            "restart it"
+        )
+    level = context.face.cluster.config.log_level if value is None else value
+    if level not in LOG_LEVELS:
+        raise InvalidRequest(f"{LOG_LEVEL} is one of {', '.join(LOG_LEVELS)}, not {params.shown(level)}")
+    context.log_level.set(level)
+    return no_content()
+
+
 def _topic_configs(context: Context, links: Links, topic: Topic) -> list[TopicConfigV3]:
     entries = describe_topic(
         context.face.cluster.config, topic.configs, replication_factor=len(topic.partitions[0].replicas)
@@ -193,10 +223,14 @@ def _topic_configs(context: Context, links: Links, topic: Topic) -> list[TopicCo
 
 
 def _broker_configs(context: Context, links: Links, call: Call) -> list[BrokerConfigV3]:
+    _require_own(context, call)
+    return _own_configs(context, links)
+
+
+def _require_own(context: Context, call: Call) -> None:
     node_id = broker_of(context, call).node_id
     if node_id != context.face.cluster.node_id:
-        raise NotFound(f"only broker {node_id} itself can show its settings; ask it at its own address")
-    return _own_configs(context, links)
+        raise NotFound(f"only broker {node_id} itself can show and change its settings; ask it at its own address")
 
 
 def _own_configs(context: Context, links: Links) -> list[BrokerConfigV3]:
@@ -209,7 +243,7 @@ def _own_configs(context: Context, links: Links) -> list[BrokerConfigV3]:
             node_id,
             *_described(entry),
         )
-        for entry in describe_broker(context.face.cluster.config)
+        for entry in describe_broker(context.face.cluster.config, context.log_level.level)
     ]
 
 

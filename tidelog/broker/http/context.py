@@ -14,6 +14,7 @@ from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.model.cluster import Endpoint, Topic
 from tidelog.model.ids import TopicId
+from tidelog.model.ports import LogLevel
 
 ROTATIONS_MAX = 10_000
 
@@ -30,6 +31,7 @@ class Context:
     metrics: RequestMetrics
     registry: CollectorRegistry
     """What `/metrics` shows; one per broker, so that several can live in one process."""
+    log_level: LogLevel
     openapi: Callable[[], bytes]
     """Returns the document of `/openapi.json`, made when it is first asked for: a start does not wait for it."""
     busy: Busy = field(default_factory=Busy)

@@ -25,6 +25,7 @@ from tidelog.broker.http.work_metrics import WorkMetrics
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.model.cluster import HTTP, Endpoint
+from tidelog.model.ports import LogLevel
 
 BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
@@ -88,10 +89,11 @@ def http_listener(config: BrokerConfig) -> Listener[Limits]:
 
 
 async def start_http(
-    face: BrokerFace, listener: Listener[Limits], machine: str, busy_s: Callable[[], float]
+    face: BrokerFace, listener: Listener[Limits], machine: str, busy_s: Callable[[], float], log_level: LogLevel
 ) -> HttpServer:
     """Opens the listener. `machine` is the name that clients are told if it listens on all addresses; `busy_s` tells
-    for how long the thread that calls it was busy. Raises `OSError` if the address cannot be had."""
+    for how long the thread that calls it was busy; operators change `log_level`. Raises `OSError` if the address cannot
+    be had."""
     server: Server
 
     def connected() -> Connection:
@@ -109,6 +111,7 @@ async def start_http(
         advertised=listener.advertised_at(Endpoint(host, port), machine),
         metrics=metrics,
         registry=_registry(face, metrics),
+        log_level=log_level,
         openapi=cache(partial(describe, ROUTES)),
     )
     _show_gauges(context)
