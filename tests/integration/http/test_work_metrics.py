@@ -42,6 +42,26 @@ async def test_the_loops_busy_share_is_measured(site: Site) -> None:
     assert value(site, "loop_busy_share") <= 1
 
 
+async def test_what_a_topic_takes_in_and_gives_out_is_counted(site: Site) -> None:
+    def totals(topic: str) -> list[float]:
+        names = ("in_bytes", "in_records", "out_bytes", "out_records")
+        return [value(site, f"topic_{name}_total", topic=topic) for name in names]
+
+    await site.topic("u")
+    assert totals("(others)") == [0, 0, 0, 0]
+    for _ in range(2):
+        assert (await site.produce(1, 2, 3, topic="u")).status == 200
+    size = value(site, "topic_in_bytes_total", topic="u")
+    assert size == site.broker.stats.appended_bytes
+    assert totals("u") == [size, 6, 0, 0]
+    assert (await site.get("/topics/u/partitions/0/batches?offset=1")).status == 200
+    assert totals("u") == [size, 6, size, 5]
+    await site.get("/topics/u/partitions/0/batches?offset=6")
+    assert totals("u") == [size, 6, size, 5]
+    await site.broker.admin.delete_topic("u")
+    assert site.server.registry.get_sample_value("tidelog_topic_in_bytes_total", {"topic": "u"}) is None
+
+
 async def test_every_metric_of_this_page_is_in_the_documentation(site: Site) -> None:
     page = (Path(__file__).parents[3] / "docs/http-api.md").read_text()
     names = (

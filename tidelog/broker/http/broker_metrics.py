@@ -34,6 +34,8 @@ class BrokerMetrics(Collector):
             "tidelog_broker", "Who this is.", value={"cluster_id": cluster.cluster_id, "node_id": str(cluster.node_id)}
         )
         for counter in fields(statistics.counts):
+            if "help" not in counter.metadata:
+                continue
             value = getattr(statistics.counts, counter.name)
             yield CounterMetricFamily(f"tidelog_{counter.name}", counter.metadata["help"], value=value)
         labels = ["topic", "partition"]

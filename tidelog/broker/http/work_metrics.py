@@ -10,8 +10,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tidelog.broker.face.face import BrokerFace
-from tidelog.broker.face.statistics import BUCKETS_S, Histogram
+from tidelog.broker.face.statistics import BUCKETS_S, Histogram, Traffic
 
+OTHERS: Final = "(others)"
+TRAFFIC: Final = {
+    "in_bytes": "Bytes of record batches appended, by topic.",
+    "in_records": "Records appended, by topic.",
+    "out_bytes": "Bytes of record batches read by consumers, by topic.",
+    "out_records": "Records read by consumers, by topic.",
+}
 _BOUNDS: Final = (*map(str, BUCKETS_S), "+Inf")
 
 
@@ -24,6 +31,7 @@ class WorkMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each scrape."""
         statistics, work = self._face.statistics, self._face.work
+        yield from _traffic(statistics.counts.traffic)
         yield _histogram("fsync_round_seconds", "Rounds of fsyncs, each for all that waited.", statistics.fsync_rounds)
         yield _gauge("partitions_open", "Partitions that this broker leads and has open.", len(statistics.led))
         yield _gauge("partitions_opening", "Partitions whose logs are to be opened, or made.", statistics.opening)
@@ -40,6 +48,16 @@ class WorkMetrics(Collector):
             "1 if that is over clock.skew.ms.max: nothing is deleted by age.",
             statistics.time.is_off,
         )
+
+
+def _traffic(traffic: Traffic) -> Iterator[Metric]:
+    """Yields the totals of topics. No topic can be called `OTHERS`."""
+    shown = [*traffic.topics.items(), (OTHERS, traffic.others)]
+    for name, meaning in TRAFFIC.items():
+        family = CounterMetricFamily(f"tidelog_topic_{name}", meaning, labels=["topic"])
+        for topic, totals in shown:
+            family.add_metric([topic], getattr(totals, name))
+        yield family
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -23,7 +23,8 @@ from tidelog.model.producers import ProducerTable
 class Intake:
     """Stands in front of one leadership of one partition."""
 
-    def __init__(self, clock: Clock, stats: Stats) -> None:
+    def __init__(self, topic: str, clock: Clock, stats: Stats) -> None:
+        self._topic = topic
         self._clock = clock
         self._stats = stats
         self.mailbox = Mailbox()
@@ -56,7 +57,7 @@ class Intake:
         """Hands out the next requests to be appended as one, without those that are refused now: they are answered."""
         taken = self.mailbox.take_group(bytes_max)
         admitted = [proposal for proposal in taken if self._is_admitted(proposal, producers, appended_end)]
-        return Group(admitted, self._stats)
+        return Group(self._topic, admitted, self._stats)
 
     def _is_admitted(self, proposal: Proposal, producers: ProducerTable, appended_end: int) -> bool:
         if proposal.is_abandoned:
@@ -82,7 +83,8 @@ class Intake:
 class Group:
     """Requests that are appended as one: all of them or none."""
 
-    def __init__(self, proposals: list[Proposal], stats: Stats) -> None:
+    def __init__(self, topic: str, proposals: list[Proposal], stats: Stats) -> None:
+        self._topic = topic
         self.proposals = proposals
         self._stats = stats
 
@@ -110,5 +112,9 @@ class Group:
         """Counts what was appended."""
         self._stats.append_writes += 1
         self._stats.appended_batches += len(fresh)
-        self._stats.appended_records += sum(batch.header.record_count for batch in fresh)
-        self._stats.appended_bytes += sum(batch.header.size for batch in fresh)
+        records, size = sum(batch.header.record_count for batch in fresh), sum(batch.header.size for batch in fresh)
+        self._stats.appended_records += records
+        self._stats.appended_bytes += size
+        traffic = self._stats.traffic.of(self._topic)
+        traffic.in_records += records
+        traffic.in_bytes += size

@@ -89,7 +89,7 @@ class LedPartition(ABC):
         self._log_writer = context.log_writer
         self._copy = LocalCopy(self, node_id, context.purgatory, context.stats, is_leading=True)
         self._lease = context.lease
-        self._intake = Intake(context.clock, context.stats)
+        self._intake = Intake(topic, context.clock, context.stats)
         self._go_on = asyncio.Event()
         """Cleared while nothing is appended: another broker is to lead."""
         self._go_on.set()

@@ -85,7 +85,8 @@ class LocalCopy:
         except OffsetOutOfRange as error:
             error.high_watermark, error.leader_epoch = high_watermark, self.replica.leader_epoch
             raise
-        self.stats.read_bytes += len(read.data)
+        if read.data:
+            self._count(read.next_offset - offset, len(read.data), lost)
         return FetchedBatches(
             read.data,
             read.next_offset,
@@ -96,6 +97,15 @@ class LocalCopy:
             self.node_id,
             () if lost is None else (lost,),
         )
+
+    def _count(self, offsets: int, size: int, lost: tuple[int, int] | None) -> None:
+        """Counts a read that has passed so many offsets. Each is a record, but for those that were given up."""
+        if lost is not None:
+            offsets -= lost[1] - lost[0]
+        self.stats.read_bytes += size
+        traffic = self.stats.traffic.of(self.topic)
+        traffic.out_records += offsets
+        traffic.out_bytes += size
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """Returns when `bytes_min` committed bytes lie behind `offset`, or at the deadline (event loop time).

@@ -180,6 +180,7 @@ class DataPlane:
 
     def follow(self, image: ClusterImage) -> None:
         """The metadata has advanced."""
+        self._resources.stats.traffic.keep(image.topics)
         self._throttle.follow(image)
         self.replicas.follow(image)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidelog.broker.runtime.traffic import Traffic
+
 
 def counted(meaning: str) -> Any:
     """A total since the start; `meaning` is what `/metrics` says of it."""
@@ -66,3 +68,5 @@ class Stats:
     fsync_failures: int = counted("Flushes that failed: each takes its log offline.")
     deleted_segments: int = counted("Segments deleted by retention or by request.")
     load_findings: int = counted("Things found wrong when logs were opened.")
+    traffic: Traffic = field(default_factory=Traffic)
+    """Of what was appended and read, how much was whose."""

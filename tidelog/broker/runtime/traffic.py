@@ -1,0 +1,49 @@
+"""What each topic takes in and gives out on this broker, of a bounded number of topics.
+
+The first `TOPICS_MAX` topics with any traffic are counted apart, all others as one: a topic that was shown once goes on
+being shown, so that its rates can be told. A deleted topic makes place for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Final
+
+TOPICS_MAX: Final = 500
+
+
+@dataclass(slots=True)
+class TopicTraffic:
+    """Totals since the topic had its first traffic here. Bytes are of record batches as stored."""
+
+    in_bytes: int = 0
+    in_records: int = 0
+    out_bytes: int = 0
+    out_records: int = 0
+
+
+class Traffic:
+    """Counts the traffic of one broker."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicTraffic] = {}
+        self.others = TopicTraffic()
+        self._known: Container[str] | None = None
+
+    def of(self, topic: str) -> TopicTraffic:
+        """Returns the totals that a topic's traffic is to be added to, now."""
+        found = self.topics.get(topic)
+        if found is not None:
+            return found
+        if len(self.topics) >= TOPICS_MAX:
+            return self.others
+        return self.topics.setdefault(topic, TopicTraffic())
+
+    def keep(self, topics: Container[str]) -> None:
+        """Forgets all topics but these."""
+        if topics is self._known:
+            return
+        self._known = topics
+        for gone in [topic for topic in self.topics if topic not in topics]:
+            del self.topics[gone]
