@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.integration.http.conftest import Site
+from tests.integration.http.conftest import AS_JSON, Site
 
 
 def value(site: Site, name: str, **labels: str) -> float:
@@ -62,12 +62,42 @@ async def test_what_a_topic_takes_in_and_gives_out_is_counted(site: Site) -> Non
     assert site.server.registry.get_sample_value("tidelog_topic_in_bytes_total", {"topic": "u"}) is None
 
 
+async def test_the_stages_of_produces_and_fetches_are_counted(site: Site) -> None:
+    def counts(request: str, *stages: str) -> list[float]:
+        return [value(site, "stage_seconds_count", request=request, stage=stage) for stage in stages]
+
+    produce, fetch = ("turn", "queue", "append", "replicate"), ("turn", "wait", "read", "send")
+    flushes = value(site, "stage_seconds_count", request="produce", stage="flush")
+    assert [*counts("produce", *produce), *counts("fetch", *fetch)] == [0] * 8
+    for _ in range(3):
+        assert (await site.produce(*range(100))).status == 200
+    assert counts("produce", *produce) == [3, 3, 3, 3]  # requests, not records
+    assert value(site, "stage_seconds_count", request="produce", stage="flush") >= flushes + 3
+    assert (await site.produce(1, query="?acks=1")).status == 200
+    assert counts("produce", *produce) == [4, 4, 4, 3]
+    await site.topic("p", commit_protocol="paxos")
+    assert (await site.produce(1, topic="p")).status == 200
+    assert counts("produce", *produce) == [5, 5, 5, 4]
+    url = "/topics/t/partitions/0/batches?offset"
+    assert (await site.get(f"{url}=0")).status == 200
+    assert counts("fetch", *fetch) == [1, 0, 1, 0]
+    assert (await site.get(f"{url}=301&wait_ms=1")).status == 200
+    assert counts("fetch", *fetch) == [2, 1, 3, 0]
+    assert (await site.produce("x" * 200_000)).status == 200
+    assert (await site.get(f"{url}=301")).status == 200
+    assert (await site.get("/topics/t/partitions/0/records?offset=301", AS_JSON)).status == 200
+    assert counts("fetch", *fetch) == [4, 1, 5, 2]
+    assert (await site.get(f"{url}=0&to=301")).status == 200
+    assert counts("fetch", *fetch) == [5, 1, 6, 3]
+
+
 async def test_every_metric_of_this_page_is_in_the_documentation(site: Site) -> None:
     page = (Path(__file__).parents[3] / "docs/http-api.md").read_text()
     names = (
         "fsync_round_seconds",
         "partitions_open",
         "partitions_opening",
+        "stage_seconds",
         "loop_busy_share",
         "large_jobs",
         "large_slices_total",

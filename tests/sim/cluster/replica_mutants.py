@@ -37,7 +37,7 @@ def acknowledge_before_replication() -> AbstractContextManager[None]:
 
     def eager(partition: Partition) -> None:
         for proposal in partition._uncommitted.take_below(partition.log.durable_offset):
-            proposal.complete(partition._receipt(proposal, [partition._node_id], "fsynced"))
+            partition._answer(proposal, [partition._node_id], "fsynced")
         complete(partition)
 
     return patched(Partition, "_complete_committed", eager)
@@ -50,7 +50,7 @@ def acknowledge_before_the_append() -> AbstractContextManager[None]:
     def eager(partition: Partition, proposal: Proposal) -> None:
         register(partition, proposal)
         if proposal.acks == ACKS_ALL:
-            proposal.complete(partition._receipt(proposal, [partition._node_id], "fsynced"))
+            partition._answer(proposal, [partition._node_id], "fsynced")
 
     return patched(Partition, "_register", eager)
 

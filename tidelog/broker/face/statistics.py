@@ -11,12 +11,13 @@ from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.replicas.data_plane import DataPlane, WaitingPartition
 from tidelog.broker.runtime.cluster_time import ClusterTime
 from tidelog.broker.runtime.histogram import BUCKETS_S, Histogram
+from tidelog.broker.runtime.stages import Stages
 from tidelog.broker.runtime.stats import Stats
 from tidelog.broker.runtime.traffic import Traffic
 from tidelog.model.ids import NodeId, PartitionId
 from tidelog.transport.peer import PeerNode
 
-__all__ = ["BUCKETS_S", "ControllerStatistics", "Histogram", "Statistics", "Traffic"]
+__all__ = ["BUCKETS_S", "ControllerStatistics", "Histogram", "Stages", "Statistics", "Traffic"]
 
 
 class ControllerStatistics(Protocol):

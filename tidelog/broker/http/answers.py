@@ -80,9 +80,13 @@ async def send_parts(
     response = web.StreamResponse(headers=headers)
     response.content_length = size
     await open_stream(call, response)
+    await context.timed(context.stages.fetch_send, _send_all(context, call, response, parts))
+    return response
+
+
+async def _send_all(context: Context, call: Call, response: web.StreamResponse, parts: Sequence[Buffer]) -> None:
     for part in parts:
         await send_piece(context, call, response, part)
-    return response
 
 
 async def open_stream(call: Call, response: web.StreamResponse) -> None:

@@ -94,7 +94,7 @@ async def get_batches(context: Context, call: Call) -> web.StreamResponse:
     """Record batches as they are: once, waiting for data, or a whole range as a stream."""
     partition = readable_partition(context, call)
     query = call.query
-    limits = context.limits
+    limits, read = context.limits, context.stages.fetch_read
     offset = await start_offset(partition, query)
     if "to" in query:
         return await _stream_range(context, call, partition, offset)
@@ -102,11 +102,11 @@ async def get_batches(context: Context, call: Call) -> web.StreamResponse:
     bytes_min = params.optional_integer(query, "min_bytes", 1)
     wait_s = call.duration_s(context, "wait_ms", 0)
     bytes_max = min(bytes_max, limits.fetch_bytes_max)
-    fetched = await partition.read(offset, bytes_max=bytes_max)
+    fetched = await context.timed(read, partition.read(offset, bytes_max=bytes_max))
     if wait_s and len(fetched.data) < bytes_min:
         bytes_min = min(bytes_min, bytes_max)
         await wait_for_data(context, partition, offset, bytes_min, call.started_s + wait_s)
-        fetched = await partition.read(offset, bytes_max=bytes_max)
+        fetched = await context.timed(read, partition.read(offset, bytes_max=bytes_max))
     return await send_records(context, call, fetched.data, position_headers(call, fetched), BATCHES_TYPE)
 
 
@@ -117,10 +117,10 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
     if conflicting:
         raise InvalidRequest(f"{conflicting[0]} makes no sense with to: a range is sent whole, and at once")
     end = params.integer("to", call.query["to"])
-    piece_bytes = context.limits.range_piece_bytes
+    piece_bytes, read = context.limits.range_piece_bytes, context.stages.fetch_read
     context.admission.answers.take(piece_bytes)
     call.answer_bytes += piece_bytes
-    fetched = await partition.read(offset, bytes_max=piece_bytes)
+    fetched = await context.timed(read, partition.read(offset, bytes_max=piece_bytes))
     end = min(end, fetched.high_watermark)
     announced = _lost_in(context, call, offset, end)
     if len(announced) > LOST_TOLD_MAX:
@@ -131,11 +131,12 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
     await open_stream(call, response)
     try:
         while offset < end and fetched.next_offset > offset:
-            await send_piece(context, call, response, _before(fetched, end))
+            sending = send_piece(context, call, response, _before(fetched, end))
+            await context.timed(context.stages.fetch_send, sending)
             offset = fetched.next_offset
             if offset < end:
                 context.admission.refuse_if_ending()
-                fetched = await partition.read(offset, bytes_max=piece_bytes)
+                fetched = await context.timed(read, partition.read(offset, bytes_max=piece_bytes))
                 if not set(fetched.lost) <= set(announced):
                     raise DamagedBatch("what was given up since the answer began cannot be told in its headers")
     except TidelogError:

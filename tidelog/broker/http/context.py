@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
 from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.busy import Busy
 from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.statistics import Histogram, Stages
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.model.cluster import Endpoint, Topic
@@ -17,6 +19,8 @@ from tidelog.model.ids import TopicId
 from tidelog.model.ports import LogLevel
 
 ROTATIONS_MAX = 10_000
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -37,6 +41,20 @@ class Context:
     busy: Busy = field(default_factory=Busy)
     """How busy the event loop's thread is."""
     _rotations: dict[TopicId, int] = field(default_factory=dict)
+
+    async def timed(self, stage: Histogram, work: Awaitable[T]) -> T:
+        """Awaits a stage of a request, and counts how long it took, however it ended: waits end by their deadline."""
+        now_s = self.face.clock.monotonic_s
+        started_s = now_s()
+        try:
+            return await work
+        finally:
+            stage.observe(now_s() - started_s)
+
+    @property
+    def stages(self) -> Stages:
+        """How long requests spend where."""
+        return self.face.statistics.counts.stages
 
     def rotate(self, topic: Topic) -> int:
         """The next partition of a topic for a request whose records name none: all partitions take turns."""

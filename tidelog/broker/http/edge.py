@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.hdrs import HOST, ORIGIN
 
 from tidelog.broker.face.access import ANONYMOUS, Operation
+from tidelog.broker.face.shedding import RequestClass
 from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, cut, error_answer
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.connection import Connection
@@ -56,6 +57,12 @@ class Edge:
         self._unmatched = context.metrics.route("unmatched", "any")
         self._logger = structlog.get_logger("tidelog.http").bind(node_id=context.face.cluster.node_id)
         self._refused = 0
+        stages = context.face.statistics.counts.stages
+        self._turns = {
+            RequestClass.PRODUCE: stages.produce_turn,
+            RequestClass.READ: stages.fetch_turn,
+            RequestClass.LONG_POLL: stages.fetch_turn,
+        }
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """The answer to a request. Raises `ConnectionError` if there is nobody to answer, or nothing to say."""
@@ -99,7 +106,11 @@ class Edge:
         self._admission.refuse_unready()
         kind = route.class_of(call)
         if kind is not None:
-            self._admission.shedding.refuse_late(kind, now_s - connection.waits_since_s, now_s)
+            waited_s = now_s - connection.waits_since_s
+            self._admission.shedding.refuse_late(kind, waited_s, now_s)
+            turn = self._turns.get(kind)
+            if turn is not None:
+                turn.observe(waited_s)
 
     def _refuse(self, request: web.BaseRequest, call: Call | None, error: TidelogError) -> web.Response:
         """The answer to a request that failed; cuts the connection if another answer has begun."""

@@ -64,7 +64,8 @@ async def wait_for_data(
 ) -> None:
     """Returns when `bytes_min` bytes are readable from `offset` on, at the deadline, or when the broker shuts down."""
     async with context.admission.waits.until(deadline_s):
-        await partition.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
+        waiting = partition.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
+        await context.timed(context.stages.fetch_wait, waiting)
 
 
 def position_headers(call: Call, fetched: FetchedBatches) -> dict[str, str]:

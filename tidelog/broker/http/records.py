@@ -27,7 +27,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     query = call.query
     if ("offset" in query) == ("timestamp" in query):
         raise InvalidRequest("say where to read from: offset=NUMBER|earliest|latest, or timestamp=MS, and only one")
-    limits = context.limits
+    limits, read = context.limits, context.stages.fetch_read
     bytes_max = params.optional_integer(query, "max_bytes", limits.fetch_bytes_default)
     bytes_max = min(bytes_max, limits.json_fetch_bytes_max, limits.fetch_bytes_max)
     wait_s = call.duration_s(context, "timeout", 0)
@@ -40,10 +40,10 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         limits.decoded_bytes_max,
         limits.record_bytes_max,
     )
-    fetched, shown = await read_records(partition, offset, wanted, context.face.work)
+    fetched, shown = await context.timed(read, read_records(partition, offset, wanted, context.face.work))
     if not shown and shown.mismatch is None and wait_s:
         await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
-        fetched, shown = await read_records(partition, offset, wanted, context.face.work)
+        fetched, shown = await context.timed(read, read_records(partition, offset, wanted, context.face.work))
     if shown.mismatch is not None:
         raise shown.mismatch
     parts = (b"[", *shown.pieces, b"]")

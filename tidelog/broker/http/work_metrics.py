@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tidelog.broker.face.face import BrokerFace
-from tidelog.broker.face.statistics import BUCKETS_S, Histogram, Traffic
+from tidelog.broker.face.statistics import BUCKETS_S, Histogram, Stages, Traffic
 
 OTHERS: Final = "(others)"
 TRAFFIC: Final = {
@@ -32,6 +32,7 @@ class WorkMetrics(Collector):
         """Called by the registry for each scrape."""
         statistics, work = self._face.statistics, self._face.work
         yield from _traffic(statistics.counts.traffic)
+        yield _stages(statistics.counts.stages)
         yield _histogram("fsync_round_seconds", "Rounds of fsyncs, each for all that waited.", statistics.fsync_rounds)
         yield _gauge("partitions_open", "Partitions that this broker leads and has open.", len(statistics.led))
         yield _gauge("partitions_opening", "Partitions whose logs are to be opened, or made.", statistics.opening)
@@ -60,10 +61,21 @@ def _traffic(traffic: Traffic) -> Iterator[Metric]:
         yield family
 
 
+def _stages(stages: Stages) -> Metric:
+    meaning = "How long produces and fetches spent in each stage of their way."
+    family = HistogramMetricFamily("tidelog_stage_seconds", meaning, labels=["request", "stage"])
+    for labels, counted in stages.items():
+        family.add_metric(labels, _buckets(counted), counted.seconds)
+    return family
+
+
+def _buckets(counted: Histogram) -> list[tuple[str, float]]:
+    return list(zip(_BOUNDS, accumulate(counted.counts), strict=True))
+
+
 def _gauge(name: str, meaning: str, value: float) -> Metric:
     return GaugeMetricFamily(f"tidelog_{name}", meaning, value=value)
 
 
 def _histogram(name: str, meaning: str, counted: Histogram) -> Metric:
-    buckets = list(zip(_BOUNDS, accumulate(counted.counts), strict=True))
-    return HistogramMetricFamily(f"tidelog_{name}", meaning, buckets=buckets, sum_value=counted.seconds)
+    return HistogramMetricFamily(f"tidelog_{name}", meaning, buckets=_buckets(counted), sum_value=counted.seconds)

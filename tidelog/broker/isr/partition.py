@@ -179,7 +179,7 @@ class Partition(LedPartition):
         if proposal.acks == ACKS_ALL:
             self._uncommitted.add(proposal)
         else:
-            proposal.complete(self._receipt(proposal, [self._node_id], "leader"))
+            self._answer(proposal, [self._node_id], "leader")
 
     # -- commit ---------------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Partition(LedPartition):
             # A repeat may be of a batch committed before the topic asked for fsyncs: claim no more than is true.
             is_fsynced = self.config.ack_durability == "fsynced" and proposal.committed_at <= self.log.durable_offset
             durability = "fsynced" if is_fsynced else "replicated"
-            proposal.complete(self._receipt(proposal, list(self._protocol.in_sync), durability))
+            self._answer(proposal, list(self._protocol.in_sync), durability)
 
     # -- the other replicas -----------------------------------------------------------------------------------------
 

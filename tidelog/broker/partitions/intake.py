@@ -46,6 +46,7 @@ class Intake:
         done = asyncio.get_running_loop().create_future() if acks != ACKS_NONE else None
         proposal = Proposal(batches, acks, deadline_s, done, append_time_ms)
         proposal.expected_end = expected_end
+        proposal.since_s = self._clock.monotonic_s()
         try:
             self.mailbox.put(proposal)
         except Overloaded:
@@ -56,8 +57,12 @@ class Intake:
     def take(self, producers: ProducerTable, appended_end: int, bytes_max: int) -> Group:
         """Hands out the next requests to be appended as one, without those that are refused now: they are answered."""
         taken = self.mailbox.take_group(bytes_max)
+        now_s, queue = self._clock.monotonic_s(), self._stats.stages.produce_queue
+        for proposal in taken:
+            queue.observe(now_s - proposal.since_s)
+            proposal.since_s = now_s
         admitted = [proposal for proposal in taken if self._is_admitted(proposal, producers, appended_end)]
-        return Group(self._topic, admitted, self._stats)
+        return Group(self._topic, admitted, self._clock, self._stats)
 
     def _is_admitted(self, proposal: Proposal, producers: ProducerTable, appended_end: int) -> bool:
         if proposal.is_abandoned:
@@ -83,8 +88,9 @@ class Intake:
 class Group:
     """Requests that are appended as one: all of them or none."""
 
-    def __init__(self, topic: str, proposals: list[Proposal], stats: Stats) -> None:
+    def __init__(self, topic: str, proposals: list[Proposal], clock: Clock, stats: Stats) -> None:
         self._topic = topic
+        self._clock = clock
         self.proposals = proposals
         self._stats = stats
 
@@ -115,6 +121,7 @@ class Group:
         records, size = sum(batch.header.record_count for batch in fresh), sum(batch.header.size for batch in fresh)
         self._stats.appended_records += records
         self._stats.appended_bytes += size
+        self._stats.stages.produce_append.observe(self._clock.monotonic_s() - self.proposals[0].since_s)
         traffic = self._stats.traffic.of(self._topic)
         traffic.in_records += records
         traffic.in_bytes += size

@@ -21,6 +21,7 @@ from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.partitions.mailbox import GROUP_BYTES_MAX
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
 from tidelog.broker.partitions.proposals import (
+    ACKS_ALL,
     Placement,
     ProduceReceipt,
     Proposal,
@@ -311,9 +312,12 @@ class LedPartition(ABC):
             await self._go_on.wait()
             await self._wait_for_room()
 
-    def _receipt(self, proposal: Proposal, acked_by: list[int], durability: str) -> ProduceReceipt:
+    def _answer(self, proposal: Proposal, acked_by: list[int], durability: str) -> None:
+        if proposal.acks == ACKS_ALL:
+            self._stats.stages.produce_replicate.observe(self._clock.monotonic_s() - proposal.since_s)
         placements: list[Placement] = [(base, last) for base, last in proposal.placements]
-        return ProduceReceipt(placements, self.leader_epoch, acked_by, durability, proposal.log_append_time_ms)
+        append_time_ms = proposal.log_append_time_ms
+        proposal.complete(ProduceReceipt(placements, self.leader_epoch, acked_by, durability, append_time_ms))
 
     # -- deletion -------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,8 @@ class Proposal:
     placements: list[Placement] = field(default_factory=list)
     committed_at: int = 0
     """The high watermark that answers acks=all; known once appended."""
+    since_s: float = 0.0
+    """When it came into the mailbox; from when it was taken out, that time."""
 
     @property
     def size(self) -> int:

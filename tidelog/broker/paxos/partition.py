@@ -200,10 +200,10 @@ class PaxosPartition(LedPartition):
         """Claims no more than is known: of a repeat, or if others had it chosen, what is on this disk."""
         if in_flight is not None and in_flight.accepted_by:
             acked_by = self._proposer.nodes_of(in_flight.accepted_by)
-            proposal.complete(self._receipt(proposal, acked_by, in_flight.durability))
+            self._answer(proposal, acked_by, in_flight.durability)
             return
         is_durable = proposal.committed_at <= self.log.durable_offset
-        proposal.complete(self._receipt(proposal, [self._node_id], "fsynced" if is_durable else "replicated"))
+        self._answer(proposal, [self._node_id], "fsynced" if is_durable else "replicated")
 
     # -- what a commit protocol adds ----------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class PaxosPartition(LedPartition):
     def _register(self, proposal: Proposal) -> None:
         proposal.appended(self._next_offset)
         if proposal.acks != ACKS_ALL:
-            proposal.complete(self._receipt(proposal, [self._node_id], "leader"))
+            self._answer(proposal, [self._node_id], "leader")
         elif proposal.committed_at <= self.high_watermark:
             self._complete(proposal, None)
         else:

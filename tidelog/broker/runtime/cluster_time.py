@@ -28,6 +28,8 @@ class ClusterTime:
 
     def __init__(self, clock: Clock, skew_ms_max: int) -> None:
         self._clock = clock
+        self.monotonic_s = clock.monotonic_s
+        """Returns seconds as `Clock.monotonic_s`; it is asked several times per request."""
         self._skew_ms_max = skew_ms_max
         self._correction_ms = 0
         self._looked = clock.wall_ms(), clock.monotonic_s()
@@ -38,10 +40,6 @@ class ClusterTime:
         """How far this broker's own clock is ahead of the others', as it was told last."""
         self.is_off = False
         """True while that is more than it may be."""
-
-    def monotonic_s(self) -> float:
-        """Returns seconds as `Clock.monotonic_s`."""
-        return self._clock.monotonic_s()
 
     def wall_ms(self) -> int:
         """Returns the cluster's time, in milliseconds since the Unix epoch."""

@@ -55,11 +55,12 @@ class LogWriter:
         self.rounds = Histogram()
         """Counts how long rounds of fsyncs took."""
         self._stats = stats
-        self._waiting: dict[FlushListener, None] = {}
-        self._unawaited: dict[FlushListener, None] = {}
+        self._waiting: dict[FlushListener, float] = {}
+        """Since when each has waited."""
+        self._unawaited: dict[FlushListener, float] = {}
         """Those that wait for `_due` first."""
         self._due: asyncio.TimerHandle | None = None
-        self._in_round: dict[FlushListener, None] = {}
+        self._in_round: dict[FlushListener, float] = {}
         self._exclusive: list[Flushable] = []
         """Logs that a call of `exclusively` has to itself."""
         self._wake = asyncio.Event()
@@ -67,14 +68,14 @@ class LogWriter:
 
     def submit(self, listener: FlushListener, *, is_awaited: bool = True) -> None:
         """Asks for a flush of the listener's log, soon if it is awaited; the listener is told by `on_flushed`."""
+        if listener not in self._waiting:
+            since_s = self._unawaited.pop(listener, None)
+            waiting = self._waiting if is_awaited else self._unawaited
+            waiting[listener] = self._clock.monotonic_s() if since_s is None else since_s
         if is_awaited:
-            self._unawaited.pop(listener, None)
-            self._waiting[listener] = None
             self._wake.set()
-        elif listener not in self._waiting:
-            self._unawaited[listener] = None
-            if self._due is None:
-                self._due = asyncio.get_running_loop().call_later(UNAWAITED_S, self._hurry)
+        elif self._unawaited and self._due is None:
+            self._due = asyncio.get_running_loop().call_later(UNAWAITED_S, self._hurry)
 
     def _hurry(self) -> None:
         """Nothing is put off any longer."""
@@ -147,9 +148,9 @@ class LogWriter:
     def _take_waiting(self) -> None:
         """Those whose log is another's for now go on waiting."""
         waiting, self._waiting = self._waiting, {}
-        for listener in waiting:
+        for listener, since_s in waiting.items():
             is_free = not any(log is listener.log for log in self._exclusive)
-            (self._in_round if is_free else self._waiting)[listener] = None
+            (self._in_round if is_free else self._waiting)[listener] = since_s
 
     async def _round(self) -> None:
         self._take_waiting()
@@ -157,10 +158,12 @@ class LogWriter:
         flushes = [listener.log.begin_flush() for listener in dirty]
         started_s = self._clock.monotonic_s()
         errors = await self._sync(flushes) if flushes else []
-        self._count(flushes, errors, self._clock.monotonic_s() - started_s)
+        ended_s = self._clock.monotonic_s()
+        self._count(flushes, errors, ended_s - started_s)
         for listener, flush, error in zip(dirty, flushes, errors, strict=True):
             listener.log.end_flush(flush, error)
-        for listener in self._in_round:
+        for listener, since_s in self._in_round.items():
+            self._stats.stages.produce_flush.observe(ended_s - since_s)
             listener.on_flushed()
         self._in_round = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidelog.broker.runtime.stages import Stages
 from tidelog.broker.runtime.traffic import Traffic
 
 
@@ -68,5 +69,6 @@ class Stats:
     fsync_failures: int = counted("Flushes that failed: each takes its log offline.")
     deleted_segments: int = counted("Segments deleted by retention or by request.")
     load_findings: int = counted("Things found wrong when logs were opened.")
+    stages: Stages = field(default_factory=Stages)
     traffic: Traffic = field(default_factory=Traffic)
     """Of what was appended and read, how much was whose."""

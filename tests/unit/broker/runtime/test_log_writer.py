@@ -34,6 +34,18 @@ class Gate:
         return [call() for call in calls]
 
 
+class Told:
+    """A clock that shows what it is set to."""
+
+    now_s = 10.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def wall_ms(self) -> int:
+        return 0
+
+
 class Log:
     """Counts what is done to it."""
 
@@ -176,3 +188,18 @@ def test_nothing_is_put_off_once_somebody_waits_for_all_of_it() -> None:
         assert now() - started_s < UNAWAITED_S
 
     in_virtual_time(story)
+
+
+async def test_each_log_of_a_round_is_counted_from_its_first_submission(gate: Gate) -> None:
+    clock, stats = Told(), Stats()
+    writer = LogWriter(gate, clock, stats)
+    listener = Listener(Log())
+    for is_awaited in (False, True, False):
+        writer.submit(listener, is_awaited=is_awaited)
+        clock.now_s += 2
+    writer.submit(Listener(Log()))
+    clock.now_s += 1
+    gate.open.set()
+    await writer._round()
+    flush = stats.stages.produce_flush
+    assert (sum(flush.counts), flush.seconds) == (2, 7.0 + 1.0)
