@@ -109,11 +109,11 @@ async def test_what_fails_in_one_partition_is_that_ones_alone(many: Site, reques
     assert len(requests.first_tries) <= 2
 
 
-async def test_a_leader_that_moved_is_found_by_those_it_led(many: Site, requests: Requests) -> None:
-    """A partition that the broker does not lead now is tried again alone; the others have their receipts by then."""
+async def test_a_partition_that_is_refused_is_tried_again_alone(many: Site, requests: Requests) -> None:
+    """The broker is about to lead it no more; the others have their receipts by then."""
     away = many.partition("many", 3)
     async with producer_to(many, linger_ms=600_000) as producer:
-        away._is_closing, away._is_deposed = True, True
+        away._is_closing = True
         sent = [await producer.send("many", b"v", partition=number) for number in range(10)]
         flush = asyncio.ensure_future(producer.flush())
         await asyncio.wait_for(asyncio.gather(*sent[:3], *sent[4:]), 60)
