@@ -54,6 +54,7 @@ def voters(cluster: LocalCluster, topic: str) -> dict[int, int]:
 # -- one sleeps ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_who_sleeps_is_waited_for_by_the_in_sync_and_by_no_majority(cluster: LocalCluster) -> None:
     """The broker that sleeps is not the controller, so the in-sync set can shrink as soon as it may."""
     for protocol in (ISR, PAXOS):

@@ -89,6 +89,7 @@ async def silent_from(probes: Probes, leader: int, seconds: float) -> None:
 # -- F14: the leader is cut from its followers, not from the metadata ------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_leader_cut_from_its_follower_acknowledges_nothing_alone(protocol: str) -> None:
     """The third broker reaches both, and has no data: the leader's session goes on, and it stays the leader."""
     with PrivateNetwork(3) as network, running(protocol, settings=SETTINGS, network=network) as cluster:

@@ -127,6 +127,7 @@ def verify(cluster: LocalCluster, topic: str) -> tuple[int, dict[int, dict[str, 
     return ended.returncode, {replica["broker_id"]: replica for replica in partition["replicas"]}
 
 
+@pytest.mark.slow
 def test_replicas_are_compared_by_command(cluster: LocalCluster) -> None:
     topic = filled(cluster)
     status, found = verify(cluster, topic)
@@ -154,6 +155,7 @@ def test_a_batch_that_is_damaged_everywhere_is_told_by_command(cluster: LocalClu
     until(lambda: verify(cluster, topic)[0] == 0)
 
 
+@pytest.mark.slow
 def test_the_scrubber_finds_what_nobody_reads(protocol: str) -> None:
     with running(protocol, settings=SCRUBBED) as cluster:
         topic = filled(cluster)
@@ -168,6 +170,7 @@ def test_the_scrubber_finds_what_nobody_reads(protocol: str) -> None:
         assert Asked(cluster, LEADER).values(topic, 0) == VALUES
 
 
+@pytest.mark.slow
 def test_a_leader_settles_the_damaged_end_of_its_log_before_it_leads(cluster: LocalCluster, protocol: str) -> None:
     """All are killed before anybody has noted what is committed. Of the last batches, whoever leads has lost some."""
     topic = filled(cluster)

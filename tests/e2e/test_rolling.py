@@ -25,7 +25,7 @@ from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE, batch_table
 from tidelog.model.records import Record
 from tidelog.testing import LocalCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(180)]
 
 PARTITIONS = 3
 UNHURRIED = {"broker.lease.ms": "9000", "loop.lag.ms.max": "10000", "request.queue.wait.ms.max": "10000"}

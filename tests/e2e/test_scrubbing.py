@@ -132,7 +132,8 @@ def test_a_byte_that_has_turned_over_is_found_and_mended(cluster: LocalCluster, 
         until(is_found)
     else:
         sector = slice(position - position % 16, position - position % 16 + 16)
-        until(lambda: not path.exists() or path.read_bytes()[sector] == whole[sector])
+        harmed = path.read_bytes()[sector]  # what mends a copy of facts may write newer ones
+        until(lambda: not path.exists() or path.read_bytes()[sector] != harmed or harmed == whole[sector])
     if kind not in ROWS:
         until(lambda: not path.exists() or metric(cluster, "tidelog_repaired_batches_total") > repaired)
     until(lambda: metric(cluster, "tidelog_damaged_ranges") == 0)
@@ -157,6 +158,7 @@ def verify(cluster: LocalCluster) -> tuple[int, dict[int, dict[str, Any]]]:
     return ended.returncode, {one["broker_id"]: one for one in found if "checked" in one}
 
 
+@pytest.mark.slow
 def test_all_of_it_is_verified_by_command(unscrubbed: LocalCluster) -> None:
     status, found = verify(unscrubbed)
     assert status == 0 and sorted(found) == [1, 2, 3]

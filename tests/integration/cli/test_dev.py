@@ -191,6 +191,7 @@ def test_a_directory_of_somebody_elses_is_left_alone(dev: Dev, tmp_path: Path) -
     assert "is not what `tidelog dev` wrote" in err
 
 
+@pytest.mark.slow
 def test_three_brokers_of_which_one_is_killed_and_started_by_hand(dev: Dev, tmp_path: Path) -> None:
     port = base_port(3)
     process = dev("--base-port", str(port))

@@ -165,6 +165,7 @@ def entries(out: bytes) -> dict[int, str]:
     return {position: content["value"] for position, content in shown.items() if "value" in content}
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_killed_and_wiped_replica_is_not_initialised_but_joins(
     offline: Cli, replicas: Replicas, tmp_path: Path

@@ -49,6 +49,7 @@ async def test_when_the_leader_stops_the_next_goes_on(three: ThreeBrokers) -> No
     await shown_by_all(three, *NODES, values=[b"a", b"b", b"c"])
 
 
+@pytest.mark.slow
 async def test_all_come_back_with_all(three: ThreeBrokers) -> None:
     for value in (b"a", b"b", b"c"):
         await three.produce(1, value)
@@ -77,6 +78,7 @@ def has_moved(cluster: ThreeBrokers, target: list[int]) -> bool:
     return not cluster.info("m").is_moving and [*cluster.info("m").replicas] == target
 
 
+@pytest.mark.slow
 async def test_a_partition_moves_to_other_brokers(three: ThreeBrokers) -> None:
     await three.brokers[1].admin.create_topic(NewTopic("m", assignments={0: [1]}, configs=PAXOS))
     topic_id = three.brokers[1].topic("m").topic_id

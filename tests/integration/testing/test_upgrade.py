@@ -49,6 +49,7 @@ def run_upgrade(cluster: LocalCluster, *words: str) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_brokers_are_upgraded_one_by_one_then_the_cluster() -> None:
     with LocalCluster(brokers=3, settings=OLD) as cluster:
         ask(cluster, lambda admin: admin.create_topic("t", replication_factor=3))

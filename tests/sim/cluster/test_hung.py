@@ -25,6 +25,7 @@ SHOWN = {
     mutants.lead_on_with_a_hung_disk: 14,
 }
 """A story that shows each planted bug."""
+LONG = (mutants.lead_on_with_a_hung_disk,)
 
 
 @pytest.mark.parametrize("seed", TOLD)
@@ -36,7 +37,11 @@ def test_a_hung_follower_costs_no_more_than_users_are_told(seed: int) -> None:
     assert outcome.counters["somebody hung"] == 1
 
 
-@pytest.mark.parametrize("mutant", SHOWN, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(mutant, marks=[pytest.mark.slow] if mutant in LONG else []) for mutant in SHOWN],
+    ids=lambda mutant: mutant.__name__,
+)
 def test_a_planted_bug_costs_more(mutant: Mutant) -> None:
     story = draw_story(Family.HUNG, SHOWN[mutant])
     with mutant():

@@ -54,6 +54,17 @@ KEPT = {
     "wiped-voter-taken-for-new": "a wiped voter began to found a second cluster with brokers that were still starting",
 }
 """By the name of its file: what went wrong."""
+LONG = {
+    *KEPT_OF_MAJORITIES,
+    "commit-under-way-while-cut",
+    "elections-in-one-entry",
+    "lost-row-above-the-high-watermark",
+    "registration-of-a-dead-process",
+    "repeat-of-what-nobody-could-read",
+    "repeated-batch-of-a-deleted-past",
+    "snapshot-newer-than-what-is-chosen",
+    "wiped-voter-taken-for-new",
+}
 
 
 def test_each_history_says_what_went_wrong() -> None:
@@ -61,7 +72,10 @@ def test_each_history_says_what_went_wrong() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", [*KEPT, *(pytest.param(name, marks=pytest.mark.slow) for name in KEPT_OF_MAJORITIES)])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in (*KEPT, *KEPT_OF_MAJORITIES)],
+)
 def test_what_failed_once(name: str) -> None:
     scenario = decode_scenario((DIRECTORY / f"{name}.json").read_text())
     assert run_scenario(scenario).violations == (), (KEPT | KEPT_OF_MAJORITIES)[name]

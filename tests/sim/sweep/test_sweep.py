@@ -73,29 +73,14 @@ def test_the_metadata_log_has_all_entries_or_waits_and_says_what_to_do(stop: Sto
     assert all(result.answered == result.lost for result in results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stop", "damage", "variant", "patterns", "seed"),
     [
         pytest.param(Stop.POWER, Damage.FLIP, Variant.BEHIND, 32, 13, id="a row made again ended every start"),
         pytest.param(Stop.POWER, Damage.FLIP, Variant.DIRECTORY, 32, 0, id="an election waited for a lost vote"),
-        pytest.param(
-            Stop.POWER,
-            Damage.ZERO,
-            Variant.DISK,
-            32,
-            13,
-            id="a follower waited for a lost disk",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            Stop.CLEAN,
-            Damage.FLIP,
-            Variant.DIRECTORY,
-            16,
-            2,
-            id="a copier gave up what had come",
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(Stop.POWER, Damage.ZERO, Variant.DISK, 32, 13, id="a follower waited for a lost disk"),
+        pytest.param(Stop.CLEAN, Damage.FLIP, Variant.DIRECTORY, 16, 2, id="a copier gave up what had come"),
     ],
 )
 def test_rounds_of_paxos_that_failed_once(

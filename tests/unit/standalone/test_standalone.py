@@ -357,6 +357,7 @@ async def test_replicas_start_again_from_the_floor_of_a_truncated_log(group: Gro
     assert await texts_from(group, begin) == ["c", "d"]
 
 
+@pytest.mark.slow
 async def test_wiped_replicas_join_a_truncated_log_one_after_the_other(group: Group) -> None:
     """In the end nobody is left that has read the log's head: what it noted there was handed on."""
     await group.found(3)
