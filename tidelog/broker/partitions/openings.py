@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Protocol
 
 from tidelog.broker.runtime.log_writer import LogWriter
@@ -29,7 +29,10 @@ from tidelog.storage.new_logs import NewLog
 from tidelog.storage.partition_log import PartitionLog
 
 AT_ONCE: Final = 8
-"""Logs that are opened together: two for each disk thread. Whoever waits for an fsync waits for so many at most."""
+"""Logs that are opened together. Whoever waits for an fsync waits for so many at most."""
+IN_PARALLEL: Final = 2
+"""Disk threads that open them. More would wait for the interpreter, not for the disk: a log takes some hundred lines of
+Python for each fsync."""
 MADE_AT_ONCE: Final = 64
 """New logs that share the fsyncs of their topics' directories."""
 
@@ -152,10 +155,12 @@ class Openings:
     async def _open(self, group: Sequence[Opening], error: OSError | None) -> None:
         """Opens logs together. `error` is why new ones could not be made."""
         now_ms = self._clock.wall_ms()
-        calls = [partial(_attempt, opening, self._manager.apart(), now_ms, error) for opening in group]
+        parts = [part for first in range(IN_PARALLEL) if (part := group[first::IN_PARALLEL])]
+        calls = [partial(_attempt_all, part, self._manager.apart, now_ms, error) for part in parts]
         outcomes = await self._log_writer.perform_all(calls)
-        for opening, (opener, outcome) in zip(group, outcomes, strict=True):
-            self._ended(opening, opener, outcome)
+        ended = dict(zip((opening.partition_id for opening in chain(*parts)), chain(*outcomes), strict=True))
+        for opening in group:
+            self._ended(opening, *ended[opening.partition_id])
             self._end(opening.partition_id)
 
     def _end(self, partition_id: PartitionId) -> None:
@@ -210,6 +215,13 @@ def _prepare(manager: LogManager, opening: Opening) -> bool:
         return manager.prepare(opening.new)
     except (OSError, TidelogError):
         return False
+
+
+def _attempt_all(
+    group: Sequence[Opening], opener: Callable[[], LogOpener], now_ms: int, not_made: OSError | None
+) -> list[tuple[LogOpener, Outcome]]:
+    """On a disk thread. Each log gets an opener of its own, so that one that fails leaves the others alone."""
+    return [_attempt(opening, opener(), now_ms, not_made) for opening in group]
 
 
 def _attempt(opening: Opening, opener: LogOpener, now_ms: int, not_made: OSError | None) -> tuple[LogOpener, Outcome]:
