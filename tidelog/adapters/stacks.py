@@ -1,4 +1,4 @@
-"""What a process is doing at this moment: where each of its tasks and threads is, as text for people."""
+"""Stacks of all tasks and threads of a process, as text: where each of them is at this moment."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def two(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 async def test_a_leader_that_is_just_opening_its_log_is_waited_for(two: Cluster) -> None:
-    """Whoever has heard that it leads is not refused for what is about to be true, and waits without asking again."""
+    """Requests sent to a leader that has yet to open its log wait for it, and are not sent again."""
     leader = two.nodes[1]
     leader.is_late = True
     deadline_s = asyncio.get_running_loop().time() + 10.0

@@ -90,7 +90,7 @@ async def test_one_address_has_no_more_than_its_places() -> None:
 
 
 async def test_an_address_with_no_place_left_gets_that_of_its_own_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of other addresses may be at rest for longer: they keep theirs, and hide nobody."""
+    """Connections of other addresses that have been at rest for longer keep their places, and hide nobody."""
     monkeypatch.setattr(connection, "LOOKED_AT_MAX", 1)
     async with simulated(address_connections_max=1, probes_max=0, fresh_s=0.05) as site:
         other = await site.wire()

@@ -178,7 +178,7 @@ def test_a_snapshot_is_of_the_format_of_its_level(level: int, version: int) -> N
 
 
 def test_at_the_first_level_a_snapshot_loses_nothing() -> None:
-    """Whoever begins with one has the image of those who have seen all records."""
+    """A broker that begins with a snapshot has the image of the brokers that applied all records."""
     cluster = started()
     for node in NODES:
         register(cluster, node, NEW)
@@ -207,7 +207,7 @@ def test_at_the_first_level_nobody_is_told_of_lost_logs() -> None:
     "record", [BrokersStamped([]), ClusterRecovered(1, 2, "me", 3, ()), registered(levels=NEW), registered(starts=1)]
 )
 def test_a_record_shows_the_level_that_it_needs(record: MetadataRecord) -> None:
-    """As in a log that was written between two releases, and says nothing of levels."""
+    """A log that was written between two releases says nothing of levels; its records do."""
     assert apply(started().image, record, 100).level == 2
     assert apply(started().image, registered(), 100).level == 1
 

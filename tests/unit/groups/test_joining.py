@@ -246,7 +246,7 @@ def test_a_join_that_makes_no_sense_is_refused(desk: Desk, wrong: dict[str, Any]
 
 
 def test_so_many_groups_and_no_more() -> None:
-    """Those that there are go on."""
+    """Groups beyond the bound are refused; the others go on."""
     desk = Desk(GroupSettings(groups_max=1), t=4)
     desk.join("m1", "t")
     desk.join("m2", "t")

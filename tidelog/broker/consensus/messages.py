@@ -87,7 +87,7 @@ class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):
     """The header of that snapshot, as in the file. At the first feature level it is not told, but `position`."""
     first: int = 0
     position: int = -1
-    """Which snapshot, if there is no header; the newest if it is -1."""
+    """The position of the snapshot, if there is no header; -1 stands for the newest."""
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
@@ -99,7 +99,7 @@ class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
     end: int = 0
     """The next question goes on here."""
     header: bytes = b""
-    """As in the file."""
+    """The header of the snapshot, as in the file."""
     first: int = 0
     count: int = 0
 

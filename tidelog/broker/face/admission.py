@@ -56,7 +56,7 @@ class Readiness(Protocol):
 
     @property
     def stage(self) -> str:
-        """What it is doing while it is not ready, or leaving: a sentence about "it"."""
+        """Says what the broker does while it is not ready, or leaving: a sentence about "it"."""
         ...
 
 

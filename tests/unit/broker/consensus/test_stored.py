@@ -15,7 +15,7 @@ IDENTITY = Identity(Value(Kind.APPEND, 65537, 40, 3, DIGEST, 0), True)
 FIRST_LEVEL = msgspec.msgpack.encode(
     [{"kind": 2, "birth": 65537, "base_offset": 40, "count": 3, "digest": DIGEST, "begin": 0}, True]
 )
-"""As version 0.2.0 wrote it."""
+"""An identity as version 0.2.0 wrote it."""
 
 
 @pytest.mark.parametrize("kind", Kind)

@@ -1,4 +1,4 @@
-"""What a broker that is about to stop asks of the controller."""
+"""A broker that is about to stop asks the controller for other leaders."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ class Channel:
 @pytest.mark.parametrize("level", [HAND_OVER_LEVEL - 1, HAND_OVER_LEVEL])
 async def test_a_controller_is_asked_only_at_levels_at_which_it_knows_how(level: int) -> None:
     channel = Channel()
-    await HandingOver(Host(level), channel).run()  # type: ignore[arg-type] # as far as it is called
+    await HandingOver(Host(level), channel).run()  # type: ignore[arg-type] # stands for broker and channel
     assert [command.broker_epoch for command in channel.asked] == [7] * (level >= HAND_OVER_LEVEL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from tests.unit.broker.conftest import Bench, batch, produce, values
 from tidelog.broker import broker as broker_module
 from tidelog.broker.broker import NewTopic
-from tidelog.broker.partitions.openings import MADE_AT_ONCE
+from tidelog.broker.partitions.openings import MADE_AT_ONCE, Opening
 from tidelog.broker.replicas.housekeeping import Housekeeper
 from tidelog.broker.routing.remote_partition import RemotePartition
 from tidelog.model.errors import LeaderNotAvailable
@@ -33,13 +33,13 @@ class Gate:
         openings = bench.broker.data.replicas._logs.openings
         make, open_ = openings._make, openings._open
 
-        async def held_make(group: object) -> object:
+        async def held_make(group: Sequence[Opening]) -> OSError | None:
             await self._open.wait()
-            return await make(group)  # type: ignore[arg-type] # as it came
+            return await make(group)
 
-        async def held_open(group: object, error: OSError | None) -> None:
+        async def held_open(group: Sequence[Opening], error: OSError | None) -> None:
             await self._open.wait()
-            await open_(group, error)  # type: ignore[arg-type] # as it came
+            await open_(group, error)
 
         monkeypatch.setattr(openings, "_make", held_make)
         monkeypatch.setattr(openings, "_open", held_open)
