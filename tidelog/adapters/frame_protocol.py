@@ -7,9 +7,9 @@ frame
 
 Receiving. Bytes arrive in one buffer of `CHUNK_BYTES`, out of which small frames are copied, so that a burst of them
 costs one system call. Of a frame that is not complete there, the length is compared with the bound, and the system
-writes the rest into a buffer of its own. A length is only a claim, so that buffer grows with what has come, fourfold
-each time, up to exactly the frame's size: who announces 64 MiB and sends nothing gets 256 KiB. A large frame is thereby
-copied by 1.33 times its size at most.
+writes the rest into a buffer of its own. A length is only a claim, so that buffer begins with `FIRST_BYTES` and grows
+with what has come, fourfold each time, up to exactly the frame's size: who announces 64 MiB and sends nothing gets
+1 MiB. Frames of usual fetches fit there at once; a larger one is copied by 1.33 times its size at most.
 
 Sending. Frames handed over in one turn of the event loop leave together, in one gathered write, never copied here.
 
@@ -33,6 +33,7 @@ from tidelog.model.ports import Buffer, FrameConnection, FrameReceiver
 
 LENGTH_BYTES: Final = 4
 CHUNK_BYTES: Final = 64 << 10
+FIRST_BYTES: Final = 1 << 20
 GROWTH: Final = 4
 FRAME_BYTES_MAX: Final = (1 << 32) - 1
 UNSENT_BYTES_HIGH: Final = 1 << 20
@@ -234,7 +235,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _begin_large(self, length: int, body: int) -> None:
         self._frame_bytes, self._frame_end = length, self._chunk_end - body
-        self._frame = memoryview(bytearray(min(length, GROWTH * CHUNK_BYTES)))
+        self._frame = memoryview(bytearray(min(length, FIRST_BYTES)))
         self._frame[: self._frame_end] = self._chunk_view[body : self._chunk_end]
         self._chunk_end = 0
 
