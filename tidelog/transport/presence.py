@@ -37,6 +37,9 @@ class Silent(TimeoutError):
     """The broker takes requests and answers none; whether it will do what it was sent is unknown."""
 
 
+GiveUp = Callable[["Silent"], None]
+
+
 class Presence:
     """The presence of one broker, for somebody who waits for its answers."""
 
@@ -60,8 +63,8 @@ class Presence:
         self._slow_s_max = slow_s_max
         self._on_silent = on_silent
         self._is_silent = False
-        self._due_s: dict[asyncio.Timeout, float] = {}
-        """When each answer that is waited for is overdue."""
+        self._due_s: dict[GiveUp, float] = {}
+        """When each answer that is waited for is overdue, by what gives it up."""
         self._heard_s = 0.0
         self._slowest = [0.0, 0.0]
         self._period_ends_s = 0.0
@@ -78,21 +81,43 @@ class Presence:
 
         Raises `Silent` as soon as the broker turns out to be silent.
         """
-        began_s = asyncio.get_running_loop().time()
         scope = asyncio.timeout(None)
+        found: list[Silent] = []
+
+        def give_up(silent: Silent) -> None:
+            found.append(silent)
+            scope.reschedule(asyncio.get_running_loop().time())
+
+        self.expect(give_up, expects_s)
         try:
             async with scope:
-                self._due_s[scope] = began_s + expects_s
-                if self._watch is None:
-                    self._watch = asyncio.create_task(self._look())
                 yield
-                self._heard(min(asyncio.get_running_loop().time() - began_s - expects_s, self._slow_s_max))
+                self.answered(give_up)
         except TimeoutError as error:
             if not scope.expired():
                 raise
-            raise Silent(f"{self._name} is silent: it takes requests, and answers none") from error
+            raise found[0] from error
         finally:
-            self._due_s.pop(scope, None)
+            self.forget(give_up)
+
+    def expect(self, give_up: GiveUp, expects_s: float) -> None:
+        """From now on an answer is waited for, which usually takes no longer than `expects_s`.
+
+        `give_up` is called as soon as the broker turns out to be silent, unless `answered` or `forget` was before.
+        """
+        self._due_s[give_up] = asyncio.get_running_loop().time() + expects_s
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._look())
+
+    def answered(self, give_up: GiveUp) -> None:
+        """The answer is there."""
+        due_s = self._due_s.pop(give_up, None)
+        if due_s is not None:
+            self._heard(min(asyncio.get_running_loop().time() - due_s, self._slow_s_max))
+
+    def forget(self, give_up: GiveUp) -> None:
+        """The answer is not waited for any more, if it still was."""
+        self._due_s.pop(give_up, None)
 
     def _heard(self, late_s: float) -> None:
         self._is_silent = False
@@ -124,9 +149,9 @@ class Presence:
 
     def _fall_silent(self) -> None:
         self._is_silent = True
-        for scope in self._due_s:
-            scope.reschedule(asyncio.get_running_loop().time())
-        self._due_s.clear()
+        waiting, self._due_s = self._due_s, {}
+        for give_up in waiting:
+            give_up(Silent(f"{self._name} is silent: it takes requests, and answers none"))
         if self._on_silent is not None:
             self._on_silent()
 

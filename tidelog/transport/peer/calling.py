@@ -23,6 +23,7 @@ from tidelog.transport.peer.handler import Answer
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.line import Common, Line
 from tidelog.transport.peer.statistics import PeerStatistics
+from tidelog.transport.presence import Presence, Silent
 
 
 class CallingEnd(Line):
@@ -55,13 +56,16 @@ class CallingEnd(Line):
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    async def request(self, message: msgspec.Struct, payload: Sequence[Buffer], timeout_s: float) -> Answer:
-        """Sends a request and waits for its answer; see `PeerNode.request` for what it raises."""
+    async def request(
+        self, message: msgspec.Struct, payload: Sequence[Buffer], timeout_s: float, presence: Presence | None = None
+    ) -> Answer:
+        """Sends a request and waits for its answer, for as long as the peer is there if its presence is given; see
+        `PeerNode.request` for what it raises."""
         if timeout_s <= 0:
             raise PeerUnreachable(f"no time is left for a request to {self._name()}")
         header = self._admit(message, payload)
         self._statistics.requests += 1
-        return await self._ask(Kind.REQUEST, header, payload, timeout_s)
+        return await self._ask(Kind.REQUEST, header, payload, timeout_s, presence)
 
     async def ping(self, timeout_s: float) -> None:
         """Returns when the other end has shown that it is there; no bound of work under way keeps it from that.
@@ -73,18 +77,32 @@ class CallingEnd(Line):
             self._raise_unreachable()
         await self._ask(Kind.PING, b"", (), timeout_s)
 
-    async def _ask(self, kind: Kind, header: bytes, payload: Sequence[Buffer], timeout_s: float) -> Answer:
+    async def _ask(
+        self,
+        kind: Kind,
+        header: bytes,
+        payload: Sequence[Buffer],
+        timeout_s: float,
+        presence: Presence | None = None,
+    ) -> Answer:
         self._last_id += 1
         correlation = self._last_id
         future = self._waiting[correlation] = self._loop.create_future()
         timer = self._loop.call_later(timeout_s, self._expire, future, timeout_s)
         timeout_ms = min(max(1, math.ceil(timeout_s * 1000)), TIMEOUT_MS_MAX)
         self.send(kind, header, payload, correlation=correlation, timeout_ms=timeout_ms)
+        give_up = partial(_give_up, future)
+        if presence is not None:
+            presence.expect(give_up, 0.0)
         try:
             answer: Answer = await future
+            if presence is not None:
+                presence.answered(give_up)
             return answer
         finally:
             timer.cancel()
+            if presence is not None:
+                presence.forget(give_up)
             if self._waiting.pop(correlation, None) is not None:
                 self._statistics.given_up += kind is Kind.REQUEST
                 self.send(Kind.CANCEL, correlation=correlation)
@@ -188,3 +206,8 @@ class CallingEnd(Line):
         if self.error is not None:
             raise PeerRefused(self.error.message)
         raise PeerUnreachable(f"the connection to {self._name()} is gone ({self._cause})")
+
+
+def _give_up(future: asyncio.Future[Answer], silent: Silent) -> None:
+    if not future.done():
+        future.set_exception(silent)

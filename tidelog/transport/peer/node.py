@@ -188,8 +188,7 @@ class PeerNode:
         peer = self._peer(node_id)
         connector = peer.lanes[lane]
         end = connector.end or await connector.wait_connected(until_s)
-        async with peer.presence.required(0.0):
-            return await end.request(message, payload, until_s - loop.time())
+        return await end.request(message, payload, until_s - loop.time(), peer.presence)
 
     async def request_at(
         self, host: str, port: int, message: msgspec.Struct, payload: Sequence[Buffer] = (), *, deadline_s: float
