@@ -82,6 +82,11 @@ class Resting:
         self._silent_since[connection] = now_s
         self._silent_since.move_to_end(connection)
 
+    def heard_again(self, connection: Connection, now_s: float) -> None:
+        """A connection has been busy until now, if it is still known."""
+        if connection in self._silent_since:
+            self.heard(connection, now_s)
+
     def forget(self, connection: Connection) -> bool:
         """It is lost, or closed; False if that was known."""
         was_known = self._silent_since.pop(connection, None) is not None
@@ -258,6 +263,9 @@ class Connection(web.RequestHandler):
         if self._lingering is not None:
             self._lingering.took(len(data))
             return
+        if self._is_serving:  # the rest of a body, as a rule
+            super().data_received(data)
+            return
         was_busy = self.is_busy
         super().data_received(data)
         if self.transport is None or self.transport.is_closing():
@@ -299,6 +307,7 @@ class Connection(web.RequestHandler):
         finally:
             self._is_serving = False
             self.waits_since_s = self._now_s()
+            self._resting.heard_again(self, self._loop.time())
 
     def handle_error(
         self,
