@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.face.brake import FACTORS, MEASUREMENTS, Brake
+from tidelog.broker.face.brake import CALM_MEASURE_S, FACTORS, MEASURE_S, MEASUREMENTS, Brake
 
 LAG_S = 0.2
 lags = st.lists(st.floats(0.0, 2.0), max_size=60)
@@ -48,3 +48,9 @@ def test_levels_come_in_order_and_are_left_at_half_of_what_they_are_reached_at()
             brake.measured(lag_s)
         seen.append(brake.level)
     assert seen == [0, 1, 2, 3, 3, 2, 2, 1, 1, 0]
+
+
+def test_a_late_timer_is_followed_up_at_once_and_a_loop_in_time_is_measured_seldom() -> None:
+    assert _measured().next_s == CALM_MEASURE_S
+    assert _measured(LAG_S / 2).next_s == MEASURE_S
+    assert _measured(LAG_S / 2, *[0.0] * MEASUREMENTS).next_s == CALM_MEASURE_S

@@ -6,7 +6,8 @@ brake sees what all work together makes of the loop, whoever gave it.
 
 It works by levels, least harm first: reads that would wait for data, then all reads and administration, then produces.
 What counts is the median of the last measurements, since one pause (the garbage collector, a disk, the hypervisor) is
-no load. A level is left at half the lag that it is reached at, or the refusals themselves would end it at once.
+no load. A level is left at half the lag that it is reached at, or the refusals themselves would end it at once. While
+all is well it is measured seldom, as each measurement wakes an idle broker; a late one is followed up at once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from statistics import median
 from typing import Final
 
 MEASUREMENTS: Final = 9
+MEASURE_S: Final = 0.05
+CALM_MEASURE_S: Final = 0.25
 FACTORS: Final = (1, 2, 4)
 """The lag of each level, as a multiple of the first."""
 
@@ -30,6 +33,11 @@ class Brake:
         self.lag_s = 0.0
         """The median of the last measurements."""
         self.level = 0
+
+    @property
+    def next_s(self) -> float:
+        """How long to wait before the next measurement."""
+        return CALM_MEASURE_S if max(self._lags_s) < self._bounds_s[0] / 2 else MEASURE_S
 
     def measured(self, lag_s: float) -> None:
         """A timer fired that much too late."""

@@ -31,8 +31,6 @@ BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
 OPS_CONNECTIONS_MAX = 32
 OPS_ROUTES = tuple(route for route in ROUTES if route.path in ("/healthz", "/readyz", "/metrics"))
-MEASURE_S = 0.05
-"""How often it is measured how late the event loop runs."""
 
 
 class HttpServer:
@@ -58,8 +56,9 @@ class HttpServer:
         now_s, brake = self.context.face.clock.monotonic_s, self.context.admission.shedding.brake
         busy = self.context.busy
         while True:
-            due_s = now_s() + MEASURE_S
-            await asyncio.sleep(MEASURE_S)
+            wait_s = brake.next_s
+            due_s = now_s() + wait_s
+            await asyncio.sleep(wait_s)
             brake.measured(max(0.0, now_s() - due_s))
             if self._busy_s is not None and busy.is_due(now_s()):
                 busy.measured(now_s(), self._busy_s())
