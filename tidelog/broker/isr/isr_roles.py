@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -80,6 +81,8 @@ class IsrRoles:
         all_at_s = self._clock.monotonic_s() + interval_s
         while True:
             await asyncio.sleep(tick_s)
+            if not self._shared.awaiting:
+                await self._wait_to_await(all_at_s - self._clock.monotonic_s())
             is_for_all = self._clock.monotonic_s() >= all_at_s
             for partition in list((self.partitions if is_for_all else self._shared.awaiting).values()):
                 partition.tell(Tick(self._now_ms()))
@@ -87,6 +90,13 @@ class IsrRoles:
                     self._shared.awaiting.pop(partition.partition_id, None)
             if is_for_all:
                 all_at_s = self._clock.monotonic_s() + interval_s
+
+    async def _wait_to_await(self, seconds_max: float) -> None:
+        """Returns when a follower may be waited for, or after so long: no broker at rest wakes up for nothing."""
+        self._shared.begins_to_await.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                await self._shared.begins_to_await.wait()
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
         """Those that the cluster should not count on."""

@@ -7,6 +7,7 @@ which completes waiting producers and wakes waiting consumers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -86,6 +87,8 @@ class IsrContext:
     awaiting: dict[PartitionId, Partition] = field(default_factory=dict)
     """Leaders with something that is not committed, or was not at the last tick: the cores of these are told the time
     often, so that a follower that has stalled is noticed."""
+    begins_to_await: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when one is added."""
 
 
 class Partition(LedPartition):
@@ -106,6 +109,7 @@ class Partition(LedPartition):
         self._protocol = protocol
         self._replication = shared.replication
         self._awaiting = shared.awaiting
+        self._begins_to_await = shared.begins_to_await
         self._recent = RecentBatches(shared.recent)
         self._uncommitted = Uncommitted()
         self._start_wanted = 0
@@ -161,6 +165,7 @@ class Partition(LedPartition):
             self._register(proposal)
         if fresh:
             self._awaiting[self.partition_id] = self
+            self._begins_to_await.set()
             self._replication.progressed(self)  # first, as the followers' way to the disk is the longer one
             self._log_writer.submit(self, is_awaited=self.config.ack_durability == "fsynced")
         self._execute(self._protocol.step(Appended(self.log.log_end_offset)))

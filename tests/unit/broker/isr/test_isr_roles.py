@@ -51,6 +51,7 @@ class Cast:
             stats=site.stats,
             recent=RecentBytes(),
             awaiting={},
+            begins_to_await=asyncio.Event(),
             lease=None,
             purgatory=None,
             replication=SimpleNamespace(progressed=lambda _: None),
@@ -58,6 +59,7 @@ class Cast:
             on_metadata_applied=None,
         )
         new_fetcher: Any = self._new_fetcher
+        self.shared = context
         self.roles = IsrRoles(context, context, new_fetcher, lambda _: None, new_fetcher)
         self.info = PartitionInfo(0, NO_LEADER, 3, (NODE, OTHER), ())
 
@@ -162,5 +164,36 @@ def test_a_log_that_stands_in_for_a_lost_one_does_so_until_it_is_in_sync() -> No
         assert log.stands_in_since == 5
         await it.serve(OTHER, 4, isr=(NODE, OTHER))
         assert log.metainfo(0).stands_in_since is UNSET
+
+    play(story)
+
+
+class Leader:
+    """A partition as `tick` sees it: the times that it was told, and what it waits for."""
+
+    def __init__(self) -> None:
+        self.partition_id = PARTITION
+        self.log_end_offset = self.high_watermark = 3
+        self.told_ms: list[int] = []
+
+    def tell(self, tick: Tick) -> None:
+        self.told_ms.append(tick.now_ms)
+
+
+def test_a_leader_that_waits_for_nobody_is_told_the_time_seldom() -> None:
+    async def story(cast_: Cast) -> None:
+        leader = Leader()
+        cast_.roles.partitions[PARTITION] = cast("Any", leader)
+        ticking = asyncio.ensure_future(cast_.roles.tick())
+        await asyncio.sleep(10)
+        assert 8 <= len(leader.told_ms) <= 11
+        leader.told_ms.clear()
+        leader.log_end_offset = 4
+        cast_.shared.awaiting[PARTITION] = leader
+        cast_.shared.begins_to_await.set()
+        await asyncio.sleep(1)
+        assert len(leader.told_ms) >= 8, "a stall is noticed however long nothing was written before"
+        ticking.cancel()
+        del cast_.roles.partitions[PARTITION]
 
     play(story)
