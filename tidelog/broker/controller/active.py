@@ -13,6 +13,7 @@ the same broker) begins with the log's end applied.
 from __future__ import annotations
 
 import asyncio
+from asyncio import timeout_at
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -62,6 +63,8 @@ COMMAND_S_MAX = 10.0
 APPLIED_S_MAX = 5.0
 """How long an answer waits for the slowest live broker to see what was decided."""
 TICKS_PER_HEARTBEAT = 4
+EARLY_S = 0.001
+"""A timer may fire so much too early: an event loop counts in whole milliseconds."""
 
 AWAITED = (
     CreateTopic,
@@ -282,17 +285,17 @@ class ActiveController:
             await self._wait_for_work(self._tick_at if self._is_serving else None)
             if self._reign is not None and not self._is_serving:
                 await self._begin(self._reign)
-            if self._is_serving:
-                await self._decide(self._next_group())
+            if self._is_serving and (group := self._next_group()):
+                await self._decide(group)
             now_s = asyncio.get_running_loop().time()
-            if self._is_serving and now_s >= self._tick_at:
+            if self._is_serving and now_s >= self._tick_at - EARLY_S:
                 self._tick_at = now_s + self._tick_s
                 await self._tick(now_s)
 
     async def _wait_for_work(self, until_s: float | None) -> None:
         if not self._queue or not self._is_serving:
             try:
-                async with asyncio.timeout_at(until_s):
+                async with timeout_at(until_s):
                     await self._work.wait()
             except TimeoutError:
                 pass

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from tests.unit.controller.cluster import newest, registration, topic_id, voter
+from tidelog.broker.controller import active
 from tidelog.broker.controller.active import APPLIED_S_MAX, COMMANDS_MAX, ActiveController
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.apply import apply_all, with_voters
@@ -459,5 +460,25 @@ def test_three_brokers_come_to_vote() -> None:
         await bench.register(1, 2, 3)
         await bench.live([1, 2, 3], 5)
         assert [(one.voter_id, one.node_id) for one in bench.log.image.voters] == [(1, 1), (2, 2), (3, 3)]
+
+    on_bench(story)
+
+
+def test_a_timer_that_fires_a_moment_early_is_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Event loops count in milliseconds. A tick that is not taken then would be waited for without a pause."""
+    waits: list[float | None] = []
+
+    def early(until_s: float | None) -> asyncio.Timeout:
+        waits.append(until_s)
+        assert len(waits) < 1000
+        return asyncio.timeout(None if until_s is None else until_s - asyncio.get_running_loop().time() - 0.0004)
+
+    monkeypatch.setattr(active, "timeout_at", early)
+
+    async def story(bench: Bench) -> None:
+        await bench.lead()
+        waits.clear()
+        await asyncio.sleep(5)
+        assert 40 <= len(waits) <= 80
 
     on_bench(story)
