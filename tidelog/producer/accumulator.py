@@ -4,8 +4,9 @@
 
 A batch is encoded when it is sealed: from then on it is bytes, neither a list of objects for the garbage collector to
 walk nor an estimate for the memory bound. While open it reserves memory in steps (`steps`), so that adding a record
-costs no accounting, and many partitions have room beside each other. When memory is short, a batch that would need the
-next step is full as it is, and the fullest of those that linger are sent, until enough memory is on its way back.
+costs no accounting, and many partitions have room beside each other; it begins with the step that its predecessor ended
+with, so a busy partition asks once per batch. When memory is short, a batch that would need the next step is full as it
+is, and the fullest of those that linger are sent, until enough memory is on its way back.
 
 Pure: no clock, no tasks. The time is an argument; waiting and sending are the shell's (`producer`, `sender`).
 """
@@ -22,7 +23,7 @@ from tidelog.model.batch_header import HEADER_BYTES, Compression
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.model.records import RecordLike
-from tidelog.producer.steps import step_for
+from tidelog.producer.steps import FACTOR, step_for
 
 RECORD_OVERHEAD_BYTES = 21
 """Upper bound of a record's bytes beside key, value and headers (Kafka: `MAX_RECORD_OVERHEAD`)."""
@@ -98,7 +99,7 @@ class PartitionQueue:
     Invariant: every record in `sealed` was accepted before any in `open`.
     """
 
-    __slots__ = ("_accumulator", "open", "partition", "sealed", "taken", "was_late")
+    __slots__ = ("_accumulator", "open", "partition", "sealed", "step_bytes", "taken", "was_late")
 
     def __init__(self, partition: TopicPartition, accumulator: Accumulator) -> None:
         self.partition = partition
@@ -107,6 +108,8 @@ class PartitionQueue:
         self.taken: list[Batch] = []
         self.was_late = False
         """True after a try that the broker gave up waiting for, in this partition of all that travelled with it."""
+        self.step_bytes = 0
+        """The step that the records of the batch sealed last would have fitted in."""
         self._accumulator = accumulator
 
     @property
@@ -187,7 +190,7 @@ class Accumulator:
         The queue must have no open batch, and the buffer memory for one.
         """
         assert queue.open is None
-        capacity = self._step_for(record_bytes)
+        capacity = self._first_step(queue, record_bytes)
         self.reserved_bytes += capacity
         batch = queue.open = Batch(queue, now_s, now_s + self._linger_s, capacity)
         self._lingering[queue] = None
@@ -242,6 +245,10 @@ class Accumulator:
         assert batch is not None and batch.records
         self.end_linger(queue)
         queue.open = None
+        if (used := _used_bytes(batch)) * FACTOR > batch.reserved_bytes:
+            queue.step_bytes = batch.reserved_bytes
+        else:
+            queue.step_bytes = step_for(used, self._batch_bytes)
         batch.data = encode_batch(batch.records, compression=self._compression)
         batch.record_count = len(batch.records)
         batch.records = []
@@ -271,8 +278,15 @@ class Accumulator:
         batch.reserved_bytes = 0
         assert self.reserved_bytes >= 0
 
-    def _step_for(self, record_bytes: int) -> int:
+    def _first_step(self, queue: PartitionQueue, record_bytes: int) -> int:
         """The size of the batch that a record opens."""
+        needed = self._step_for(record_bytes)
+        return (
+            max(needed, queue.step_bytes) if queue.step_bytes <= self._buffer_memory - self.reserved_bytes else needed
+        )
+
+    def _step_for(self, record_bytes: int) -> int:
+        """The least size of a batch that a record opens."""
         return step_for(HEADER_BYTES + record_bytes, self._batch_bytes)
 
 

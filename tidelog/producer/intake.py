@@ -73,8 +73,8 @@ class Intake:
             raise TooLarge(f"a record of {size} bytes is over max_request_size ({self._options.max_request_size})")
         accumulator = self._sender.accumulator
         target = route.sticky if queue is None else queue
-        is_due = accumulator.has_due(asyncio.get_running_loop().time())
         is_full = target.open is not None and not accumulator.grow(target, size)
+        is_due = not is_full and accumulator.has_due(asyncio.get_running_loop().time())
         if target.open is not None and not is_full and not is_due:
             return target.open
         if queue is None and (is_full or target.open is None):

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -61,6 +62,8 @@ class Parcel:
     outcome: asyncio.Future[Outcome]
     size: int = field(init=False)
     is_sent: bool = False
+    timer: asyncio.TimerHandle | None = None
+    """Ends its waiting in the lane at its deadline."""
 
     def __post_init__(self) -> None:
         self.size = sum(map(len, self.batches))
@@ -124,11 +127,11 @@ class Lanes:
         lane = self._lanes.setdefault(address, Lane())
         lane.waiting.append(parcel)
         self._call(lane, address)
-        timer = loop.call_at(parcel.deadline_s, self._expire, lane, parcel)
         try:
             return await parcel.outcome
         finally:
-            timer.cancel()
+            if parcel.timer is not None:
+                parcel.timer.cancel()
             if not parcel.is_sent and parcel in lane.waiting:
                 lane.waiting.remove(parcel)
 
@@ -138,6 +141,13 @@ class Lanes:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _watch(self, lane: Lane, parcels: Iterable[Parcel]) -> None:
+        """Sees to it that no parcel waits past its deadline."""
+        for parcel in parcels:
+            if parcel.timer is None and not parcel.outcome.done():
+                loop = asyncio.get_running_loop()
+                parcel.timer = loop.call_at(parcel.deadline_s, self._expire, lane, parcel)
 
     @staticmethod
     def _expire(lane: Lane, parcel: Parcel) -> None:
@@ -159,13 +169,14 @@ class Lanes:
         while lane.waiting and (lane.under_way < UNDER_WAY_MAX or lane.waiting[0].travels_alone):
             parcels = lane.take(self._options.max_request_size)
             if not parcels:
-                return
+                break
             for parcel in parcels:
                 parcel.is_sent = True
             lane.under_way += not parcels[0].travels_alone
             task = asyncio.get_running_loop().create_task(self._carry(lane, address, parcels))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
+        self._watch(lane, takewhile(lambda parcel: parcel.timer is None, reversed(lane.waiting)))
 
     async def _carry(self, lane: Lane, address: str, parcels: list[Parcel]) -> None:
         """Sees one request to its end: every parcel of it has its outcome when this returns, or waits again."""
@@ -176,6 +187,7 @@ class Lanes:
                 outcomes = _outcomes(answer, parcels)
             elif len(parcels) > 1 and error.definite and not error.retriable:
                 lane.take_back(parcels)
+                self._watch(lane, parcels)
                 outcomes = []
             else:
                 outcomes = [Outcome((), error, answer.retry_after_s, len(parcels) == 1)] * len(parcels)

@@ -3,8 +3,8 @@
     1 KiB -> 4 KiB -> 16 KiB -> ... -> `batch_size`
 
 Kafka's `BufferPool` hands out `batch.size` whole. Then 512 partitions that are written to in turn use up 32 MiB with a
-record each. With steps a batch holds at most four times its records, and 10,000 partitions fit; a batch of 64 KiB asks
-four times instead of once.
+record each. With steps a batch holds at most four times its records, and 10,000 partitions fit. The first batch of
+64 KiB asks four times instead of once; those after it begin where it ended.
 
 Pure.
 """

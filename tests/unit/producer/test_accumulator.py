@@ -132,6 +132,33 @@ def test_an_open_batch_reserves_its_full_size_and_a_sealed_one_its_own(bench: Be
     assert bench.accumulator.reserved_bytes == 0
 
 
+def test_a_batch_begins_with_the_step_its_predecessor_ended_with() -> None:
+    bench = Bench(batch_bytes=16_384, buffer_memory=65_536)
+    first = bench.add()
+    assert first.reserved_bytes == 1024
+    while bench.queue.open is first:
+        second = bench.add()
+    assert second.reserved_bytes == 16_384
+    other = bench.accumulator.queue(TopicPartition("t", 1))
+    assert bench.add_to(other).reserved_bytes == 1024
+
+
+def test_memory_that_is_short_is_not_reserved_ahead() -> None:
+    bench = Bench(batch_bytes=16_384, buffer_memory=40_000)
+    queues = bench.queues(4)
+    for queue in queues:
+        while not queue.sealed:
+            bench.add_to(queue)
+        for batch in queue.sealed:
+            bench.accumulator.release(batch)
+        assert queue.open is not None
+        bench.accumulator.seal(queue)
+        bench.accumulator.release(queue.sealed[-1])
+        queue.step_bytes = 16_384
+    assert bench.accumulator.reserved_bytes == 0
+    assert [bench.add_to(queue).reserved_bytes for queue in queues] == [16_384, 16_384, 1024, 1024]
+
+
 def test_memory_is_used_up_by_batches_that_are_not_settled() -> None:
     bench = Bench(buffer_memory=2500)
     for partition in range(2):
