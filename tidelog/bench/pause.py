@@ -45,7 +45,8 @@ WARM_UP_S: Final = 2.0
 LOOK_S: Final = 0.02
 LOOK_MS_MAX: Final = 500.0
 """How long a broker may take to answer one look; one that sleeps takes longer."""
-IN_SYNC_S_MAX: Final = 60.0
+IN_SYNC_S_MAX: Final = 120.0
+"""A follower that hangs again and again is on probation for a minute (`replication.isr.stall`)."""
 
 Span = tuple[float, float]
 

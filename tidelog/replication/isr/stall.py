@@ -8,7 +8,8 @@ slow follower makes little. So a *stall* is a time without progress, not a dista
   does not run (its loop is busy, its process was stopped) is nobody's stall.
 - The limit adapts. It is never under `RECENT_FACTOR` times the longest stall that this follower has lately come out of:
   a disk that hangs for 300 ms now and then is slow, not lost. A stall counts for that at most as much as the
-  configured limit, and is forgotten after one to two `RECENT_STALLS`.
+  configured limit, and is forgotten after one to two `RECENT_STALLS`. One that put the follower out counts for
+  probation instead: it was too long, and the next such is to be noticed as early.
 - A follower that was put out is *on probation*: it may come back when it has kept up for a while, without a stall of
   half the limit. The while doubles with each time that it is put out, up to `PROBATION_STALLS_MAX`, and begins anew
   after a long time in the set. So a follower that hangs every few seconds does not flap.
@@ -72,7 +73,8 @@ class Stall:
             self._recent = [0, self._recent[0]]
             self._period_ends_ms = now_ms + RECENT_STALLS * self._stall_ms_max
         if acknowledged > self._acknowledged or acknowledged >= leader_end:
-            self._recent[0] = max(self._recent[0], min(self._silent_ms, self._stall_ms_max))
+            if not self._is_out:
+                self._recent[0] = max(self._recent[0], min(self._silent_ms, self._stall_ms_max))
             self._silent_ms = 0
         else:
             self._silent_ms += min(passed_ms, self._tick_ms)

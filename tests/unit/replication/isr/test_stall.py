@@ -80,6 +80,16 @@ def test_a_long_stall_counts_for_no_more_than_the_configured_limit() -> None:
     assert watched.stall.limit_ms == RECENT_FACTOR * STALL_MS
 
 
+def test_a_stall_that_put_a_follower_out_does_not_make_the_next_one_longer() -> None:
+    watched = Watched()
+    watched.pass_ms(600, progresses=False)
+    watched.stall.put_out()
+    watched.pass_ms(5_000, progresses=False)
+    watched.pass_ms(PROBATION_MS + TICK_MS, progresses=True)
+    assert not watched.stall.is_on_probation
+    assert watched.stall.limit_ms == STALL_MS
+
+
 def test_probation_ends_when_the_follower_has_kept_up_and_doubles_each_time() -> None:
     watched = Watched()
     expected_ms = PROBATION_MS
