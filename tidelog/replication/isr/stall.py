@@ -10,9 +10,10 @@ slow follower makes little. So a *stall* is a time without progress, not a dista
   a disk that hangs for 300 ms now and then is slow, not lost. A stall counts for that at most as much as the
   configured limit, and is forgotten after one to two `RECENT_STALLS`. One that put the follower out counts for
   probation instead: it was too long, and the next such is to be noticed as early.
-- A follower that was put out is *on probation*: it may come back when it has kept up for a while, without a stall of
-  half the limit. The while doubles with each time that it is put out, up to `PROBATION_STALLS_MAX`, and begins anew
-  after a long time in the set. So a follower that hangs every few seconds does not flap.
+- A follower that was put out is *on probation*: it may come back when it has kept up for a while, without a stall
+  beyond the limit; shorter ones are those of a member, too. The while doubles with each time that it is put out, up to
+  `PROBATION_STALLS_MAX`, and is forgotten after a long time in the set. So a follower that hangs every few seconds does
+  not flap, and one whose disk hesitates now and then is not kept out.
 
 All times are multiples of the configured limit: with the default of 500 ms a stall is remembered for 30 to 60 s, and
 probation lasts 1 to 60 s.
@@ -67,7 +68,7 @@ class Stall:
 
     def observe(self, acknowledged: int, leader_end: int, now_ms: int) -> None:
         """A tick: the follower has acknowledged that much of a log that ends at `leader_end`."""
-        passed_ms, kept_up = max(now_ms - self._observed_ms, 0), self.keeps_up
+        passed_ms, had_stalled = max(now_ms - self._observed_ms, 0), self.is_stalled
         self._observed_ms = now_ms
         if now_ms >= self._period_ends_ms:
             self._recent = [0, self._recent[0]]
@@ -79,11 +80,11 @@ class Stall:
         else:
             self._silent_ms += min(passed_ms, self._tick_ms)
         self._acknowledged = acknowledged  # less than before, if what was known of it counts no more
-        self._steady_ms = self._steady_ms + passed_ms if kept_up and self.keeps_up else 0
+        self._steady_ms = 0 if had_stalled or self.is_stalled else self._steady_ms + passed_ms
         self._serve_probation()
 
     def _serve_probation(self) -> None:
-        if self._is_out and self._steady_ms >= self._probation_ms:
+        if self._is_out and self.keeps_up and self._steady_ms >= self._probation_ms:
             self._is_out, self._steady_ms = False, 0
         elif not self._is_out and self._steady_ms >= PROBATION_STALLS_MAX * self._stall_ms_max:
             self._probation_ms = 0

@@ -103,11 +103,21 @@ def test_probation_ends_when_the_follower_has_kept_up_and_doubles_each_time() ->
     assert expected_ms == PROBATION_MS_MAX
 
 
-def test_probation_begins_anew_with_each_pause_and_is_forgotten_after_a_long_time_in_the_set() -> None:
+def test_stalls_within_the_limit_do_not_prolong_probation() -> None:
     watched = Watched()
     watched.stall.put_out()
     watched.pass_ms(PROBATION_MS // 2, progresses=True)
     watched.pass_ms(STALL_MS, progresses=False)
+    assert watched.stall.is_on_probation
+    watched.pass_ms(TICK_MS, progresses=True)
+    assert not watched.stall.is_on_probation
+
+
+def test_probation_begins_anew_with_each_pause_and_is_forgotten_after_a_long_time_in_the_set() -> None:
+    watched = Watched()
+    watched.stall.put_out()
+    watched.pass_ms(PROBATION_MS // 2, progresses=True)
+    watched.pass_ms(STALL_MS + TICK_MS, progresses=False)
     watched.pass_ms(PROBATION_MS, progresses=True)
     assert watched.stall.is_on_probation
     watched.pass_ms(TICK_MS, progresses=True)
