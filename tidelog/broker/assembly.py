@@ -23,13 +23,14 @@ from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name, thread_busy_s
 from tidelog.adapters.tcp_network import TcpNetwork
-from tidelog.broker.broker import IN_FORCE_S_MAX, STEP_ASIDE_S_MAX, Broker
+from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
 from tidelog.broker.membership.registration import SHUTDOWN_S_MAX
 from tidelog.broker.metadata.bootstrap import no_contacts
 from tidelog.broker.replicas.hand_over import HAND_OVER_S_MAX, HOLD_S_MAX
 from tidelog.broker.runtime.descriptors import share
+from tidelog.broker.runtime.progress import IN_FORCE_S_MAX
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.model.cluster import Endpoint

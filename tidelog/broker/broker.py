@@ -12,12 +12,10 @@ listeners have no requests under way any more, leave the cluster, make everythin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
-import msgspec
 import structlog
 
 from tidelog.broker.controller.active import ActiveController
@@ -30,7 +28,8 @@ from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
 from tidelog.broker.membership.administration import Administration
 from tidelog.broker.membership.controller_channel import ControllerChannel
-from tidelog.broker.membership.registration import HeartbeatState, Registration, leave_clean_mark, take_clean_mark
+from tidelog.broker.membership.introduction import Introduction
+from tidelog.broker.membership.registration import Registration, leave_clean_mark, take_clean_mark
 from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.metadata.metadata import ClusterMetadata
 from tidelog.broker.partitions.led_partition import LedPartition
@@ -38,13 +37,16 @@ from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES, PeerService
 from tidelog.broker.replicas.data_plane import DataPlane
 from tidelog.broker.replicas.handing_over import HandingOver
+from tidelog.broker.replicas.reports import Reports
 from tidelog.broker.rest_consumers.service import RestConsumers
 from tidelog.broker.routing.routing import Routing
+from tidelog.broker.runtime.broker_tasks import BrokerTasks
 from tidelog.broker.runtime.cluster_time import ClusterTime
 from tidelog.broker.runtime.heavy_work import HeavyWork
 from tidelog.broker.runtime.lease import Lease
 from tidelog.broker.runtime.log_writer import LogWriter
-from tidelog.broker.runtime.purgatory import Purgatory, Watchers
+from tidelog.broker.runtime.progress import Progress
+from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.broker.runtime.resources import Resources
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import BrokerConfig, TopicConfig
@@ -52,17 +54,13 @@ from tidelog.config.topics import topic_config
 from tidelog.config.values import split_address
 from tidelog.controller.commands import (
     ControllerElsewhere,
-    MetadataApplied,
     NewTopic,
     RegisterBroker,
-    ReportSilence,
-    SpokenLevels,
 )
-from tidelog.controller.partition_commands import LostReplica, UnfitReplica
 from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, Topic
-from tidelog.model.errors import BrokerRemoved, TidelogError, UnknownTopic, WrongCluster
+from tidelog.model.errors import UnknownTopic, WrongCluster
 from tidelog.model.ids import NodeId, PartitionId, TopicId
-from tidelog.model.levels import LEVEL_MIN, UNKNOWN_LEVEL, LevelRange, unfit_for_level
+from tidelog.model.levels import LevelRange, unfit_for_level
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
 from tidelog.storage.log_manager import LogManager
 from tidelog.transport.peer import Hello, PeerNode
@@ -70,13 +68,8 @@ from tidelog.transport.peer.hello import are_apart, is_left_behind, recovered_ap
 
 OPEN_FILES_MAX = 1_024
 LOOK_AT_VOTERS_S = 2.0
-OPENED_S_MAX = 5.0
-"""So long a broker that starts, and the answer to who creates partitions, waits until they serve here. What takes
-longer goes on, and requests wait for it."""
 STEP_ASIDE_S_MAX = 1.0
 """How long a controller that stops waits until another one decides."""
-IN_FORCE_S_MAX = 5.0
-"""How long an answer waits until this broker itself is in line with what was decided."""
 
 __all__ = ["Broker", "NewTopic"]
 
@@ -108,10 +101,6 @@ class Broker:
         self.node_id = NodeId(config.node_id)
         self.stats = Stats()
         self.purgatory = Purgatory()
-        self.failed = asyncio.Event()
-        """Set when this broker must not go on; the process should stop."""
-        self.is_removed = False
-        """True if that is because it was removed from its cluster: nothing is wrong with it."""
         self.is_ready = False
         self.stage = "it is looking at its disk"
         """The broker does this until it is ready, and when it is stopping; for whoever wonders why it is not ready."""
@@ -120,19 +109,25 @@ class Broker:
         self.work = HeavyWork(worker)
         self._files = files
         self._contacts = contacts
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._progress = Watchers()
+        self._tasks = BrokerTasks()
         self._manager = LogManager(files, open_max=open_files_max, new_incarnation=lambda: entropy.token_hex(16))
         self.log_writer = LogWriter(runner, clock, self.stats)
         lease = Lease(clock, config.lease_ms)
-        self._hello = Hello(self.node_id, entropy.token_hex(16), levels=config.levels)
+        self._introduction = Introduction(self.node_id, entropy.token_hex(16), config.levels, lambda: self.image)
         service = PeerService()
         self._peers = PeerNode(
-            network, lambda: self._hello, PEER_MESSAGES, service, clock, entropy, additions=MESSAGE_ADDITIONS
+            network,
+            lambda: self._introduction.hello,
+            PEER_MESSAGES,
+            service,
+            clock,
+            entropy,
+            additions=MESSAGE_ADDITIONS,
         )
+        self._introduction.peers = self._peers
         self._metadata = ClusterMetadata(config, self._manager, self.log_writer, self._peers, clock, entropy, self)
         self._controller = ActiveController(
-            self.node_id, self._metadata, lambda: self.image, config, self._spoken_levels
+            self.node_id, self._metadata, lambda: self.image, config, self._introduction.spoken_levels
         )
         self._channel = ControllerChannel(
             self.node_id,
@@ -141,14 +136,6 @@ class Broker:
             entropy,
             lambda: self._metadata.voter_nodes,
             self._peers.know,
-        )
-        self._registration = Registration(
-            config,
-            self._channel,
-            time,
-            lease,
-            self._hello.incarnation,
-            self,
         )
         self.admin = Administration(self._channel, entropy, runner, lambda: self.image, self.in_force, self.opened)
         resources = Resources(
@@ -164,6 +151,19 @@ class Broker:
             peers=self._peers,
         )
         self.data = DataPlane(resources, self._channel, self)
+        self._progress = Progress(lambda: self.position_in_force, self.is_opening)
+        self._reports = Reports(
+            self.node_id,
+            self.data,
+            self._metadata,
+            self._manager.identity,
+            self.log_writer,
+            self._channel,
+            self._controller,
+            self._peers,
+        )
+        incarnation = self._introduction.hello.incarnation
+        self._registration = Registration(config, self._channel, time, lease, incarnation, self._reports)
         self._routing = Routing(self, self._peers)
         self.groups = Groups(self, config, time, entropy, self.stats, self._routing, self.admin, failed=self.on_failed)
         """Consumer groups: what is asked of their coordinators, wherever those are."""
@@ -222,33 +222,35 @@ class Broker:
         Raises `MetadataDamaged`, `WrongDirectory`, `ConfigError`, `NodeIdInUse`, `WrongCluster`, `InvalidRequest` or
         `OSError`: this broker cannot run; call `stop` all the same.
         """
-        self._spawn("log-writer", self.log_writer.run())
+        self._tasks.spawn("log-writer", self.log_writer.run())
         peer_address = await self._listen(listeners)
         if self.config.cluster_voters or self.config.cluster_join:
             self.stage = "it is looking for the brokers that cluster.voters or cluster.join name; its log says for whom"
         await self._metadata.open(peer_address, self._contacts)
-        self._introduce(self._metadata.cluster_id, -1)
+        self._introduce(-1)
         for name, task in self.data.tasks().items():
-            self._spawn(name, task)
-        self._spawn("rest-consumers", self.rest_consumers.run())
-        self._spawn("controller", self._controller.run())
+            self._tasks.spawn(name, task)
+        self._tasks.spawn("rest-consumers", self.rest_consumers.run())
+        self._tasks.spawn("controller", self._controller.run())
         self._metadata.start()
         self.stage = "it waits for an active controller, which takes a majority of the voters, to be registered"
-        self._spawn("voters", self._look_for_lost_voters())
+        self._tasks.spawn("voters", self._look_for_lost_voters())
         await self._metadata.may_register.wait()
         await self._register(listeners, peer_address)
-        await self._cancel(["voters"])
+        await self._tasks.cancel(["voters"])
         self.stage = "it is registered, and loading its logs"
-        self._spawn("registration", self._registration.run())
+        self._tasks.spawn("registration", self._registration.run())
         self._registration.on_metadata_applied()
         await self._registration.is_live.wait()
         await self.in_force(self.image.position)
         topics = list(self.image.topics.values())
-        await self._opened(PartitionId(topic.topic_id, one.partition) for topic in topics for one in topic.partitions)
+        await self._progress.opened(
+            PartitionId(topic.topic_id, one.partition) for topic in topics for one in topic.partitions
+        )
         self._report_unknown_topics()
         for name, task in self.data.upkeep(self._metadata.mark, self._metadata.scrub_targets).items():
-            self._spawn(name, task)
-        self._spawn("group-lags", self.group_lags.run())
+            self._tasks.spawn(name, task)
+        self._tasks.spawn("group-lags", self.group_lags.run())
         self.is_ready = True
 
     async def _look_for_lost_voters(self) -> None:
@@ -272,17 +274,9 @@ class Broker:
             return host, port
         return self.config.peer_address(bound, http_host=listeners[HTTP].host)
 
-    def _introduce(self, cluster_id: str, epoch: int) -> None:
-        generation, recovery_id = self._metadata.generation, self._metadata.recovery_id
-        level = self.image.level if self.image.cluster_id else UNKNOWN_LEVEL
-        self._hello = msgspec.structs.replace(
-            self._hello,
-            cluster_id=cluster_id,
-            broker_epoch=epoch,
-            generation=generation,
-            recovery_id=recovery_id,
-            cluster_level=level,
-        )
+    def _introduce(self, epoch: int) -> None:
+        metadata = self._metadata
+        self._introduction.introduce(metadata.cluster_id, metadata.generation, metadata.recovery_id, epoch)
 
     async def _register(self, listeners: Mapping[str, Endpoint], peer_address: tuple[str, int]) -> None:
         clean_epoch = take_clean_mark(self._files)
@@ -292,7 +286,7 @@ class Broker:
         known = self.image.brokers.get(self.node_id)
         command = RegisterBroker(
             self.node_id,
-            self._hello.incarnation,
+            self._introduction.hello.incarnation,
             self._metadata.incarnation,
             dict(listeners),
             *peer_address,
@@ -303,10 +297,10 @@ class Broker:
             self._metadata.lost_storage,
             identity.given.starts,
             identity.given.stamp,
-            self._hello.levels,
+            self.levels,
         )
         admitted = await self._registration.register(command)
-        self._introduce(self._metadata.cluster_id, admitted.broker_epoch)
+        self._introduce(admitted.broker_epoch)
         await self.in_force(admitted.position)
         if not identity.given.starts:
             known = self.image.brokers[self.node_id]
@@ -342,7 +336,7 @@ class Broker:
         with suppress(TimeoutError):
             async with asyncio.timeout(STEP_ASIDE_S_MAX):
                 while self._channel.leader in (None, self.node_id):
-                    await self._progress.wait()
+                    await self._progress.changed.wait()
 
     @property
     def others(self) -> list[NodeId]:
@@ -354,26 +348,26 @@ class Broker:
         is_clean = self.is_ready and not self.failed.is_set()
         self.is_ready, self.is_leaving = False, True
         self.stage = "it is stopping: it leaves the cluster"
-        await self._cancel(["registration"])
+        await self._tasks.cancel(["registration"])
         if is_clean:
             await self._registration.leave()
         self.stage = "it is stopping: it ends the work under way"
         self._channel.close()
-        await self._cancel(
+        await self._tasks.cancel(
             ["replicas", "housekeeping", "ticks", "isr-requests", "paxos-members", "repairs", "scrubbing", "group-lags"]
         )
-        await self._cancel(["rest-consumers"])
+        await self._tasks.cancel(["rest-consumers"])
         await self.groups.close()
         self.stage = "it is stopping: it flushes its partitions"
         marks = await self.data.close()
         self.stage = "it is stopping: it ends its metadata log and the calls of other brokers"
         await self._metadata.close()
-        await self._cancel(["controller"])
+        await self._tasks.cancel(["controller"])
         await self._peers.close()
         self.stage = "it is stopping: it flushes what is left and closes its files"
         if not self.failed.is_set():
             await self.log_writer.drain()
-        await self._cancel(list(self._tasks))
+        await self._tasks.cancel_all()
         findings = self._manager.close(marks)
         for finding in findings:
             logger.error("closing", finding=finding)
@@ -383,38 +377,21 @@ class Broker:
             except OSError as error:
                 logger.warning("no clean mark is left; the next start reads more", error=str(error))
 
-    # -- tasks ----------------------------------------------------------------------------------------------------
-
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        task.add_done_callback(self._ended)
-        self._tasks[name] = task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, BrokerRemoved):
-            logger.warning("stopping", reason=str(error))
-            self.is_removed = True
-            self.failed.set()
-        elif isinstance(error, TidelogError):
-            logger.critical("stopping", task=task.get_name(), reason=str(error))
-            self.failed.set()
-        elif error is not None:
-            logger.critical("a task of the broker failed; stopping", task=task.get_name(), exc_info=error)
-            self.failed.set()
-
-    async def _cancel(self, names: Iterable[str]) -> None:
-        for name in names:
-            task = self._tasks.pop(name, None)
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
     @property
     def is_old(self) -> bool:
         """True if its data directory was found to be an old copy: it has to begin anew on it."""
         identity = self._manager.identity.current
         return identity is not None and identity.is_old
+
+    @property
+    def failed(self) -> asyncio.Event:
+        """Set when this broker must not go on; the process should stop."""
+        return self._tasks.failed
+
+    @property
+    def is_removed(self) -> bool:
+        """True if that is because it was removed from its cluster: nothing is wrong with it."""
+        return self._tasks.is_removed
 
     # -- what the metadata says -----------------------------------------------------------------------------------
 
@@ -439,8 +416,7 @@ class Broker:
         return self._controller.is_active
 
     def is_admitted(self, image: ClusterImage) -> bool:
-        broker = image.brokers.get(self.node_id)
-        return broker is not None and broker.incarnation == self._hello.incarnation
+        return self._introduction.is_admitted(image)
 
     def own_epoch(self) -> int:
         return self._registration.epoch
@@ -464,28 +440,15 @@ class Broker:
     @property
     def levels(self) -> LevelRange:
         """Returns the feature levels that this broker speaks."""
-        return self._hello.levels
+        return self._introduction.levels
 
     def levels_of(self, broker: BrokerInfo) -> LevelRange | None:
-        """Returns the feature levels that a registered broker speaks: as its process says, or as it has registered at a
-        level at which that is written down; None if neither is known here."""
-        if broker.incarnation == self._hello.incarnation:
-            return self._hello.levels
-        hello = self._peers.hello_of(broker.node_id)
-        if hello is not None and hello.incarnation == broker.incarnation:
-            return hello.levels
-        return broker.levels if self.image.level > LEVEL_MIN else None
-
-    def _spoken_levels(self) -> list[SpokenLevels]:
-        """Returns what this broker speaks, and what those say that it is connected to."""
-        heard = [self._peers.hello_of(node_id) for node_id in self._peers.connected]
-        hellos = [self._hello, *(hello for hello in heard if hello is not None)]
-        return [SpokenLevels(hello.node_id, hello.incarnation, hello.levels) for hello in hellos]
+        """Returns what `Introduction.levels_of` says."""
+        return self._introduction.levels_of(broker)
 
     def image_changed(self, image: ClusterImage) -> None:
         """For the metadata: something has been applied."""
-        if image.cluster_id and image.level != self._hello.cluster_level:
-            self._hello = msgspec.structs.replace(self._hello, cluster_level=image.level)
+        self._introduction.image_changed(image)
         self.data.follow(image)
 
     def waits(self, reason: str) -> None:
@@ -505,7 +468,7 @@ class Broker:
         """For the metadata: who leads, as far as this broker knows."""
         self.controller_changes += node_id is not None
         self._channel.on_leader_changed(node_id)
-        self._progress.wake_all()
+        self._progress.changed.wake_all()
         self._registration.hurry()
 
     def fail(self, reason: str) -> None:
@@ -518,10 +481,7 @@ class Broker:
         self._controller.on_peer_down(node_id)
 
     def _on_peer_silent(self, node_id: int) -> None:
-        """Reports a silent broker, unless it is fenced already: that would only keep the controller busy."""
-        silent = self.image.brokers.get(NodeId(node_id))
-        if silent is not None and not silent.is_fenced:
-            self._report(ReportSilence(self.node_id, self.own_epoch(), node_id, silent.epoch))
+        self._reports.report_silence(self.own_epoch(), node_id)
 
     def _on_refused(self, theirs: Hello) -> None:
         """Says why this broker does not get ready, if it does not speak its cluster's level.
@@ -529,39 +489,23 @@ class Broker:
         Stops it beside one that was recovered apart, if it is starting, or is not with a majority of all brokers: so at
         most one side serves.
         """
-        if not self.is_ready and is_left_behind(self._hello, theirs):
+        ours = self._introduction.hello
+        if not self.is_ready and is_left_behind(ours, theirs):
             self.stage = unfit_for_level(self.node_id, self.levels, theirs.cluster_level)
         is_majority = 2 * len(self.image.live_brokers) > len(self.image.brokers)
-        if are_apart(self._hello, theirs) and not (self.is_ready and is_majority) and not self.failed.is_set():
-            found = {hello.node_id: hello.recovery_id for hello in (self._hello, theirs)}
-            self.fail(f"{recovered_apart(self._hello.generation, found)} ({WrongCluster.code})")
+        if are_apart(ours, theirs) and not (self.is_ready and is_majority) and not self.failed.is_set():
+            found = {hello.node_id: hello.recovery_id for hello in (ours, theirs)}
+            self.fail(f"{recovered_apart(ours.generation, found)} ({WrongCluster.code})")
 
     def on_metadata_applied(self) -> None:
         """This broker is in line with more of the metadata."""
         self.groups.on_metadata_applied()
         self._routing.on_metadata_applied()
-        self._progress.wake_all()
+        self._progress.changed.wake_all()
         self._registration.on_metadata_applied()
 
     def _readable_topics(self) -> list[str]:
         return [topic.name for topic in self.image.topics.values() if not topic.is_internal]
-
-    def heartbeat_state(self) -> HeartbeatState:
-        return HeartbeatState(self.data.replicas.position, self._metadata.snapshot)
-
-    def unfit(self) -> tuple[UnfitReplica, ...]:
-        return self.data.unfit()
-
-    def lost(self) -> tuple[LostReplica, ...]:
-        return self.data.lost()
-
-    async def mark_time(self) -> int:
-        identity = self._manager.identity
-        await self.log_writer.perform(identity.count_stamp)
-        return identity.given.stamp
-
-    async def mark_old(self) -> None:
-        await self.log_writer.perform(partial(self._manager.identity.change, is_old=True))
 
     def on_topic_removed(self, topic_id: TopicId) -> None:
         """For the replicas: nothing is left here of a deleted topic."""
@@ -571,26 +515,9 @@ class Broker:
         """For the replicas: this broker must not go on; its log says why."""
         self.failed.set()
 
-    def report_applied(self, report: MetadataApplied) -> None:
-        self._report(report)
-
-    def _report(self, report: MetadataApplied | ReportSilence) -> None:
-        """Tells the controller, if it is known; that may get lost."""
-        leader = self._channel.leader
-        if leader == self.node_id:
-            self._controller.noted(report)
-        elif leader is not None:
-            self._peers.notify(leader, report)
-
     async def in_force(self, position: int) -> bool:
-        """Returns when this broker is in line with the metadata up to `position`, or after a while: False then."""
-        try:
-            async with asyncio.timeout(IN_FORCE_S_MAX):
-                while self.data.replicas.position < position:
-                    await self._progress.wait()
-        except TimeoutError:
-            logger.warning("this broker is slow to follow the metadata", position=position)
-        return self.data.replicas.position >= position
+        """Returns when `Progress.in_force` does."""
+        return await self._progress.in_force(position)
 
     def is_opening(self, partition_id: PartitionId) -> bool:
         """True if this broker holds a replica whose log is on its way open. Who asks waits for it."""
@@ -600,19 +527,7 @@ class Broker:
         """Returns when no log of a topic is on its way open here any more, or after a while."""
         described = self.image.topics.get(topic)
         if described is not None:
-            await self._opened(PartitionId(described.topic_id, one.partition) for one in described.partitions)
-
-    async def _opened(self, partitions: Iterable[PartitionId]) -> None:
-        left = list(partitions)
-        try:
-            async with asyncio.timeout(OPENED_S_MAX):
-                while left:
-                    if self.is_opening(left[-1]):
-                        await self._progress.wait()
-                    else:
-                        left.pop()
-        except TimeoutError:
-            logger.info("logs are still being opened; requests wait for them", partitions=len(left))
+            await self._progress.opened(PartitionId(described.topic_id, one.partition) for one in described.partitions)
 
     # -- topics ---------------------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class ReplicaWatch:
 
     def _process_of(self, node: int) -> str:
         broker = self._world.machine(node).broker
-        return "" if broker is None else broker._hello.incarnation
+        return "" if broker is None else broker._introduction.hello.incarnation
 
     # -- logs --------------------------------------------------------------------------------------------------------
 

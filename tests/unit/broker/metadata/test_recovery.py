@@ -200,7 +200,7 @@ async def test_of_brokers_that_were_recovered_apart_only_a_majority_that_is_read
         broker.is_ready = False
     else:
         broker._metadata.image = dataclasses.replace(image, brokers={**image.brokers, NodeId(2): other})
-    for harmless in (replace(theirs, generation=0), replace(theirs, cluster_id=""), broker._hello):
+    for harmless in (replace(theirs, generation=0), replace(theirs, cluster_id=""), broker._introduction.hello):
         refused(harmless)
     assert not broker.failed.is_set()
     with capture_logs() as logs:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.conftest import Bench, batch, produce, values
-from tidelog.broker import broker as broker_module
 from tidelog.broker.broker import NewTopic
 from tidelog.broker.partitions.openings import MADE_AT_ONCE, Opening
 from tidelog.broker.replicas.housekeeping import Housekeeper
 from tidelog.broker.routing.remote_partition import RemotePartition
+from tidelog.broker.runtime import progress
 from tidelog.model.errors import LeaderNotAvailable
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.metainfo import Metainfo, MetainfoStore
@@ -45,11 +45,11 @@ class Gate:
         monkeypatch.setattr(openings, "_open", held_open)
 
     def shut(self) -> None:
-        self._monkeypatch.setattr(broker_module, "OPENED_S_MAX", 0.05)  # nobody waits for what is held back
+        self._monkeypatch.setattr(progress, "OPENED_S_MAX", 0.05)  # nobody waits for what is held back
         self._open.clear()
 
     def open(self) -> None:
-        self._monkeypatch.setattr(broker_module, "OPENED_S_MAX", 30.0)
+        self._monkeypatch.setattr(progress, "OPENED_S_MAX", 30.0)
         self._open.set()
 
 
@@ -73,7 +73,7 @@ async def test_the_metadata_is_in_force_and_others_are_served_while_logs_are_ope
     other = await bench.topic("other")
     gate.shut()
     await bench.broker.admin.create_topic(NewTopic("t", 20, configs={"commit.protocol": protocol}))
-    assert bench.broker.heartbeat_state().position == bench.broker.image.position
+    assert bench.broker._reports.heartbeat_state().position == bench.broker.image.position
     await produce(other, batch(b"a"))
     assert not any(known.topic_id != other.topic_id for known in bench.broker.data.replicas.holders)
     gate.open()
@@ -142,7 +142,7 @@ async def test_a_log_that_cannot_be_opened_costs_its_partition(
         bench.broker.partition("t", 7)
     for partition in (0, 6, 8, 19):
         await produce(bench.partition("t", partition), batch(b"a"))
-    (unfit,) = bench.broker.unfit()
+    (unfit,) = bench.broker._reports.unfit()
     assert unfit.partition == 7
 
 
