@@ -136,7 +136,7 @@ class Site:
 
     def gauge(self, name: str) -> float:
         """A gauge of the listener, read without a connection."""
-        value = self.server.registry.get_sample_value(name)
+        value = self.server.context.metrics_page.registry.get_sample_value(name)
         assert value is not None
         return value
 

@@ -36,7 +36,10 @@ async def test_what_the_authorizer_forbids_is_403_and_not_done(site: Site) -> No
         assert (await ask(server.address, "GET", "/topics/u")).status == 403, "as if it were there"
         for open_to_all in ("/healthz", "/readyz"):
             assert (await ask(server.address, "GET", open_to_all)).status == 200
-        assert server.registry.get_sample_value("tidelog_http_refused_total", {"reason": "no right"}) == 2
+        assert (
+            server.context.metrics_page.registry.get_sample_value("tidelog_http_refused_total", {"reason": "no right"})
+            == 2
+        )
     finally:
         await server.stop(STOP_S)
     assert (await site.produce(1)).status == 200, "the site's own listener lets everybody"

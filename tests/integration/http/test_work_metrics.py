@@ -9,7 +9,7 @@ from tests.integration.http.conftest import AS_JSON, Site
 
 
 def value(site: Site, name: str, **labels: str) -> float:
-    found = site.server.registry.get_sample_value(f"tidelog_{name}", labels)
+    found = site.server.context.metrics_page.registry.get_sample_value(f"tidelog_{name}", labels)
     assert found is not None
     return found
 
@@ -59,7 +59,10 @@ async def test_what_a_topic_takes_in_and_gives_out_is_counted(site: Site) -> Non
     await site.get("/topics/u/partitions/0/batches?offset=6")
     assert totals("u") == [size, 6, size, 5]
     await site.broker.admin.delete_topic("u")
-    assert site.server.registry.get_sample_value("tidelog_topic_in_bytes_total", {"topic": "u"}) is None
+    assert (
+        site.server.context.metrics_page.registry.get_sample_value("tidelog_topic_in_bytes_total", {"topic": "u"})
+        is None
+    )
 
 
 async def test_the_stages_of_produces_and_fetches_are_counted(site: Site) -> None:

@@ -6,13 +6,13 @@ Shown from the first moment on, also by a broker that waits for its cluster: tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelog.broker.face.face import BrokerFace
-from tidelog.model.cluster import NO_LEADER
+from tidelog.model.cluster import NO_LEADER, Topic
 
 NOBODY: Final = -1
 
@@ -28,11 +28,19 @@ PEER_COUNTERS: Final = {
 }
 
 
+class _Counts(NamedTuple):
+    leaderless: int
+    losses: int
+    regroupings: int
+
+
 class ClusterMetrics(Collector):
     """Of one broker, by its own knowledge; brokers may differ for a moment, and if they do for longer, that is news."""
 
     def __init__(self, face: BrokerFace) -> None:
         self._face = face
+        self._counted: dict[str, tuple[Topic, _Counts]] = {}
+        """Of each topic, as it was when it was counted; its object stays the same while it does."""
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each scrape."""
@@ -83,20 +91,30 @@ class ClusterMetrics(Collector):
         brokers.add_metric(["live"], live)
         brokers.add_metric(["fenced"], len(image.brokers) - live)
         yield brokers
-        leaderless = sum(info.leader == NO_LEADER for topic in image.topics.values() for info in topic.partitions)
+        self._counted = {topic.name: (topic, self._counts(topic)) for topic in image.topics.values()}
+        leaderless = sum(counts.leaderless for _, counts in self._counted.values())
         yield _gauge("partitions_without_leader", "Partitions of the cluster that nobody leads.", leaderless)
         losses = GaugeMetricFamily(
             "tidelog_accepted_losses",
             "Ranges of offsets that were given up, and decisions to go on without replicas, by topic.",
             labels=["topic", "given_up"],
         )
-        for name, topic in image.topics.items():
-            ranges = sum(len(info.losses) for info in topic.partitions)
-            votes = sum(len(info.regroupings) for info in topic.partitions)
-            for given_up, count in (("records", ranges), ("votes", votes)):
+        for name, (_, counts) in self._counted.items():
+            for given_up, count in (("records", counts.losses), ("votes", counts.regroupings)):
                 if count:
                     losses.add_metric([name, given_up], count)
         yield losses
+
+    def _counts(self, topic: Topic) -> _Counts:
+        known, counts = self._counted.get(topic.name, (None, None))
+        if counts is not None and known is topic:
+            return counts
+        infos = topic.partitions
+        return _Counts(
+            sum(info.leader == NO_LEADER for info in infos),
+            sum(len(info.losses) for info in infos),
+            sum(len(info.regroupings) for info in infos),
+        )
 
     def _peers(self) -> Iterator[Metric]:
         peers = self._face.statistics.peers

@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry
-
 from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.busy import Busy
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.statistics import Histogram, Stages
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
+from tidelog.broker.http.metrics_page import MetricsPage
 from tidelog.model.cluster import Endpoint, Topic
 from tidelog.model.ids import TopicId
 from tidelog.model.ports import LogLevel
@@ -33,7 +32,7 @@ class Context:
     advertised: Endpoint
     """The address that clients are told."""
     metrics: RequestMetrics
-    registry: CollectorRegistry
+    metrics_page: MetricsPage
     """What `/metrics` shows; one per broker, so that several can live in one process."""
     log_level: LogLevel
     openapi: Callable[[], bytes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 from msgspec import Struct
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.call import Call
@@ -40,7 +40,7 @@ async def get_readiness(context: Context, _call: Call) -> web.StreamResponse:
 
 async def get_metrics(context: Context, _call: Call) -> web.StreamResponse:
     """Counters and gauges, as Prometheus reads them."""
-    return web.Response(body=generate_latest(context.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return web.Response(body=await context.metrics_page.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def get_openapi(context: Context, _call: Call) -> web.StreamResponse:

@@ -19,6 +19,7 @@ from tidelog.broker.http.edge import Edge
 from tidelog.broker.http.group_metrics import GroupMetrics
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
+from tidelog.broker.http.metrics_page import MetricsPage
 from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.routes import ROUTES
 from tidelog.broker.http.work_metrics import WorkMetrics
@@ -45,8 +46,6 @@ class HttpServer:
         self._listener = listener
         self.context = context
         self._measuring = asyncio.create_task(self._measure_lag())
-        self.registry = context.registry
-        """What `/metrics` shows."""
         host, port, *_ = listener.sockets[0].getsockname()
         self.address: tuple[str, int] = (host, port)
         self.advertised = context.advertised
@@ -109,7 +108,7 @@ async def start_http(
         limits=listener.limits,
         advertised=listener.advertised_at(Endpoint(host, port), machine),
         metrics=metrics,
-        registry=_registry(face, metrics),
+        metrics_page=MetricsPage(_registry(face, metrics), face),
         log_level=log_level,
         openapi=cache(partial(describe, ROUTES)),
     )
