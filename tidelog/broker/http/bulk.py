@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from tidelog.broker.face.partitions import Offsets, PartitionHandle, Partitions
 from tidelog.broker.http.answers import json_answer
@@ -17,7 +17,7 @@ from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs, json_decoder
-from tidelog.model.cluster import Topic
+from tidelog.broker.http.topic_texts import TopicShown
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.names import check_topic_name
 
@@ -31,37 +31,6 @@ class BrokerShown(Struct, frozen=True):
     rack: str | None
 
 
-class PartitionVoterShown(Struct, frozen=True):
-    """A broker's disk that votes in the log of a partition with `commit.protocol=paxos`. An id is one disk's for ever:
-    a disk that has lost what it promised votes again under another one."""
-
-    broker_id: int
-    voter_id: int
-
-
-class PartitionShown(Struct, frozen=True):
-    """Who holds a partition; `leader` is -1 while there is none. `elr` could lead, too, without loss (KIP-966). With
-    `commit.protocol=paxos`, `isr` are the replicas that are live and vote, and `voters` all that vote."""
-
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: list[int]
-    isr: list[int]
-    elr: list[int]
-    voters: list[PartitionVoterShown]
-
-
-class TopicShown(Struct, frozen=True):
-    """A topic; `partitions` are in order of their numbers."""
-
-    name: str
-    topic_id: str
-    protocol: str
-    is_internal: bool
-    partitions: list[PartitionShown]
-
-
 class MetadataShown(Struct, frozen=True):
     """All live brokers, and of the topics that were asked for those that exist."""
 
@@ -69,6 +38,14 @@ class MetadataShown(Struct, frozen=True):
     controller_id: int
     brokers: list[BrokerShown]
     topics: list[TopicShown]
+
+
+class _MetadataAnswer(Struct, frozen=True):
+    cluster_id: str
+    controller_id: int
+    brokers: list[BrokerShown]
+    topics: list[Raw]
+    """Of each a `TopicShown`."""
 
 
 class OffsetsAsked(Body):
@@ -124,8 +101,8 @@ async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
     else:
         names = [check_topic_name(name) for name in dict.fromkeys(asked.split(",")) if name]
     brokers = [BrokerShown(info.node_id, info.http.host, info.http.port, info.rack) for info in image.live_brokers]
-    topics = [_topic(image.topics[name]) for name in names if name in image.topics]
-    return json_answer(MetadataShown(context.face.cluster.cluster_id, image.controller_id, brokers, topics))
+    topics = await context.face.work.do(context.topic_texts.of(image, names))
+    return json_answer(_MetadataAnswer(context.face.cluster.cluster_id, image.controller_id, brokers, topics))
 
 
 async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
@@ -192,19 +169,3 @@ def _shown(
         offset,
         timestamp_ms,
     )
-
-
-def _topic(topic: Topic) -> TopicShown:
-    partitions = [
-        PartitionShown(
-            info.partition,
-            info.leader,
-            info.leader_epoch,
-            list(info.replicas),
-            list(info.isr),
-            list(info.elr),
-            [PartitionVoterShown(member.node_id, member.engine_id) for member in info.members],
-        )
-        for info in topic.partitions
-    ]
-    return TopicShown(topic.name, topic.topic_id, topic.commit_protocol, topic.is_internal, partitions)

@@ -13,6 +13,7 @@ from tidelog.broker.face.statistics import Histogram, Stages
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.metrics_page import MetricsPage
+from tidelog.broker.http.topic_texts import TopicTexts
 from tidelog.model.cluster import Endpoint, Topic
 from tidelog.model.ids import TopicId
 from tidelog.model.ports import LogLevel
@@ -37,6 +38,7 @@ class Context:
     log_level: LogLevel
     openapi: Callable[[], bytes]
     """Returns the document of `/openapi.json`, made when it is first asked for: a start does not wait for it."""
+    topic_texts: TopicTexts = field(default_factory=TopicTexts)
     busy: Busy = field(default_factory=Busy)
     """How busy the event loop's thread is."""
     _rotations: dict[TopicId, int] = field(default_factory=dict)

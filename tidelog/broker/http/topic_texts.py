@@ -1,0 +1,89 @@
+"""Topics as `GET /metadata` shows them, written as JSON once for as long as a topic stays as it is.
+
+After a broker is lost all clients ask at once, and a topic of a thousand partitions takes a millisecond to be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Raw, Struct, json
+
+from tidelog.model.cluster import ClusterImage, Topic
+from tidelog.model.steps import Steps
+
+SLICE_PARTITIONS: Final = 2_000
+"""So many are written in some 3 ms."""
+
+
+class PartitionVoterShown(Struct, frozen=True):
+    """A broker's disk that votes in the log of a partition with `commit.protocol=paxos`. An id is one disk's for ever:
+    a disk that has lost what it promised votes again under another one."""
+
+    broker_id: int
+    voter_id: int
+
+
+class PartitionShown(Struct, frozen=True):
+    """Who holds a partition; `leader` is -1 while there is none. `elr` could lead, too, without loss (KIP-966). With
+    `commit.protocol=paxos`, `isr` are the replicas that are live and vote, and `voters` all that vote."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    elr: list[int]
+    voters: list[PartitionVoterShown]
+
+
+class TopicShown(Struct, frozen=True):
+    """A topic; `partitions` are in order of their numbers."""
+
+    name: str
+    topic_id: str
+    protocol: str
+    is_internal: bool
+    partitions: list[PartitionShown]
+
+
+class TopicTexts:
+    """The texts of one listener. A topic's object is replaced whenever something of it changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Topic, Raw]] = {}
+
+    def of(self, image: ClusterImage, names: Iterable[str]) -> Steps[list[Raw]]:
+        """Returns the texts of those topics that exist, in order."""
+        texts: list[Raw] = []
+        written = 0
+        for topic in [image.topics[name] for name in names if name in image.topics]:
+            known, text = self._known.get(topic.name, (None, Raw()))
+            if known is not topic:
+                if written >= SLICE_PARTITIONS:
+                    yield None
+                    written = 0
+                text = Raw(json.encode(shown(topic)))
+                self._known[topic.name] = topic, text
+                written += len(topic.partitions)
+            texts.append(text)
+        for name in [name for name in self._known if name not in image.topics] if written else ():
+            del self._known[name]
+        return texts
+
+
+def shown(topic: Topic) -> TopicShown:
+    partitions = [
+        PartitionShown(
+            info.partition,
+            info.leader,
+            info.leader_epoch,
+            list(info.replicas),
+            list(info.isr),
+            list(info.elr),
+            [PartitionVoterShown(member.node_id, member.engine_id) for member in info.members],
+        )
+        for info in topic.partitions
+    ]
+    return TopicShown(topic.name, topic.topic_id, topic.commit_protocol, topic.is_internal, partitions)
