@@ -66,7 +66,7 @@ KINDS = {
     "hung leader": Hung(_leader, 3.0),
     "hung controller": Hung(_controller, 4.0),
     "hung leader and controller": Hung(_both, 4.5),
-    "hung disk of a follower": Hung(_follower, 1.5, is_disk=True),
+    "hung disk of a follower": Hung(_follower, 2.0, is_disk=True),
     "hung disk of a leader": Hung(_any_leader, 3.0, is_disk=True),
 }
 
