@@ -9,6 +9,8 @@ from tidelog.bench.history import append_history
 from tidelog.bench.idle_consumers import IdleConsumersOptions, measure_idle_consumers
 from tidelog.bench.latency import LatencyOptions, measure_latency
 from tidelog.bench.move import MoveOptions, measure_move
+from tidelog.bench.partition_options import PartitionsOptions
+from tidelog.bench.partitions import measure_partitions
 from tidelog.bench.pause import PauseOptions, Whom, measure_pause
 from tidelog.bench.produce import ProduceOptions, measure_produce
 from tidelog.bench.raw import RawOptions, measure_raw
@@ -23,6 +25,7 @@ __all__ = [
     "IdleConsumersOptions",
     "LatencyOptions",
     "MoveOptions",
+    "PartitionsOptions",
     "PauseOptions",
     "ProduceOptions",
     "RawOptions",
@@ -38,6 +41,7 @@ __all__ = [
     "measure_idle_consumers",
     "measure_latency",
     "measure_move",
+    "measure_partitions",
     "measure_pause",
     "measure_produce",
     "measure_raw",

@@ -1,26 +1,45 @@
-"""How late a broker's event loop is, seen from outside: a process that asks for `/healthz` again and again.
+"""How late a broker is, seen from outside: a process that asks for the same again and again, a request at a time.
 
-That request does nothing but wait for its turn, so what it takes longer than usual is what others took of the loop at
-a time. It has a process of its own, because the workload's loop is busy when the broker's is. Its times are of the
-machine's monotonic clock, and so comparable with those of the workload.
+`HEALTH` does nothing but wait for its turn, so what it takes longer than usual is what others took of the event loop at
+a time. `writes_to` is a client that writes a record and waits until it is acknowledged by all that are in sync. Either
+has a process of its own, because the workload's loop is busy when the broker's is. Its times are of the machine's
+monotonic clock, and so comparable with those of the workload.
 
-It prints a line for each: when it was asked, and the seconds it took.
+It prints a line for each: when it was asked, the seconds it took, and the status of the answer, 0 if none came.
 """
 
 from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import sys
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 PROGRAM = "from tidelog.bench.probe import main; main()"
-EVERY_S = 0.005
 TIMEOUT_S = 30.0
+
+
+class Question(NamedTuple):
+    """The request, and how long after its answer it is asked again. One with a body is a POST."""
+
+    path: str
+    every_s: float
+    body: str = ""
+
+
+HEALTH: Final = Question("/healthz", 0.005)
+TEXT: Final = {"Content-Type": "application/vnd.kafka.text.v2+json"}
+
+
+def writes_to(topic: str, value_bytes: int, every_s: float) -> Question:
+    """Returns the request that writes a record, `acks=all`."""
+    return Question(f"/topics/{topic}", every_s, json.dumps({"records": [{"value": "." * value_bytes}]}))
 
 
 class Probe:
@@ -28,11 +47,19 @@ class Probe:
 
     def __init__(self) -> None:
         self._times: list[tuple[float, float]] = []
+        self._refused_s: list[float] = []
+        """When it was asked what was not answered well."""
 
     def told(self, line: bytes) -> None:
         """The next line."""
-        asked_s, seconds = map(float, line.split())
+        asked_s, seconds, status = map(float, line.split())
         self._times.append((asked_s, seconds))
+        if not 200 <= status < 300:
+            self._refused_s.append(asked_s)
+
+    def refused_between(self, begin_s: float, end_s: float) -> int:
+        """Returns how many of those that were asked then were refused, or not answered."""
+        return sum(begin_s <= asked_s < end_s for asked_s in self._refused_s)
 
     def between(self, begin_s: float, end_s: float) -> list[float]:
         """How long those took that were under way then."""
@@ -40,9 +67,11 @@ class Probe:
 
 
 @asynccontextmanager
-async def probing(url: str) -> AsyncIterator[Probe]:
+async def probing(url: str, question: Question = HEALTH) -> AsyncIterator[Probe]:
     """Asks the broker at `url` until the end of the block."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, url, stdout=PIPE)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, url, json.dumps(question), stdout=PIPE
+    )
     assert process.stdout is not None
     probe = Probe()
     probe.told(await process.stdout.readline())
@@ -64,9 +93,23 @@ async def probing(url: str) -> AsyncIterator[Probe]:
 def main() -> None:
     """Asks until it is killed."""
     connection = http.client.HTTPConnection(urlsplit(sys.argv[1]).netloc, timeout=TIMEOUT_S)
+    question = Question(*json.loads(sys.argv[2]))
     while True:
         asked_s = time.monotonic()
-        connection.request("GET", "/healthz")
-        connection.getresponse().read()
-        print(asked_s, time.monotonic() - asked_s, flush=True)
-        time.sleep(EVERY_S)  # a process of its own, without an event loop
+        status = _ask(connection, question)
+        print(asked_s, time.monotonic() - asked_s, status, flush=True)
+        time.sleep(question.every_s)  # a process of its own, without an event loop
+
+
+def _ask(connection: http.client.HTTPConnection, question: Question) -> int:
+    try:
+        if question.body:
+            connection.request("POST", question.path, question.body, TEXT)
+        else:
+            connection.request("GET", question.path)
+        answer = connection.getresponse()
+        answer.read()
+    except (OSError, http.client.HTTPException):
+        connection.close()
+        return 0
+    return answer.status

@@ -18,6 +18,7 @@ from tidelog.bench import (
 )
 from tidelog.cli.bench_cluster import failover, move, pause, repair, scale
 from tidelog.cli.bench_groups import idle_consumers, rebalance
+from tidelog.cli.bench_partitions import partitions
 from tidelog.cli.measuring import (
     AcksOption,
     BatchBytes,
@@ -167,6 +168,7 @@ def raw(
 
 app.command()(failover)
 app.command()(move)
+app.command()(partitions)
 app.command()(pause)
 app.command()(repair)
 app.command()(scale)

@@ -89,6 +89,25 @@ def test_members_join_and_leave_a_group(cli: Cli) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_many_partitions(cli: Cli, brokers: int) -> None:
+    made = ("--brokers", str(brokers), "--partitions", "30", "--topic-partitions", "12", "--idle", "0.1")
+    more = ("--spread", "10", "--records", "5000", "--latency-at", "1,20", "--latency-records", "20")
+    figures = json.loads(cli.succeed("bench", "partitions", *made, *more, "--json"))["figures"]
+    assert figures["topics"] == 3 and figures["partitions_read"] == 30
+    assert 0 < figures["created_s"] <= figures["open_s"]
+    assert 0 < figures["restart_ready_s"] <= figures["restart_first_read_s"] <= figures["restart_all_read_s"]
+    assert figures["writer_worst_ms"] > 0 and figures["writer_refused"] == 0
+    assert figures["spread_batches"] >= 10 and figures["spread_requests"] >= 1
+    assert figures["at_1_ack_p50_ms"] > 0 and figures["at_20_ack_p50_ms"] > 0
+
+
+def test_sizes_of_a_cluster_that_are_none(cli: Cli) -> None:
+    error = cli.fail("bench", "partitions", "--latency-at", "1,many", status=2)[-1]
+    assert "'1,many' is not numbers with commas between" in error
+
+
+@pytest.mark.slow
 def test_rest_consumers_that_nobody_asks(cli: Cli) -> None:
     options = ["--instances", "30", "--groups", "4", "--rounds", "2", "--records", "50"]
     figures = json.loads(cli.succeed("bench", "idle-consumers", *options, "--json"))["figures"]

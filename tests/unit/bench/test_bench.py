@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from tidelog.bench.costs import APPENDED, FETCHES, FRAMES, FSYNC_BYTES, FSYNCS, REPORTS, Cpu, Reading, costs
+from tidelog.bench.growth import steps_of as steps_of_growth
 from tidelog.bench.history import append_history
 from tidelog.bench.log import LogOptions, LogRun
 from tidelog.bench.log_replica import DISTINCT as PAYLOADS
 from tidelog.bench.log_replica import Measured, make_payloads
+from tidelog.bench.many_partitions import steps_of as steps_of_many
+from tidelog.bench.many_partitions import writer_figures
 from tidelog.bench.move import Sample, rates_of
+from tidelog.bench.partition_options import PartitionsOptions, counts_of, pieces
 from tidelog.bench.pause import BROKERS, Done, Pause, Whom, choose, figures
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.probe import Probe
@@ -21,6 +25,8 @@ from tidelog.bench.rebalance import Change, Changes
 from tidelog.bench.rebalance import figures_of as rebalance_figures
 from tidelog.bench.result import Result, ignore, percentiles_ms, rates
 from tidelog.bench.scale import ScaleOptions, measure_scale
+from tidelog.bench.spread import fullness, requests_of
+from tidelog.bench.spread import steps_of as steps_of_spread
 
 
 def test_percentiles_are_of_the_nearest_rank() -> None:
@@ -87,17 +93,18 @@ async def test_a_large_cluster_is_computed() -> None:
 
 def test_a_probe_counts_what_was_under_way() -> None:
     probe = Probe()
-    for line in (b"1.0 0.5\n", b"2.0 0.5\n", b"3.0 0.5\n"):
+    for line in (b"1.0 0.5 200\n", b"2.0 0.5 200\n", b"3.0 0.5 503\n"):
         probe.told(line)
     assert probe.between(1.4, 2.0) == [0.5]
     assert probe.between(2.2, 3.1) == [0.5, 0.5]
     assert probe.between(1.6, 1.9) == []
+    assert (probe.refused_between(1.0, 3.0), probe.refused_between(1.0, 3.1)) == (0, 1)
 
 
 def test_rebalances_show_their_median_and_their_worst() -> None:
     changes, probe = Changes(calm=(0, 1)), Probe()
-    probe.told(b"0.5 0.001")
-    probe.told(b"10 0.009")
+    probe.told(b"0.5 0.001 200")
+    probe.told(b"10 0.009 200")
     changes.join_all = [Change(9, 9.5, 40, 40, 12)]
     changes.join_one = [Change(10, 11, 5, 5, 7), Change(20, 23, 9, 5, 9), Change(30, 31, 5, 5, 7)]
     changes.leave_one = [Change(40, 41, 6, 6, 6)]
@@ -107,6 +114,58 @@ def test_rebalances_show_their_median_and_their_worst() -> None:
     assert found["join_one_heartbeats_median"] == 7
     assert (found["calm_healthz_worst_ms"], found["join_one_healthz_worst_ms"]) == (1, 9)
     assert "leave_one_healthz_worst_ms" not in found, "nothing was asked meanwhile"
+
+
+def test_many_partitions_are_in_topics_of_a_size() -> None:
+    assert list(pieces("many", 25, 10)) == [("many-0", 10), ("many-1", 10), ("many-2", 5)]
+    assert list(pieces("many", 10, 10)) == [("many-0", 10)]
+    assert list(pieces("many", 0, 10)) == []
+
+
+def test_sizes_of_a_cluster_are_visited_in_ascending_order() -> None:
+    assert counts_of("1,1000,100,100") == [1, 100, 1000]
+    assert counts_of("") == []
+    for wrong in ("0,5", "-1", "many", "1,,2", "1;2"):
+        with pytest.raises(ValueError, match=r"invalid literal|a cluster of"):
+            counts_of(wrong)
+
+
+def test_a_part_that_is_not_wanted_has_no_steps() -> None:
+    nothing = PartitionsOptions(partitions=0, spread=0, latency_at="")
+    everything = PartitionsOptions(
+        partitions=25, topic_partitions=10, spread=1, records=20_001, latency_at="1,2", brokers=5
+    )
+    parts = (steps_of_many, steps_of_spread, steps_of_growth)
+    assert [steps_of(nothing) for steps_of in parts] == [0, 0, 0]
+    assert [steps_of(everything) for steps_of in parts] == [3 + 6, 3, 2]
+    assert (nothing.replicas, everything.replicas) == (1, 3)
+
+
+def test_a_writer_beside_new_partitions_is_told_of_apart() -> None:
+    writer = Probe()
+    for line in (b"1.0 0.002 200", b"2.0 0.004 200", b"2.9 0.2 200", b"3.0 0.3 503", b"9.0 7.0 200"):
+        writer.told(line)
+    found = writer_figures(writer, (0.0, 2.5), (2.5, 5.0))
+    assert [found["writer_calm_worst_ms"], found["writer_worst_ms"]] == pytest.approx([4, 300])
+    assert [found["writer_calm_p50_ms"], found["writer_p50_ms"]] == pytest.approx([2, 200])
+    assert found["writer_refused"] == 1
+    assert "writer_p50_ms" not in writer_figures(writer, (0.0, 2.5), (4.0, 5.0)), "nothing was written meanwhile"
+
+
+def test_how_full_batches_and_requests_were() -> None:
+    batches, topic = 'route="/batches",status="200"}', 'route="/topics/{topic}/partitions/{partition}/batches"'
+    counters = {
+        f'tidelog_http_requests_total{{method="POST",{batches}': 7.0,
+        f'tidelog_http_requests_total{{method="POST",{topic},status="200"}}': 1.0,
+        f'tidelog_http_requests_total{{method="GET",{topic},status="200"}}': 100.0,
+        f'tidelog_http_request_seconds_sum{{method="POST",{batches}': 100.0,
+        'tidelog_http_requests_total{method="POST",route="/offsets",status="200"}': 100.0,
+    }
+    assert requests_of(counters) == 8
+    assert fullness(1000, 40, 8) == {
+        "batches": 40, "requests": 8, "records_per_batch": 25, "batches_per_request": 5
+    }  # fmt: skip
+    assert fullness(1000, 0, 0) == {"batches": 0, "requests": 0}
 
 
 def test_rates_are_per_second() -> None:

@@ -1,0 +1,71 @@
+"""This is the part `growth` of the workload `partitions`: one record at a time goes to one partition while the cluster
+has ever more of others.
+
+The others are never written to. What an acknowledgement takes at each size is told beside the CPU time that all brokers
+took meanwhile, for each record: on a machine that others use that is the figure to compare.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Final
+
+from tidelog.admin import AdminClient
+from tidelog.bench.costs import cpu_of
+from tidelog.bench.many_partitions import until_open
+from tidelog.bench.partition_options import PartitionsOptions, Steps, admin_of, cluster_for, counts_of, create, pieces
+from tidelog.bench.payload import make_values
+from tidelog.bench.result import percentiles_ms
+from tidelog.producer import Producer
+from tidelog.testing import LocalCluster
+
+MEASURED: Final = "measured"
+WARM_UP_RECORDS: Final = 100
+
+
+def steps_of(options: PartitionsOptions) -> int:
+    """Returns how many steps this part has."""
+    return len(counts_of(options.latency_at))
+
+
+async def measure_growth(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
+    """Runs the part on brokers of its own."""
+    counts, figures = counts_of(options.latency_at), dict[str, float]()
+    async with cluster_for(options, counts[-1]) as cluster, admin_of(cluster) as admin:
+        await create(admin, options, MEASURED, 1)
+        for there, wanted in pairwise([1, *counts]):
+            topics = dict(pieces(f"to-{wanted}", wanted - there, options.topic_partitions))
+            for topic, count in topics.items():
+                await create(admin, options, topic, count)
+            await until_open(admin, topics)
+            figures |= await _at(cluster, options, f"at_{wanted}")
+            steps.did_one()
+    p50 = [figures[f"at_{count}_ack_p50_ms"] for count in counts]
+    return figures | {"ack_p50_last_to_first": p50[-1] / p50[0]}
+
+
+async def _at(cluster: LocalCluster, options: PartitionsOptions, name: str) -> dict[str, float]:
+    async with Producer(cluster.bootstrap) as producer:
+        await _write(producer, options, WARM_UP_RECORDS)
+        before_s = _cpu_s(cluster)
+        seconds = await _write(producer, options, options.latency_records)
+        cpu_s = _cpu_s(cluster) - before_s
+    return {
+        **percentiles_ms(seconds, f"{name}_ack_"),
+        f"{name}_brokers_cpu_ms_per_record": 1000 * cpu_s / options.latency_records,
+    }
+
+
+async def _write(producer: Producer, options: PartitionsOptions, records: int) -> list[float]:
+    """Returns how long each took, one after the other."""
+    values, seconds = make_values("random", options.value_bytes), []
+    for number in range(records):
+        begin_s = time.perf_counter()
+        await producer.send_and_wait(MEASURED, values[number % len(values)], partition=0)
+        seconds.append(time.perf_counter() - begin_s)
+    return seconds
+
+
+def _cpu_s(cluster: LocalCluster) -> float:
+    return sum(cpu_of(cluster.broker(node_id).pid).total_s for node_id in cluster.node_ids)

@@ -1,0 +1,161 @@
+"""Many partitions are made, written to, and read after a kill: a part of the workload `partitions`.
+
+A client in a process of its own writes a record to another topic every `WRITE_EVERY_S` (`probe.py`), first while all is
+well, then while the topics are created and their partitions are opened. Measured are
+
+- how long that took, until all are created, and until all are open: whoever asks is told where they begin and end;
+- how long that client waited for an acknowledgement, before and meanwhile, and how often it was refused;
+- how much larger the brokers are, for each partition and for each replica: resident memory;
+- how much of a core all brokers take when nobody asks anything, before there are partitions, and with them;
+- how long one record to each partition takes, from one producer;
+- after all brokers were killed (SIGKILL), from their start: until they are ready, until the first record was read, and
+  until one of each partition was, by one consumer of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from tidelog.admin import AdminClient
+from tidelog.bench.costs import cpu_of, resident_bytes
+from tidelog.bench.partition_options import PartitionsOptions, Steps, admin_of, cluster_for, create, partitions_of, pieces
+from tidelog.bench.payload import make_values
+from tidelog.bench.probe import Probe, probing, writes_to
+from tidelog.bench.result import percentiles_ms
+from tidelog.consumer import Consumer
+from tidelog.model.ids import TopicPartition
+from tidelog.producer import Producer
+from tidelog.testing import LocalCluster
+
+OTHER: Final = "other"
+WRITE_EVERY_S: Final = 0.01
+CALM_S: Final = 2.0
+SETTLE_S: Final = 1.0
+LOOK_S: Final = 0.02
+ASKED_AT_ONCE: Final = 1_000
+OPEN_S_MAX: Final = 600.0
+READ_S_MAX: Final = 600.0
+STEPS: Final = 6
+"""Beside the topics: open, idle, written, idle, ready, read."""
+
+
+def steps_of(options: PartitionsOptions) -> int:
+    """Returns how many steps this part has."""
+    return STEPS + -(-options.partitions // options.topic_partitions) if options.partitions else 0
+
+
+async def measure_many(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
+    """Runs the part on brokers of its own."""
+    topics = dict(pieces("many", options.partitions, options.topic_partitions))
+    everything = [one for topic, count in topics.items() for one in partitions_of(topic, count)]
+    async with cluster_for(options, options.partitions) as cluster, admin_of(cluster) as admin:
+        await create(admin, options, OTHER, 1)
+        figures = {"idle_before_percent": await _idle_percent(cluster, options)}
+        figures |= await _made(cluster, admin, options, topics, steps)
+        figures["idle_empty_percent"] = await _idle_percent(cluster, options)
+        steps.did_one()
+        figures["write_one_each_s"] = await _written(cluster, options, everything)
+        steps.did_one()
+        figures["idle_written_percent"] = await _idle_percent(cluster, options)
+        steps.did_one()
+        return figures | await _read_after_a_kill(cluster, everything, steps)
+
+
+async def _idle_percent(cluster: LocalCluster, options: PartitionsOptions) -> float:
+    """Returns how much of a core all brokers together take; 0 if nobody wants to wait for it."""
+    if not options.idle_s:
+        return 0.0
+    await asyncio.sleep(SETTLE_S)
+    pids = [cluster.broker(node_id).pid for node_id in cluster.node_ids]
+    before_s, begin_s = sum(cpu_of(pid).total_s for pid in pids), time.monotonic()
+    await asyncio.sleep(options.idle_s)
+    return 100 * (sum(cpu_of(pid).total_s for pid in pids) - before_s) / (time.monotonic() - begin_s)
+
+
+def _resident_bytes(cluster: LocalCluster) -> int:
+    return sum(resident_bytes(cluster.broker(node_id).pid) for node_id in cluster.node_ids)
+
+
+async def _made(
+    cluster: LocalCluster, admin: AdminClient, options: PartitionsOptions, topics: dict[str, int], steps: Steps
+) -> dict[str, float]:
+    """Has the topics made beside a client that writes."""
+    leader = cluster.broker((await admin.describe_topic(OTHER)).partitions[0].leader)
+    async with probing(leader.url, writes_to(OTHER, options.value_bytes, WRITE_EVERY_S)) as writer:
+        calm_s = time.monotonic()
+        await asyncio.sleep(CALM_S)
+        before, begin_s = _resident_bytes(cluster), time.monotonic()
+        for topic, count in topics.items():
+            await create(admin, options, topic, count)
+            steps.did_one()
+        created_s = time.monotonic()
+        await until_open(admin, topics)
+        open_s = time.monotonic()
+        steps.did_one()
+        await asyncio.sleep(SETTLE_S)
+    grown = _resident_bytes(cluster) - before
+    return {
+        "topics": len(topics),
+        "created_s": created_s - begin_s,
+        "open_s": open_s - begin_s,
+        **writer_figures(writer, (calm_s, begin_s), (begin_s, open_s)),
+        "kb_per_partition": grown / options.partitions / 1000,
+        "kb_per_replica": grown / options.partitions / options.replicas / 1000,
+    }
+
+
+def writer_figures(writer: Probe, calm: tuple[float, float], making: tuple[float, float]) -> dict[str, float]:
+    """How long it waited before and meanwhile, and how often it was refused at all."""
+    found: dict[str, float] = {}
+    for name, span in (("writer_calm_", calm), ("writer_", making)):
+        waits = writer.between(*span)
+        if waits:
+            found |= percentiles_ms(waits, name) | {f"{name}worst_ms": 1000 * max(waits)}
+    return found | {"writer_refused": writer.refused_between(calm[0], making[1])}
+
+
+async def until_open(admin: AdminClient, topics: dict[str, int]) -> None:
+    """Raises `TimeoutError`."""
+    left = [one for topic, count in topics.items() for one in partitions_of(topic, count)]
+    async with asyncio.timeout(OPEN_S_MAX):
+        while left:
+            some = await admin.list_offsets(left[:ASKED_AT_ONCE])
+            left = [one for one, found in some.items() if found.error is not None] + left[ASKED_AT_ONCE:]
+            await asyncio.sleep(LOOK_S)
+
+
+async def _written(cluster: LocalCluster, options: PartitionsOptions, everything: list[TopicPartition]) -> float:
+    """Returns the seconds for a record to each, from the first `send` to the last acknowledgement."""
+    value = make_values("random", options.value_bytes)[0]
+    async with Producer(cluster.bootstrap) as producer:
+        begin_s = time.monotonic()
+        for topic, partition in everything:
+            await producer.send(topic, value, partition=partition)
+        await producer.flush()
+        return time.monotonic() - begin_s
+
+
+async def _read_after_a_kill(cluster: LocalCluster, everything: list[TopicPartition], steps: Steps) -> dict[str, float]:
+    """Raises `TimeoutError` if a record that was acknowledged does not come."""
+    await asyncio.to_thread(cluster.kill, *cluster.node_ids)
+    begin_s = time.monotonic()
+    await asyncio.to_thread(cluster.restart, *cluster.node_ids)
+    ready_s = time.monotonic()
+    steps.did_one()
+    async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign(everything)
+        found = await consumer.getmany(timeout_ms=1000 * READ_S_MAX, max_records=1)
+        first_s, read = time.monotonic(), set(found)
+        async with asyncio.timeout(READ_S_MAX):
+            while len(read) < len(everything):
+                read |= (await consumer.getmany(timeout_ms=1_000)).keys()
+    read_s = time.monotonic()
+    steps.did_one()
+    return {
+        "restart_ready_s": ready_s - begin_s,
+        "restart_first_read_s": first_s - begin_s,
+        "restart_all_read_s": read_s - begin_s,
+        "partitions_read": len(read),
+    }

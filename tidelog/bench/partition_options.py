@@ -1,0 +1,91 @@
+"""This is what the parts of the workload `partitions` share: options, topics, bounds, steps for a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.admin import AdminClient
+from tidelog.bench.result import Progress
+from tidelog.model.ids import TopicPartition
+from tidelog.testing import LocalCluster
+
+REPLICAS_MAX: Final = 3
+BOUNDS: Final = ("broker.partitions.max", "topics.max", "topic.partitions.max", "request.partitions.max")
+BOUND_LEAST: Final = 12_000
+SPARE: Final = 2_000
+"""So many more than asked for may there be: the brokers' own."""
+START_S_MAX: Final = 600.0
+REQUEST_S_MAX: Final = 300.0
+"""How long an answer may take: what is slow is to be measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsOptions:
+    """`partitions` 0, `spread` 0, `latency_at` empty: that part is left out. `partitions` are in topics of
+    `topic_partitions`. `records` are those that are spread; `latency_at` is numbers of partitions with commas between,
+    and `latency_records` are written at each."""
+
+    brokers: int = 1
+    partitions: int = 10_000
+    topic_partitions: int = 1_000
+    protocol: str = "isr"
+    idle_s: float = 10.0
+    spread: int = 1_000
+    records: int = 1_000_000
+    latency_at: str = ""
+    latency_records: int = 1_000
+    value_bytes: int = 100
+
+    @property
+    def replicas(self) -> int:
+        return min(REPLICAS_MAX, self.brokers)
+
+
+class Steps:
+    """Counts what is done for the progress bar, over all parts."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def did_one(self) -> None:
+        self._done += 1
+        self._progress(self._done, self._total)
+
+
+def counts_of(latency_at: str) -> list[int]:
+    """Returns the numbers of partitions that the option names, in ascending order. Raises `ValueError`."""
+    counts = sorted({int(word) for word in latency_at.split(",")}) if latency_at else []
+    if counts and counts[0] < 1:
+        raise ValueError(f"a cluster of {counts[0]} partitions")
+    return counts
+
+
+def pieces(name: str, partitions: int, topic_partitions: int) -> Iterator[tuple[str, int]]:
+    """Yields topics, each with how many partitions it has, that have so many in all."""
+    for number, begin in enumerate(range(0, partitions, topic_partitions)):
+        yield f"{name}-{number}", min(topic_partitions, partitions - begin)
+
+
+def partitions_of(topic: str, partitions: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for partition in range(partitions)]
+
+
+def cluster_for(options: PartitionsOptions, partitions: int) -> LocalCluster:
+    """Returns brokers that may hold so many, not started yet."""
+    bound = str(max(BOUND_LEAST, partitions + SPARE))
+    return LocalCluster(options.brokers, settings=dict.fromkeys(BOUNDS, bound), start_timeout_s=START_S_MAX)
+
+
+def admin_of(cluster: LocalCluster) -> AdminClient:
+    """Returns a client that waits for long."""
+    return AdminClient(cluster.bootstrap, request_timeout_ms=1000 * REQUEST_S_MAX)
+
+
+async def create(admin: AdminClient, options: PartitionsOptions, topic: str, partitions: int) -> None:
+    """Creates a topic as the options say."""
+    configs = {"commit.protocol": options.protocol}
+    await admin.create_topic(topic, partitions=partitions, replication_factor=options.replicas, configs=configs)
