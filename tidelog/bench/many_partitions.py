@@ -20,7 +20,15 @@ from typing import Final
 
 from tidelog.admin import AdminClient
 from tidelog.bench.costs import cpu_of, resident_bytes
-from tidelog.bench.partition_options import PartitionsOptions, Steps, admin_of, cluster_for, create, partitions_of, pieces
+from tidelog.bench.partition_options import (
+    PartitionsOptions,
+    Steps,
+    admin_of,
+    cluster_for,
+    create,
+    partitions_of,
+    pieces,
+)
 from tidelog.bench.payload import make_values
 from tidelog.bench.probe import Probe, probing, writes_to
 from tidelog.bench.result import percentiles_ms
