@@ -11,7 +11,6 @@ import time
 from itertools import pairwise
 from typing import Final
 
-from tidelog.admin import AdminClient
 from tidelog.bench.costs import cpu_of
 from tidelog.bench.many_partitions import until_open
 from tidelog.bench.partition_options import PartitionsOptions, Steps, admin_of, cluster_for, counts_of, create, pieces
