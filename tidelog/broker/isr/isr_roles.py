@@ -9,7 +9,7 @@ of its log damaged, first has it settled what of that was committed (`Settling`)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -34,6 +34,7 @@ from tidelog.replication.isr.leader import IsrLeader
 from tidelog.storage.partition_log import PartitionLog
 
 TICKS_PER_LAG = 10
+TICKED_AT_A_TIME = 64
 SETTLING_S_MAX = 3.0
 """After that another replica had better lead, if there is one that may know more."""
 
@@ -75,7 +76,8 @@ class IsrRoles:
         self._fetchers: dict[int, Fetcher] = {}
 
     async def tick(self) -> None:
-        """Tells the leaders' cores the time, until cancelled: often where followers are waited for, else seldom."""
+        """Tells the leaders' cores the time, until cancelled: often where followers are waited for, else seldom,
+        and those at rest not at all."""
         interval_s = min(self._config.replica_lag_time_max_ms / 1000 / TICKS_PER_LAG, 1.0)
         tick_s = min(isr_settings(self._config).tick_ms / 1000, interval_s)
         all_at_s = self._clock.monotonic_s() + interval_s
@@ -83,13 +85,21 @@ class IsrRoles:
             await asyncio.sleep(tick_s)
             if not self._shared.awaiting:
                 await self._wait_to_await(all_at_s - self._clock.monotonic_s())
-            is_for_all = self._clock.monotonic_s() >= all_at_s
-            for partition in list((self.partitions if is_for_all else self._shared.awaiting).values()):
+            if self._clock.monotonic_s() < all_at_s:
+                await self._tell_the_time(list(self._shared.awaiting.values()))
+            else:
+                await self._tell_the_time([one for one in self.partitions.values() if not one.is_at_rest])
+                all_at_s = self._clock.monotonic_s() + interval_s
+
+    async def _tell_the_time(self, partitions: Sequence[Partition]) -> None:
+        """Others have their turn between a few of them."""
+        for number, partition in enumerate(partitions, start=1):
+            if self.partitions.get(partition.partition_id) is partition:
                 partition.tell(Tick(self._now_ms()))
                 if partition.high_watermark == partition.log_end_offset:
                     self._shared.awaiting.pop(partition.partition_id, None)
-            if is_for_all:
-                all_at_s = self._clock.monotonic_s() + interval_s
+            if number % TICKED_AT_A_TIME == 0:
+                await asyncio.sleep(0)
 
     async def _wait_to_await(self, seconds_max: float) -> None:
         """Returns when a follower may be waited for, or after so long: no broker at rest wakes up for nothing."""

@@ -283,6 +283,11 @@ class Partition(LedPartition):
         return self._protocol.in_sync
 
     @property
+    def is_at_rest(self) -> bool:
+        """True while the time would tell the protocol nothing new."""
+        return self._protocol.is_at_rest
+
+    @property
     def has_stalled(self) -> bool:
         """True if another replica had better lead, for this one's disk hangs."""
         return self._protocol.has_stalled

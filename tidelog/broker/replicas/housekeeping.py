@@ -23,6 +23,7 @@ from tidelog.model.ids import PartitionId
 
 MARK_INTERVAL_S = 0.5
 MARKS_AT_A_TIME = 64
+CHECKED_AT_A_TIME = 64
 CHECKPOINT_INTERVAL_S = 5.0
 """Kafka's `replica.high.watermark.checkpoint.interval.ms`."""
 FOLLOWER_CHECKPOINTS = 12
@@ -81,7 +82,9 @@ class Housekeeper:
         is_for_all = self._checkpoints % FOLLOWER_CHECKPOINTS == 0
         self._checkpoints += 1
         replicas: Mapping[PartitionId, Holder] = self._holders if is_for_all else self._partitions
-        for key, replica in list(replicas.items()):
+        for number, (key, replica) in enumerate(list(replicas.items()), start=1):
+            if number % CHECKED_AT_A_TIME == 0:
+                await asyncio.sleep(0)
             if not replica.is_readable or replica.log.offline_reason is not None:
                 continue
             info = replica.log.metainfo(replica.high_watermark)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from itertools import chain
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -27,3 +28,29 @@ class MappingUnion(Mapping[K, V_co]):
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
+
+    def values(self) -> ValuesView[V_co]:
+        """Returns the values; going over them looks up no key."""
+        return _Values(self, self._parts)
+
+    def items(self) -> ItemsView[K, V_co]:
+        """Returns the items; going over them looks up no key."""
+        return _Items(self, self._parts)
+
+
+class _Values(ValuesView[V_co]):
+    def __init__(self, whole: Mapping[K, V_co], parts: Sequence[Mapping[K, V_co]]) -> None:
+        super().__init__(whole)
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[V_co]:
+        return chain.from_iterable(part.values() for part in self._parts)
+
+
+class _Items(ItemsView[K, V_co]):
+    def __init__(self, whole: Mapping[K, V_co], parts: Sequence[Mapping[K, V_co]]) -> None:
+        super().__init__(whole)
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[tuple[K, V_co]]:
+        return chain.from_iterable(part.items() for part in self._parts)

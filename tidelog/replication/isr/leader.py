@@ -112,6 +112,7 @@ class IsrLeader:
         self._stalls: dict[int, Stall] = {}
         """By follower; it outlives what is known of the follower's log, or nobody would be on probation."""
         self._own_stall = self._new_stall()
+        self._is_at_rest = False
         self._assign(partition.replicas)
         self._advance()
 
@@ -147,6 +148,12 @@ class IsrLeader:
         return {node: max(follower.log_end_offset, 0) for node, follower in self._followers.items()}
 
     @property
+    def is_at_rest(self) -> bool:
+        """True from a tick that found all in sync, and nothing that anybody waits for, until something else happens:
+        until then, ticks say nothing new."""
+        return self._is_at_rest
+
+    @property
     def has_stalled(self) -> bool:
         """True if commits wait for this leader's own disk alone, and its followers could go on without it."""
         if not self._own_stall.is_stalled:
@@ -169,6 +176,7 @@ class IsrLeader:
 
     def step(self, event: Event | LeaderEvent) -> list[Effect] | list[LeaderEffect]:
         """What clients, the local log, the metadata and the clock have to say; fetches come to `fetched`."""
+        self._is_at_rest = False
         match event:
             case Propose() | Appended() | AppendRefused() | Flushed():
                 return self._on_log(event)
@@ -240,6 +248,7 @@ class IsrLeader:
 
     def fetched(self, fetch: FollowerFetched) -> tuple[FetchVerdict, list[LeaderEffect]]:
         """What the follower is to be answered, once the effects are carried out."""
+        self._is_at_rest = False
         verdict = self._verdict(fetch)
         return verdict, self._report(fetch) if isinstance(verdict, Serve) else []
 
@@ -302,7 +311,23 @@ class IsrLeader:
             kept = self._without_stalled(tuple(node for node in self._isr.committed if not self._is_lagging(node)))
             if kept != self._isr.committed:
                 return [*effects, self._isr.ask(kept, self._broker_epochs)]
-        return [*effects, *self._expand()]
+        effects += self._expand()
+        self._is_at_rest = not effects and self._has_nothing_to_wait_for()
+        return effects
+
+    def _has_nothing_to_wait_for(self) -> bool:
+        """Returns whether all replicas are members and have all that there is, all of it is committed, and no member is
+        on probation."""
+        end = self._log_end_offset
+        own = self._durable_offset if self._is_fsynced else end
+        if self._isr.is_pending or not own == self._next_offset == self._high_watermark == end:
+            return False
+        return all(
+            node in self._isr.committed
+            and follower.acknowledged(is_fsynced=self._is_fsynced) == end
+            and not self._stalls[node].is_on_probation
+            for node, follower in self._followers.items()
+        )
 
     def _observe_stalls(self) -> None:
         own = self._durable_offset if self._is_fsynced else self._log_end_offset

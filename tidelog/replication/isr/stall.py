@@ -71,7 +71,8 @@ class Stall:
         passed_ms, had_stalled = max(now_ms - self._observed_ms, 0), self.is_stalled
         self._observed_ms = now_ms
         if now_ms >= self._period_ends_ms:
-            self._recent = [0, self._recent[0]]
+            is_long_over = now_ms >= self._period_ends_ms + RECENT_STALLS * self._stall_ms_max
+            self._recent = [0, 0 if is_long_over else self._recent[0]]
             self._period_ends_ms = now_ms + RECENT_STALLS * self._stall_ms_max
         if acknowledged > self._acknowledged or acknowledged >= leader_end:
             if not self._is_out:

@@ -175,6 +175,7 @@ class Leader:
         self.partition_id = PARTITION
         self.log_end_offset = self.high_watermark = 3
         self.told_ms: list[int] = []
+        self.is_at_rest = False
 
     def tell(self, tick: Tick) -> None:
         self.told_ms.append(tick.now_ms)
@@ -193,6 +194,11 @@ def test_a_leader_that_waits_for_nobody_is_told_the_time_seldom() -> None:
         cast_.shared.begins_to_await.set()
         await asyncio.sleep(1)
         assert len(leader.told_ms) >= 8, "a stall is noticed however long nothing was written before"
+        leader.is_at_rest, leader.high_watermark = True, 4
+        await asyncio.sleep(1)
+        leader.told_ms.clear()
+        await asyncio.sleep(10)
+        assert leader.told_ms == [], "the time tells it nothing new"
         ticking.cancel()
         del cast_.roles.partitions[PARTITION]
 

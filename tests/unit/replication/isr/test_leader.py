@@ -419,3 +419,59 @@ def test_a_report_that_overtook_a_truncation_is_not_believed() -> None:
     assert leader.step(FollowerFlushed(2, 102, 12, 12, 3, 5)) == []
     assert leader.high_watermark == 10
     assert leader.step(FollowerFlushed(2, 102, 13, 12, 4, 5)) == [AdvanceHighWatermark(12)]
+
+
+# -- rest --------------------------------------------------------------------------------------------------------------
+
+
+def at_rest() -> IsrLeader:
+    leader = new_leader()
+    for node in (2, 3):
+        fetch(leader, node, 10, durable=10)
+    assert leader.step(Tick(2)) == [] and leader.is_at_rest
+    return leader
+
+
+def test_a_leader_is_at_rest_when_all_have_all_and_all_of_it_is_committed() -> None:
+    leader = new_leader()
+    assert not leader.is_at_rest, "no tick has found it so"
+    fetch(leader, 2, 10)
+    leader.step(Tick(2))
+    assert not leader.is_at_rest, "a member was not heard"
+    fetch(leader, 3, 10)
+    leader.step(Tick(3))
+    assert leader.is_at_rest
+
+
+def test_a_leader_without_a_member_is_not_at_rest() -> None:
+    leader = new_leader((1, 2))
+    fetch(leader, 2, 10)
+    leader.step(Tick(2))
+    assert not leader.is_at_rest
+
+
+def test_whatever_happens_ends_a_leaders_rest() -> None:
+    leader = at_rest()
+    leader.step(Propose(1))
+    leader.step(Tick(3))
+    assert not leader.is_at_rest, "a batch is being appended"
+    for event in (Appended(10), Flushed(10), IsrChanged((1, 2, 3), (1, 2), 8, EPOCHS), RecordsDeleted(3)):
+        leader = at_rest()
+        leader.step(event)
+        assert not leader.is_at_rest
+    leader = at_rest()
+    fetch(leader, 2, 10)
+    assert not leader.is_at_rest
+
+
+def test_what_happens_after_a_rest_happens_as_if_the_time_had_been_told() -> None:
+    told, rested = at_rest(), at_rest()
+    for now_ms in range(100, 100_000, 100):
+        assert told.step(Tick(now_ms)) == [] and told.is_at_rest
+    for leader in (told, rested):
+        append(leader)
+    after = [
+        [(leader.step(Tick(now_ms)), leader.in_sync, leader.high_watermark) for now_ms in range(100_000, 110_000, 100)]
+        for leader in (told, rested)
+    ]
+    assert after[0] == after[1]

@@ -73,6 +73,14 @@ def test_the_limit_follows_the_longest_stall_of_late_and_forgets_it() -> None:
     assert watched.stall.limit_ms == STALL_MS
 
 
+def test_a_stall_is_forgotten_however_seldom_the_time_was_told_since() -> None:
+    watched = Watched()
+    watched.pass_ms(300, progresses=False)
+    watched.pass_ms(TICK_MS, progresses=True)
+    watched.pass_ms(3 * RECENT_MS, progresses=True, tick_ms=3 * RECENT_MS)
+    assert watched.stall.limit_ms == STALL_MS
+
+
 def test_a_long_stall_counts_for_no_more_than_the_configured_limit() -> None:
     watched = Watched()
     watched.pass_ms(5_000, progresses=False)
