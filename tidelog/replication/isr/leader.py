@@ -304,6 +304,9 @@ class IsrLeader:
     def _on_tick(self, now_ms: int) -> list[LeaderEffect]:
         self._now_ms = max(self._now_ms, now_ms)
         self._observe_stalls()
+        for node in self._isr.committed:
+            if node in self._followers:
+                self._followers[node].observe(self._log_end_offset, self._now_ms, is_fsynced=self._is_fsynced)
         if (again := self._isr.retry(self._now_ms)) is not None:
             return [again]
         effects: list[LeaderEffect] = [*self._advance()]

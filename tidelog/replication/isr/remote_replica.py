@@ -32,6 +32,8 @@ class RemoteReplica:
         self.awaits_repair = False
         """Something in its log is damaged that the leader may have whole."""
         self._mark = (leader_end, now_ms)
+        self._had_all = False
+        """It had all that there was, when it was last looked at."""
 
     @property
     def has_reported(self) -> bool:
@@ -58,11 +60,19 @@ class RemoteReplica:
         marked_end, marked_ms = self._mark
         if end >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
+            self._had_all = True
         elif end >= marked_end:
             self.caught_up_ms = max(self.caught_up_ms, marked_ms)
         else:
             return
         self._mark = (leader_end, now_ms)
+
+    def observe(self, leader_end: int, now_ms: int, *, is_fsynced: bool) -> None:
+        """A tick: while nothing is written, a member that has all reports nothing, and is caught up nevertheless. It
+        begins to fall behind with the first tick that finds something which it does not have."""
+        if self._had_all:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+            self._had_all = self.acknowledged(is_fsynced=is_fsynced) >= leader_end
 
     def is_lagging(self, leader_end: int, now_ms: int, lag_ms_max: int, *, is_fsynced: bool) -> bool:
         """Has been behind for longer than a member may be. Where nothing is written, nobody falls behind."""

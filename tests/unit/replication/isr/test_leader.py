@@ -281,6 +281,7 @@ def test_a_member_that_lags_leaves() -> None:
     fetch(leader, 2, 10)
     fetch(leader, 3, 10)
     append(leader)
+    assert leader.step(Tick(1)) == [], "it begins to fall behind with this one"
     fetch(leader, 2, 11, now_ms=50)
     assert leader.step(Tick(LAG_MS)) == []
     assert leader.step(Tick(LAG_MS + 2)) == [AlterPartition(1, ((1, 101), (2, 102)), 7)]
@@ -295,6 +296,7 @@ def test_who_was_put_out_for_silence_stays_out_until_it_is_heard() -> None:
     leader = new_leader((1, 2), min_isr=2)
     fetch(leader, 2, 10)
     append(leader)
+    assert leader.step(Tick(1)) == []
     assert leader.step(Tick(LAG_MS + 2)) == [AlterPartition(1, ((1, 101),), 7)]
     assert leader.step(AlterPartitionAnswered(1, Outcome.APPLIED, LAG_MS + 3, 8, (1,))) == []
     assert leader.step(Tick(2 * LAG_MS)) == []
@@ -475,3 +477,18 @@ def test_what_happens_after_a_rest_happens_as_if_the_time_had_been_told() -> Non
         for leader in (told, rested)
     ]
     assert after[0] == after[1]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_who_had_everything_while_nothing_was_written_falls_behind_from_the_next_batch_on(is_told: bool) -> None:
+    leader = at_rest()
+    if is_told:
+        for now_ms in range(100, 100_000, 100):
+            leader.step(Tick(now_ms))
+    append(leader, 2)
+    assert leader.step(Tick(100_000)) == [], "the batch has just been written"
+    fetch(leader, 2, 11, now_ms=100_050)
+    assert leader.step(Tick(100_000 + LAG_MS)) == []
+    fetch(leader, 2, 12, now_ms=100_050 + LAG_MS)
+    (asked,) = leader.step(Tick(100_100 + LAG_MS))
+    assert isinstance(asked, AlterPartition) and [node for node, _ in asked.isr] == [1, 2]
