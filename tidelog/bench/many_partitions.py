@@ -159,6 +159,7 @@ async def _read_after_a_kill(cluster: LocalCluster, everything: list[TopicPartit
         async with asyncio.timeout(READ_S_MAX):
             while len(read) < len(everything):
                 read |= (await consumer.getmany(timeout_ms=1_000)).keys()
+                await asyncio.sleep(LOOK_S)  # a look goes over all partitions, so it had better find many
     read_s = time.monotonic()
     steps.did_one()
     return {

@@ -109,16 +109,17 @@ class IsrRoles:
                 await self._shared.begins_to_await.wait()
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
-        """Those that the cluster should not count on."""
+        """Those that the cluster should not count on. Every heartbeat asks, so no more is looked at of a replica than
+        whether its log is offline; who waits for nobody has not stalled."""
         settled_s = self._clock.monotonic_s() - SETTLING_S_MAX
-        reasons: dict[PartitionId, UnfitReason] = {}
+        stalled = [one.partition_id for one in self._shared.awaiting.values() if one.has_stalled]
+        reasons = dict.fromkeys(stalled, UnfitReason.STALLED)
+        for known, settling in self.settling.items():
+            if settling.begun_s < settled_s and self._may_others_lead(settling):
+                reasons[known] = UnfitReason.DAMAGED
         for known, holder in self.holders.items():
             if holder.log.offline_reason is not None:
                 reasons[known] = UnfitReason.OFFLINE
-            elif isinstance(holder, Settling) and holder.begun_s < settled_s and self._may_others_lead(holder):
-                reasons[known] = UnfitReason.DAMAGED
-            elif isinstance(holder, Partition) and holder.has_stalled:
-                reasons[known] = UnfitReason.STALLED
         return reasons
 
     def _may_others_lead(self, settling: Settling) -> bool:

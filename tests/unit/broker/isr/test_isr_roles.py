@@ -132,6 +132,7 @@ def test_a_leader_whose_disk_hangs_is_told_of_as_unfit_until_it_takes_something_
         assert isinstance(leading, Partition) and it.roles.unfit() == {}
         leading._protocol.step(Propose(1))
         leading._protocol.step(Appended(4))  # and is never flushed
+        it.shared.awaiting[PARTITION] = leading
         leading.fetched(FollowerFetched(2, 0, 4, 4, 4, 0))
         for now_ms in range(0, 1_000, 100):
             leading.tell(Tick(now_ms))
