@@ -111,9 +111,16 @@ class LeaderLookup:
         return self._host.is_opening(PartitionId(topic_id, partition))
 
     async def until_opened(self, partitions: Collection[tuple[TopicId, int]], deadline_s: float) -> None:
-        """Returns when none of these is on its way open here, or at the deadline (loop time)."""
-        if any(self.is_opening(*one) for one in partitions):
-            await self.wait_until(lambda: not any(self.is_opening(*one) for one in partitions), deadline_s)
+        """Returns when each of these was seen not to be on its way open here, or at the deadline (loop time)."""
+        left = list(reversed([*partitions]))
+
+        def are_opened() -> bool:
+            while left and not self.is_opening(*left[-1]):
+                left.pop()
+            return not left
+
+        if not are_opened():
+            await self.wait_until(are_opened, deadline_s)
 
     def find(self, topic: str, partition: int) -> tuple[Topic, PartitionInfo]:
         """A partition in the image. Raises `UnknownTopic`, `UnknownPartition`."""
