@@ -90,6 +90,8 @@ class LogState:
         self.damage = DamageList()
         self.durable_offset = found.tail.offset
         self.offline_reason: str | None = None
+        self.on_offline: Callable[[], None] = lambda: None
+        """Is called when the log goes offline."""
         self.sequences_used = 0
         """See `Metainfo.sequences_used`. While the log is not beyond it, the next append begins a new segment."""
         self.rolled_ms = now_ms
@@ -126,6 +128,7 @@ class LogState:
         """No more writes until the log is loaded again; what is committed can still be read."""
         if self.offline_reason is None:
             self.offline_reason = reason
+            self.on_offline()
 
     def require_online(self) -> None:
         """Raises `LogOffline`."""

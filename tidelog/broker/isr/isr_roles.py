@@ -109,18 +109,15 @@ class IsrRoles:
                 await self._shared.begins_to_await.wait()
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
-        """Those that the cluster should not count on. Every heartbeat asks, so no more is looked at of a replica than
-        whether its log is offline; who waits for nobody has not stalled."""
+        """Those that the cluster should not count on. Every heartbeat asks, so only those are looked at that may be
+        unfit: who waits for nobody has not stalled."""
         settled_s = self._clock.monotonic_s() - SETTLING_S_MAX
         stalled = [one.partition_id for one in self._shared.awaiting.values() if one.has_stalled]
         reasons = dict.fromkeys(stalled, UnfitReason.STALLED)
         for known, settling in self.settling.items():
             if settling.begun_s < settled_s and self._may_others_lead(settling):
                 reasons[known] = UnfitReason.DAMAGED
-        for known, holder in self.holders.items():
-            if holder.log.offline_reason is not None:
-                reasons[known] = UnfitReason.OFFLINE
-        return reasons
+        return reasons | {known: UnfitReason.OFFLINE for known in self._logs.offline() if known in self.holders}
 
     def _may_others_lead(self, settling: Settling) -> bool:
         """False if all other members that are live have the same damage: they would wait for the same ones."""

@@ -73,6 +73,9 @@ class ReplicaLogs:
         self._opened: dict[PartitionId, OpenedFiles] = {}
         """The opened files that nobody has taken yet."""
         self._lost: dict[PartitionId, LostRanges] = {}
+        self._standing_in: dict[PartitionId, PartitionLog] = {}
+        self._offline: dict[PartitionId, PartitionLog] = {}
+        """Logs that are offline, and may be open: each heartbeat asks, and there are many logs."""
         self._manager = manager
         self._log_writer = log_writer
         self._stats = stats
@@ -111,8 +114,16 @@ class ReplicaLogs:
 
     def standing_in(self) -> dict[PartitionId, int]:
         """Returns the open logs that are there in place of lost ones, and since when those were held."""
-        logs = self._manager.logs.items()
-        return {known: log.stands_in_since for known, log in logs if log.stands_in_since is not UNSET}
+        for known, log in list(self._standing_in.items()):
+            if log.stands_in_since is UNSET or self._manager.logs.get(known) is not log:
+                del self._standing_in[known]
+        return {known: since for known, log in self._standing_in.items() if (since := log.stands_in_since) is not UNSET}
+
+    def offline(self) -> list[PartitionId]:
+        """Returns the partitions whose open logs are offline."""
+        for known in [known for known, log in self._offline.items() if self._manager.logs.get(known) is not log]:
+            del self._offline[known]
+        return list(self._offline)
 
     @property
     def held_position(self) -> int:
@@ -235,6 +246,11 @@ class ReplicaLogs:
         self.high_watermarks[partition_id] = report.high_watermark
         log.give_up(self._lost.get(partition_id, LostRanges()))
         log.damage.on_news = partial(self._found_damage, partition_id)
+        log.on_offline = partial(self._offline.__setitem__, partition_id, log)
+        if log.offline_reason is not None:
+            log.on_offline()
+        if log.stands_in_since is not UNSET:
+            self._standing_in[partition_id] = log
 
     def check(self, partition_id: PartitionId, log: PartitionLog) -> None:
         """A log has got a role: if it is damaged, somebody is told."""

@@ -73,8 +73,9 @@ class Housekeeper:
     async def _mark_logs(self) -> None:
         """A mark may have to open its file, so that others have their turn between a few of them."""
         for number, holder in enumerate(list(self._holders.values()), start=1):
-            if holder.is_readable:
-                holder.log.mark()
+            log = holder.log
+            if log.marked != log.tail.durable and holder.is_readable:
+                log.mark()
             if number % MARKS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
 
