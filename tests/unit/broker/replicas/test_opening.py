@@ -148,13 +148,13 @@ async def test_a_log_that_cannot_be_opened_costs_its_partition(
 
 async def test_a_log_that_goes_offline_is_told_of_as_long_as_it_is_open(bench: Bench) -> None:
     topic = await bench.topic("t", 3)
-    assert bench.broker.unfit() == ()
+    assert bench.broker._reports.unfit() == ()
     bench.partition("t", 1).log.take_offline("its disk is gone")
     for _ in range(2):
-        (unfit,) = bench.broker.unfit()
+        (unfit,) = bench.broker._reports.unfit()
         assert (unfit.topic_id, unfit.partition) == (topic.topic_id, 1)
     await bench.broker.admin.delete_topic("t")
-    assert bench.broker.unfit() == ()
+    assert bench.broker._reports.unfit() == ()
 
 
 async def test_a_log_with_a_damaged_header_is_served_beside_the_others(bench: Bench, tmp_path: Path) -> None:
