@@ -65,6 +65,8 @@ class Presence:
         self._is_silent = False
         self._due_s: dict[GiveUp, float] = {}
         """When each answer that is waited for is overdue, by what gives it up."""
+        self._missed_s = inf
+        """When the first was overdue of those that were not waited for any longer, since anything was heard."""
         self._heard_s = 0.0
         self._slowest = [0.0, 0.0]
         self._period_ends_s = 0.0
@@ -119,8 +121,17 @@ class Presence:
         """The answer is not waited for any more, if it still was."""
         self._due_s.pop(give_up, None)
 
+    def missed(self, give_up: GiveUp) -> None:
+        """The answer did not come in the time that there was for it. It is not waited for any more, but it is owed: of a
+        broker that is asked again and again, with little time for each answer, it would never be noticed otherwise that
+        it is silent."""
+        due_s = self._due_s.pop(give_up, inf)
+        if due_s >= self._heard_s:
+            self._missed_s = min(self._missed_s, due_s)
+
     def _heard(self, late_s: float) -> None:
         self._is_silent = False
+        self._missed_s = inf
         self._heard_s = now_s = asyncio.get_running_loop().time()
         if now_s >= self._period_ends_s:
             self._slowest = [0.0, self._slowest[0]]
@@ -131,8 +142,9 @@ class Presence:
         """Asks the broker when it is quiet, for as long as something is waited for."""
         loop = asyncio.get_running_loop()
         try:
-            while self._due_s or (self._is_silent and self._on_silent is not None):
-                quiet_at_s = max(min(self._due_s.values(), default=0.0), self._heard_s) + self._quiet_s
+            while self._due_s or self._missed_s < inf or (self._is_silent and self._on_silent is not None):
+                owed_s = min(self._missed_s, min(self._due_s.values(), default=inf))
+                quiet_at_s = max(0.0 if owed_s == inf else owed_s, self._heard_s) + self._quiet_s
                 if loop.time() < quiet_at_s:  # what is due earlier may be sent meanwhile
                     await asyncio.sleep(min(quiet_at_s - loop.time(), self._quiet_s))
                 elif not await self._is_there():
@@ -148,7 +160,7 @@ class Presence:
         return self._heard_s >= asked_s
 
     def _fall_silent(self) -> None:
-        self._is_silent = True
+        self._is_silent, self._missed_s = True, inf
         waiting, self._due_s = self._due_s, {}
         for give_up in waiting:
             give_up(Silent(f"{self._name} is silent: it takes requests, and answers none"))

@@ -24,6 +24,9 @@ class Broker:
         await asyncio.sleep(min(self.takes_s, seconds))
         return self.takes_s <= seconds
 
+    def ignore(self, silent: Silent) -> None:
+        """Does nothing more about an answer that will not come."""
+
     async def owe(self, answer_s: float, *, expects_s: float = 0.0) -> float:
         """Returns how long it took until the answer was there. Raises `Silent`."""
         began_s = now_s()
@@ -186,3 +189,34 @@ def test_whoever_wants_to_know_hears_of_a_silent_broker_until_it_answers() -> No
         assert len(heard_s) == told
 
     play(broker, story)
+
+
+def test_a_broker_that_is_given_little_time_for_each_answer_turns_out_to_be_silent() -> None:
+    """Such as a controller that hangs: a heartbeat is given up before it is overdue for long."""
+    broker, silences = Broker(takes_s=3600), []
+    broker.presence = Presence("node 1", broker._ask, on_silent=lambda: silences.append(now_s()))
+
+    async def story() -> None:
+        began_s = now_s()
+        while now_s() < began_s + 3:
+            give_up = broker.ignore
+            broker.presence.expect(give_up, 0.0)
+            await asyncio.sleep(QUIET_S / 2)
+            broker.presence.missed(give_up)
+        assert silences[0] - began_s == pytest.approx(QUIET_S + PATIENCE_S_MIN, abs=0.01)
+
+    play(broker, story)
+
+
+def test_an_answer_that_was_missed_is_forgotten_when_the_broker_is_heard() -> None:
+    broker = Broker()
+
+    async def story() -> None:
+        broker.presence.expect(broker.ignore, 0.0)
+        await asyncio.sleep(0.1)
+        broker.presence.missed(broker.ignore)
+        await broker.owe(0.1)
+        await asyncio.sleep(5)
+
+    play(broker, story)
+    assert not broker.asked_s

@@ -99,6 +99,10 @@ class CallingEnd(Line):
             if presence is not None:
                 presence.answered(give_up)
             return answer
+        except TimeoutError:
+            if presence is not None:
+                presence.missed(give_up)
+            raise
         finally:
             timer.cancel()
             if presence is not None:
