@@ -86,7 +86,7 @@ class HungStrikes:
         async def strike(strike: Strike, rng: random.Random) -> None:
             found = await self._until_calm()
             victim = found and hung.whom(found[1], int(self._world.truth.image.controller_id))
-            if found is None or victim is None:
+            if found is None or victim is None or not self._goes_on_without(victim, *found):
                 self._world.truth.saw("fault withheld")
                 return
             with self._hanging(victim, is_disk=hung.is_disk):
@@ -105,6 +105,12 @@ class HungStrikes:
                 if len(info.isr) == len(info.replicas) and book is not None and book.end > 0:
                     return partition_id, info
         return None
+
+    def _goes_on_without(self, victim: int, partition_id: PartitionId, info: PartitionInfo) -> bool:
+        """Returns whether a commit needs no more replicas than there are beside the victim."""
+        book, replicas = self._ledger.books[partition_id], len(info.replicas)
+        least = replicas // 2 + 1 if book.is_paxos else book.minimum(self._world.truth.clock())
+        return replicas - (victim in info.replicas) >= least
 
     def _partitions(self) -> Iterator[tuple[PartitionId, PartitionInfo]]:
         for topic in self._world.truth.image.topics.values():
