@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts bench bench-repair docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts steady clocks bench bench-repair docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -116,6 +116,12 @@ sim-damage: setup ## Damage every byte range of small logs and journals, one at 
 
 power-cuts: setup ## Cut the power of real brokers' disks: CUTS=2000, SEED=, MORE='--lies' for the control; takes FUSE
 	nice -n 5 $(BIN)/python -m tests.e2e.power --cuts $(or $(CUTS),100) --seed $(or $(SEED),1) $(MORE)
+
+steady: setup ## Load real brokers to the full while disks stall: MINUTES=30, MORE='--hogs 0 --stall-ms 0' or '--hang-disk leader'
+	nice -n 5 $(BIN)/python -m tests.e2e.steady --minutes $(or $(MINUTES),30) $(MORE)
+
+clocks: setup ## Move the wall clocks of real brokers by an hour and a day; takes libfaketime
+	nice -n 5 $(BIN)/python -m tests.e2e.clocks $(MORE)
 
 bench: setup ## Measure a broker on this machine
 	$(BIN)/tidelog bench

@@ -20,10 +20,11 @@ import asyncio
 import math
 import statistics
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -49,6 +50,8 @@ IN_SYNC_S_MAX: Final = 120.0
 """A follower that hangs again and again is on probation for a minute (`replication.isr.stall`)."""
 
 Span = tuple[float, float]
+Hit = Callable[[int], AbstractContextManager[None]]
+"""Has something happen to a broker for the time of a `with`."""
 
 
 class Whom(StrEnum):
@@ -120,9 +123,25 @@ class _Run:
 
 async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
     """Runs the workload on a cluster of its own."""
+    async with LocalCluster(len(BROKERS)) as cluster:
+        found = await measure_hits(cluster, partial(_asleep, cluster), options, progress)
+    return Result("pause", asdict(options), found)
+
+
+@contextmanager
+def _asleep(cluster: LocalCluster, node_id: int) -> Iterator[None]:
+    cluster.pause(node_id)
+    try:
+        yield
+    finally:
+        cluster.resume(node_id)
+
+
+async def measure_hits(cluster: LocalCluster, hit: Hit, options: PauseOptions, progress: Progress) -> dict[str, float]:
+    """Runs the workload on a cluster whose brokers are hit, one after the other, in whatever way. Returns the
+    figures."""
     run, over = _Run(), asyncio.Event()
     async with (
-        LocalCluster(len(BROKERS)) as cluster,
         AdminClient(cluster.bootstrap) as admin,
         AdminClient(cluster.bootstrap, request_timeout_ms=LOOK_MS_MAX) as watcher,
     ):
@@ -136,28 +155,25 @@ async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
             try:
                 await asyncio.sleep(WARM_UP_S)
                 for number in range(options.pauses):
-                    run.pauses.append(await _pause(cluster, admin, watcher, options))
+                    run.pauses.append(await _pause(hit, admin, watcher, options))
                     progress(number + 1, options.pauses)
             finally:
                 over.set()
                 committing.cancel()
-    return Result("pause", asdict(options), figures(run.acknowledged, run.committed, run.pauses))
+    return figures(run.acknowledged, run.committed, run.pauses)
 
 
-async def _pause(cluster: LocalCluster, admin: AdminClient, watcher: AdminClient, options: PauseOptions) -> Pause:
+async def _pause(hit: Hit, admin: AdminClient, watcher: AdminClient, options: PauseOptions) -> Pause:
     await admin.elect_preferred_leaders()
     begin_s = time.monotonic()
     await asyncio.sleep(options.calm_s)
     sleeper, partition = await _choose(admin, options.whom)
     paused_s, shrunk_s = time.monotonic(), None
-    cluster.pause(sleeper)
-    try:
+    with hit(sleeper):
         while time.monotonic() < paused_s + options.paused_s:
             if shrunk_s is None and sleeper not in await _in_sync(watcher, partition):
                 shrunk_s = time.monotonic() - paused_s
             await asyncio.sleep(LOOK_S)
-    finally:
-        cluster.resume(sleeper)
     resumed_s = time.monotonic()
     async with asyncio.timeout(IN_SYNC_S_MAX):
         while set(await _in_sync(watcher, partition)) != set(BROKERS):  # noqa: ASYNC110 - somebody else's state

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from tests.e2e.power.volume import CAPACITY_BYTES, Fault
 
@@ -40,6 +40,9 @@ def missing() -> str:
 class Disk:
     """A file system at `directory`, which is made. All that is drawn at its cuts comes from `seed`."""
 
+    mount: ClassVar[str] = "tests.e2e.power.mount"
+    """The program that mounts it, and is told by lines what is to happen."""
+
     def __init__(self, directory: Path, seed: int) -> None:
         self._directory = directory
         self._seed = seed
@@ -50,7 +53,7 @@ class Disk:
         if lack := missing():
             raise DisksUnavailable(lack)
         self._directory.mkdir(parents=True)
-        words = [sys.executable, "-m", "tests.e2e.power.mount", str(self._directory), str(self._seed)]
+        words = [sys.executable, "-m", self.mount, str(self._directory), str(self._seed)]
         with self._errors.open("w") as errors:
             self._process = subprocess.Popen(
                 words,

@@ -1,0 +1,1 @@
+"""Real brokers under full load, on disks that stall; `python -m tests.e2e.steady --help`."""
