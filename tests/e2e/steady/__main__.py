@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.e2e.power.disks import DisksUnavailable
-from tests.e2e.steady.counts import NOTHING, Counts, read_counts
+from tests.e2e.steady.counts import NOTHING, Counts, Processors, read_counts
 from tests.e2e.steady.disks import StallingDisk, mounted, stall_at_random
 from tests.e2e.steady.hangs import measure_hangs
 from tests.e2e.steady.load import Load
@@ -54,6 +54,8 @@ class Run:
 
     load: Load
     capacity: float = 0.0
+    idle: float = 0.0
+    """The part of the processors' time that the closed loop could not use."""
     counts: Counts = NOTHING
     stalls: int = 0
     skipped: str = ""
@@ -65,6 +67,7 @@ class Run:
         books = self.load.books
         self.figures = {
             "records per second, closed loop": round(self.capacity),
+            "processors idle meanwhile, %": round(100 * self.idle, 1),
             "records per second, wanted": round(self.capacity * options.share),
             "records acknowledged": sum(book.acknowledged for book in books),
             "records refused": self.load.refused.total(),
@@ -122,7 +125,9 @@ async def play(options: argparse.Namespace, directory: Path, said: Console) -> R
                 await admin.create_topic(name, replicas_assignments=replicas, configs={"commit.protocol": name})
             with hogs(options.hogs):
                 await run.load.closed(producer, WARM_UP_S)
+                processors = Processors()
                 run.capacity = await run.load.closed(producer, CAPACITY_S)
+                run.idle = processors.idle()
                 said.print(f"{run.capacity:,.0f} records per second; {options.share:.0%} of it from now on")
                 before = await read_counts(cluster, admin)
                 stalling = asyncio.create_task(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from tidelog.admin import AdminClient
 from tidelog.bench.target import read_counters
 from tidelog.model.cluster import PROTOCOLS
 from tidelog.testing import LocalCluster
 
-FENCED = "a broker is not heard of; it is fenced"
+TIMES: Final = Path("/proc/stat")
+IDLE, WAITING = 3, 4
+FENCED: Final = "a broker is not heard of; it is fenced"
 """What the controller's log says when it does that."""
 
 
@@ -29,7 +32,7 @@ class Counts(NamedTuple):
         return Counts(*(now - then for now, then in zip(self, before, strict=True)))
 
 
-NOTHING = Counts(0, 0, 0, 0, 0)
+NOTHING: Final = Counts(0, 0, 0, 0, 0)
 
 
 async def read_counts(cluster: LocalCluster, admin: AdminClient) -> Counts:
@@ -43,3 +46,19 @@ async def read_counts(cluster: LocalCluster, admin: AdminClient) -> Counts:
         controllers=(await admin.describe_cluster()).controller_epoch,
         fenced=sum(cluster.broker(node).output.count(FENCED) for node in cluster.node_ids),
     )
+
+
+class Processors:
+    """How much of the machine's processors nobody wants."""
+
+    def __init__(self) -> None:
+        self._before = self._ticks()
+
+    def idle(self) -> float:
+        """Returns the part of all processor time, since this was made, in which a processor had nothing to do."""
+        now = self._ticks()
+        spent = [after - before for after, before in zip(now, self._before, strict=True)]
+        return (spent[IDLE] + spent[WAITING]) / max(1, sum(spent))
+
+    def _ticks(self) -> list[int]:
+        return [int(word) for word in TIMES.read_text().splitlines()[0].split()[1:9]]

@@ -19,7 +19,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.producer import Producer
 
 CHUNK: Final = 20
-ROUNDS: Final = 2
+ROUNDS: Final = 4
 NUMBER_BYTES: Final = 8
 VALUE: Final = bytes(92)
 """What follows a record's number."""
