@@ -1,8 +1,8 @@
 """How long to wait before trying again: exponential, jittered, bounded (Kafka: `retry.backoff.ms`, `.max.ms`).
 
 The jitter takes away up to half: clients that lost the same broker at the same moment come back spread out. Where the
-client's budget for repetitions is used up (`retry_budget.py`), the wait is `EXHAUSTED_S`. What a broker asks for by
-`Retry-After` is granted up to as much.
+client's budget for repetitions is used up (`retry_budget.py`), the wait is `EXHAUSTED_S`. What an overloaded broker
+asks for by `Retry-After` is granted up to as much.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Backoff:
         self._attempts = 0
 
     def next_s(self, at_least_s: float = 0.0) -> float:
-        """Seconds to wait before the next try; at least what a broker asked for by `Retry-After`, within the bound."""
+        """Seconds to wait before the next try; at least what a broker asked for, within the bound."""
         ceiling = min(self._max_s, self._initial_s * 2.0 ** min(self._attempts, DOUBLINGS_MAX))
         self._attempts += 1
         if not self._may_retry():

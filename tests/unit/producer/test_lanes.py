@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from tidelog.model.errors import LeaderNotAvailable, TimedOutAfterAppend, UnprocessableBody
+from tidelog.model.errors import LeaderNotAvailable, Overloaded, TimedOutAfterAppend, UnprocessableBody
 from tidelog.model.ids import TopicPartition
 from tidelog.model.partition_batches import split_partitions
 from tidelog.producer.lanes import UNDER_WAY_MAX, Lanes, Outcome
@@ -159,7 +159,14 @@ async def test_an_error_of_a_request_of_one_is_its_own() -> None:
     broker = Broker()
     broker.errors[0] = TimedOutAfterAppend.code
     (outcome,) = await sending(lanes_to(broker), 0)
-    assert (type(outcome.error), outcome.is_own, outcome.retry_after_s) == (TimedOutAfterAppend, True, 3.0)
+    assert (type(outcome.error), outcome.is_own, outcome.retry_after_s) == (TimedOutAfterAppend, True, 0.0)
+
+
+async def test_an_overloaded_broker_may_ask_for_time() -> None:
+    broker = Broker()
+    broker.errors[0] = Overloaded.code
+    (outcome,) = await sending(lanes_to(broker), 0)
+    assert (type(outcome.error), outcome.retry_after_s) == (Overloaded, 3.0)
 
 
 @pytest.mark.parametrize("is_given_up", [True, False])
