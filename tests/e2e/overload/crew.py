@@ -1,0 +1,56 @@
+"""The processes that the load comes from: the brokers' clients must not wait for each other, nor for who judges them."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from inspect import isawaitable
+from multiprocessing import get_context
+from types import TracebackType
+from typing import Final, ParamSpec, Self, TypeVar
+
+import uvloop
+
+P = ParamSpec("P")
+R = TypeVar("R")
+SIZE: Final = 8
+"""Jobs of a case that run at one time."""
+WARM_S: Final = 0.2
+
+
+class Crew:
+    """Processes that carry out jobs, functions of modules, each on an event loop of its own if it is a coroutine."""
+
+    def __init__(self) -> None:
+        self._pool = ProcessPoolExecutor(SIZE, get_context("spawn"), initializer=may_open_all)
+
+    def __enter__(self) -> Self:
+        for warmed in [self._pool.submit(time.sleep, WARM_S) for _ in range(SIZE)]:
+            warmed.result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def start(self, job: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Begins a job. Its result says what came of it; a case waits for all that it has begun."""
+        return self._pool.submit(_run, job, args, kwargs)  # type: ignore[arg-type] # mypy loses R in `submit`
+
+
+def _run(job: Callable[..., Awaitable[R]], args: tuple[object, ...], kwargs: dict[str, object]) -> R:
+    async def awaited() -> R:
+        found = job(*args, **kwargs)
+        assert isawaitable(found)
+        return await found
+
+    return uvloop.run(awaited())
+
+
+def may_open_all() -> None:
+    """Lets this process, and those that it starts, open as many files as it may."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
