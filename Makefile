@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts steady clocks bench bench-repair docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload steady clocks bench bench-repair docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -122,6 +122,9 @@ steady: setup ## Load real brokers to the full while disks stall: MINUTES=30, MO
 
 clocks: setup ## Move the wall clocks of real brokers by an hour and a day; takes libfaketime
 	nice -n 5 $(BIN)/python -m tests.e2e.clocks $(MORE)
+
+overload: setup ## Ask more of three real brokers than they can do: SECONDS=60, MORE='--only F85 --scale 0.1'
+	$(BIN)/python -m tests.e2e.overload --seconds $(or $(SECONDS),60) $(MORE)
 
 bench: setup ## Measure a broker on this machine
 	$(BIN)/tidelog bench

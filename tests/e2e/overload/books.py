@@ -11,6 +11,7 @@ import time
 import urllib.request
 from array import array
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -41,11 +42,11 @@ class Target:
 
 
 class Numbered:
-    """Batches of so many bytes, each of one record whose value begins with a number."""
+    """Batches of so many bytes, or a few less, each of one record whose value begins with a number."""
 
     def __init__(self, batch_bytes: int) -> None:
         value_bytes = batch_bytes
-        while (over := len(self._made(value_bytes)) - batch_bytes) != 0:
+        while (over := len(self._made(value_bytes)) - batch_bytes) > 0:
             value_bytes -= over
         whole = self._made(value_bytes)
         self._at = len(whole) - 1 - value_bytes  # behind the value is the number of headers: 0, one byte
@@ -62,6 +63,10 @@ class Numbered:
         NUMBER.pack_into(self._first, self._at, number)
         seal_spread(self._first, self._rest)
         return bytes(self._first), self._rest
+
+    def whole(self, number: int) -> bytes:
+        """Returns the same in one piece: for small ones."""
+        return b"".join(self.pieces(number))
 
 
 @dataclass(slots=True)
@@ -94,8 +99,9 @@ class Ledger:
         """Returns the outcomes as people read them."""
         return ", ".join(f"{count:,} x {named(outcome)}" for outcome, count in sorted(self.outcomes.items())) or "none"
 
-    def compare(self, found: Counter[int]) -> dict[str, int]:
-        """Returns how many records are not as they were said to be."""
+    def compare(self, numbers: Iterable[int]) -> dict[str, int]:
+        """Returns how many records are not as they were said to be; `numbers` are those that are there."""
+        found = Counter(numbers)
         known = set(chain(self.acknowledged, self.refused, self.unknown))
         return {
             "lost": sum(found[number] == 0 for number in self.acknowledged),
@@ -105,9 +111,8 @@ class Ledger:
         }
 
 
-def read_back(url: str, topic: str, partitions: int) -> Counter[int]:
-    """Returns the numbers that a topic has. Raises `OSError`."""
-    found: Counter[int] = Counter()
+def read_back(url: str, topic: str, partitions: int) -> Iterator[int]:
+    """Yields the numbers that a topic has. Raises `OSError`."""
     for partition in range(partitions):
         offset = 0
         while True:
@@ -116,14 +121,13 @@ def read_back(url: str, topic: str, partitions: int) -> Counter[int]:
             with urllib.request.urlopen(address, timeout=60) as answer:
                 data, end = answer.read(), int(answer.headers["Tidelog-High-Watermark"])
             for batch in iter_batches(data):
-                found[_number(memoryview(batch.data))] += 1
+                yield number_of(memoryview(batch.data))
                 offset = batch.header.next_offset
             if offset >= end:
                 break
-    return found
 
 
-def _number(batch: memoryview) -> int:
+def number_of(batch: memoryview) -> int:
     """Returns the number in a batch of one record, of which only the first bytes are looked at."""
     at = _behind_varint(batch, HEADER_BYTES) + 1  # length, attributes
     for _ in range(3):

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.e2e.overload.crew import Crew
+from tests.e2e.overload.crowds import POLL_SETTINGS, f86, f90, f91
 from tests.e2e.overload.ground import Ground, Row
 from tests.e2e.overload.large import f89
+from tests.e2e.overload.mixture import mix
+from tests.e2e.overload.outages import f92
 from tests.e2e.overload.rates import f85
-from tidelog.testing import LocalCluster
+from tests.e2e.overload.readers import f87
+from tidelog.testing import BrokerFailed, LocalCluster
 
 
 class Case(NamedTuple):
@@ -22,14 +26,25 @@ class Case(NamedTuple):
 
 CASES: Final = {
     "F85": Case(f85),
+    "F86": Case(f86),
+    "F87": Case(f87),
     "F89": Case(f89),
+    "F90": Case(f90, POLL_SETTINGS),
+    "F91": Case(f91),
+    "F92": Case(f92),
+    "MIX": Case(mix),
 }
 
 
 def play(name: str, crew: Crew, directory: Path, *, seconds: float, scale: float) -> list[Row]:
-    """Plays a case on a cluster of its own. Raises `BrokerFailed` or `OSError` if it cannot be played to its end."""
+    """Plays a case on a cluster of its own. Returns its rows; one of them says so if it did not come to its end."""
     case = CASES[name]
-    with LocalCluster(3, settings=case.settings, data_dir=directory) as cluster:
-        ground = Ground(name, cluster, crew, seconds=seconds, scale=scale)
-        case.play(ground)
-        return ground.rows
+    rows: list[Row] = []
+    try:
+        with LocalCluster(3, settings=case.settings, data_dir=directory) as cluster:
+            ground = Ground(name, cluster, crew, seconds=seconds, scale=scale)
+            rows = ground.rows
+            case.play(ground)
+    except (BrokerFailed, OSError) as error:
+        rows.append(Row(name, "played to its end", f"{type(error).__name__}: {error}", "yes", False, True))
+    return rows

@@ -1,4 +1,4 @@
-"""The processes that the load comes from: the brokers' clients must not wait for each other, nor for who judges them."""
+"""The processes that the load comes from: clients must not wait for each other, nor for who judges the brokers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Crew:
 
     def start(self, job: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Begins a job. Its result says what came of it; a case waits for all that it has begun."""
-        return self._pool.submit(_run, job, args, kwargs)  # type: ignore[arg-type] # mypy loses R in `submit`
+        return self._pool.submit(_run, job, args, kwargs)
 
 
 def _run(job: Callable[..., Awaitable[R]], args: tuple[object, ...], kwargs: dict[str, object]) -> R:

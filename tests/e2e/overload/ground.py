@@ -1,4 +1,4 @@
-"""The ground that a case is played on: three brokers, a crew, what is watched meanwhile, and what is said in the end."""
+"""The ground that a case is played on: three brokers, a crew, what is watched meanwhile, what is said in the end."""
 
 from __future__ import annotations
 

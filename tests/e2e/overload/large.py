@@ -25,7 +25,7 @@ ANSWER_S_MAX: Final = 90.0
 async def produce_large(target: Target, size: int, clients: int, begin_s: float, job: int) -> Ledger:
     """Job: as many batches at one time."""
     batches, ledger = Numbered(size), Ledger()
-    start = target.head(f"Content-Length: {size}\r\nConnection: close", "acks=all&timeout_ms=30000")
+    start = target.head(f"Content-Length: {batches.size}\r\nConnection: close", "acks=all&timeout_ms=30000")
     bodies = [(number, batches.pieces(number)) for number in range(job << JOB_SHIFT, (job << JOB_SHIFT) + clients)]
     await asyncio.sleep(max(0.0, begin_s - time.monotonic()))
     with ThreadPoolExecutor(clients) as pool:

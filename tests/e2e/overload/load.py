@@ -1,8 +1,8 @@
 """Small produces with acks=all: in an open loop, at a pace, or from clients that go on when they are answered.
 
-The open loop (`paced`) sends at its pace whether or not answers come, over many connections, each with one request under
-way, as many clients would. A request that finds none free is not sent, and counted: more clients than that there are
-not. Time is the machine's monotonic clock, the same in all processes.
+The open loop (`paced`) sends at its pace whether or not answers come, over many connections, each with one request
+under way, as many clients would. A request that finds none free is not sent, but counted: more clients than that there
+are not. Time is the machine's monotonic clock, the same in all processes.
 """
 
 from __future__ import annotations
@@ -120,9 +120,8 @@ class _Paced:
             return
         report.sent += 1
         link, number = free.popleft(), (pace.job << JOB_SHIFT) + turn
-        first, rest = self._batches.pieces(number)
         self._under_way[link] = number
-        link.ask(b"%b%b%b" % (self._heads[at], first, rest), self._told)
+        link.ask(self._heads[at] + self._batches.whole(number), self._told)
 
     def _told(self, link: Link, outcome: int, seconds: float) -> None:
         self._report.note(self._under_way.pop(link), outcome, link.sent_s, seconds)
@@ -214,8 +213,7 @@ class _Client:
         while time.monotonic() < end_s and not link.is_lost:
             number = (self._crowd.job << JOB_SHIFT) + self._report.sent
             self._report.sent += 1
-            first, rest = self._batches.pieces(number)
-            outcome, seconds = await link.asked(b"%b%b%b" % (start, first, rest))
+            outcome, seconds = await link.asked(start + self._batches.whole(number))
             self._report.note(number, outcome, link.sent_s, seconds)
             if outcome == 200:
                 self._heard()

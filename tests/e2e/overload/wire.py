@@ -1,8 +1,8 @@
 """HTTP/1.1 as cheaply as a Python process can offer it, and nothing hidden: what became of each request is one number.
 
-`Link` is one connection on an event loop with one request under way, for thousands of them. `post` and `get` are a plain
-client on a thread: it sends all of its body before it reads, as most libraries do, so that a broker that closes too
-early is seen as such a client sees it.
+`Link` is one connection on an event loop with one request under way, for thousands of them. `plain` is a client on a
+thread: it sends all of its body before it reads, as most libraries do, so that a broker that closes too early is seen
+as such a client sees it.
 """
 
 from __future__ import annotations
