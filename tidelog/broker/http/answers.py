@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import struct
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -19,6 +21,10 @@ from tidelog.model.ports import Buffer
 from tidelog.transport.errors import ErrorBody
 
 RETRY_AFTER_S_MAX: Final = 4
+SOL_SOCKET: Final = 1  # Linux
+SO_LINGER: Final = 13  # Linux
+AT_ONCE: Final = struct.pack("ii", 1, 0)
+"""A close does not wait for the client, and forgets what it has not taken."""
 CLOSING_STATUSES: Final = frozenset({408, 411, 413, 415})
 """After these the body may still be on its way, and nothing tells where the next request begins."""
 
@@ -108,9 +114,20 @@ async def send_piece(context: Context, call: Call, response: web.StreamResponse,
                 await response.write(view[start : start + step])
         except TimeoutError:
             context.metrics.refused("slow reader")
+            _forget_unsent(call)
             cut(call)
             raise ConnectionAbortedError("the client does not take its answer") from None
     call.sent_bytes += len(view)
+
+
+def _forget_unsent(call: Call) -> None:
+    """Has the kernel drop what it holds for a client, with a reset. It would go on offering it, some megabytes for each
+    client, for as long as one takes a little of it now and then."""
+    transport = call.request.transport
+    socket = None if transport is None else transport.get_extra_info("socket")
+    if socket is not None:  # a simulated network has none
+        with contextlib.suppress(OSError):  # not Linux
+            socket.setsockopt(SOL_SOCKET, SO_LINGER, AT_ONCE)
 
 
 def cut(call: Call) -> None:

@@ -316,7 +316,10 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is not HTTP, in the shape of every other error; it is the client's fault, so nothing is logged."""
+        """What is not HTTP, in the shape of every other error; it is the client's fault, so nothing is logged. Raises
+        `ConnectionError` again: there is nobody to answer."""
+        if isinstance(exc, ConnectionError):
+            raise exc
         if status == InvalidRequest.code // 100:
             response = error_answer(InvalidRequest("this is not a correct HTTP/1.1 request"), retry_after_s=0)
             response.force_close()
