@@ -117,14 +117,13 @@ async def _create(bootstrap: str, name: str, replicas: Mapping[int, Sequence[int
 class Watch:
     """Looks at the brokers while a case is played: their memory, who leads, who is in sync."""
 
-    def __init__(self, ground: Ground, topic: str, *, budget_bytes: int | None = None) -> None:
+    def __init__(self, ground: Ground, topic: str, *, jobs_bytes: int = 0) -> None:
+        """`jobs_bytes` is what a case may have the brokers unpack, beside the budgets of the settings."""
         self._ground, self._topic = ground, topic
         self._pids = [ground.cluster.broker(node_id).pid for node_id in ground.cluster.node_ids]
         self._rest = {pid: resident_bytes(pid) for pid in self._pids}
         self.most = dict(self._rest)
-        self._budget = (
-            BrokerConfig().http_body_budget_bytes + ANSWER_BUDGET_BYTES if budget_bytes is None else budget_bytes
-        )
+        self._budget = BrokerConfig().http_body_budget_bytes + ANSWER_BUDGET_BYTES + jobs_bytes
         self.shrinks = 0
         self._seen: list[Any] = []
         self._first: list[Any] = []

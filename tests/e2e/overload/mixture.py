@@ -16,7 +16,8 @@ from tests.e2e.overload.large import BATCH_BYTES, PRODUCES, produce_large
 from tests.e2e.overload.load import OPENED_AT_ONCE, Pace, paced
 from tests.e2e.overload.rates import TOPIC
 from tests.e2e.overload.wire import Answer, Link, Place, get, named, plain
-from tidelog.model.batch_codec import encode_batch
+from tidelog.broker.runtime.heavy_work import JOBS_MAX
+from tidelog.model.batch_codec import DECOMPRESSED_BYTES_MAX, encode_batch
 from tidelog.model.batch_header import Compression
 
 LARGE: Final = "large"
@@ -127,7 +128,7 @@ def mix(ground: Ground) -> None:
     del ground.ledgers[PACKED]  # its records have no numbers
     _pack(ground, packed)
     seconds, crew, place = ground.spent(SECONDS, 6.0), ground.crew, ground.place(1)
-    with Watch(ground, TOPIC) as watch:
+    with Watch(ground, TOPIC, jobs_bytes=JOBS_MAX * DECOMPRESSED_BYTES_MAX) as watch:
         begin_s = soon() + IDLE_BEFORE_S
         wait = ground.crew.start(idle, place, ground.scaled(IDLE), seconds + 2 * IDLE_BEFORE_S)
         writer = crew.start(paced, Pace(writes, RATE, seconds, begin_s, next(ground.jobs)))
