@@ -105,8 +105,8 @@ class Ground:
             wrong = ledger.compare(found)
             told = ", ".join(f"{number} {name}" for name, number in wrong.items() if number)
             count_acknowledged = f"{len(ledger.acknowledged):,} acknowledged, {len(ledger.unknown):,} unknown"
-            is_held = not told and len(ledger.acknowledged) > 0
-            self.correct(f"read back {topic}", told or count_acknowledged, "all acknowledged are there once", is_held)
+            bound = "all acknowledged are there once"
+            self.correct(f"read back {topic}", told or count_acknowledged, bound, not told)
 
 
 async def _create(bootstrap: str, name: str, replicas: Mapping[int, Sequence[int]], configs: dict[str, str]) -> None:

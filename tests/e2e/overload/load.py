@@ -35,6 +35,8 @@ class Report:
     """When each request was sent that was answered 200."""
     took_s: array[float] = field(default_factory=lambda: array("d"))
     """How long that took."""
+    longest_s: float = 0.0
+    """The longest wait for an answer, whatever it was."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     sent: int = 0
@@ -45,6 +47,7 @@ class Report:
     def note(self, number: int, outcome: int, begun_s: float, seconds: float) -> None:
         """Counts a request that is over."""
         self.ledger.add(number, outcome)
+        self.longest_s = max(self.longest_s, seconds)
         if outcome == 200:
             self.begun_s.append(begun_s)
             self.took_s.append(seconds)

@@ -34,6 +34,7 @@ DRIPPED_HEAD: Final = b"GET /topics HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 4_
 READERS: Final = 16
 PACKED_BYTES: Final = 60 * MIB
 CHUNKS: Final = 300_000
+CHUNKED_TRIES: Final = 10
 PROBE_S: Final = 0.1
 WRITE_S_MAX: Final = 0.5
 PROBE_S_MAX: Final = 0.2
@@ -68,14 +69,17 @@ async def drip(place: Place, clients: int, seconds: float) -> Counter[str]:
 
 
 async def send_chunks(target: Target, chunks: int, begin_s: float, job: int) -> Ledger:
-    """Job: a batch whose body comes in chunks of one byte."""
-    ledger, number = Ledger(), job << JOB_SHIFT
-    body = Numbered(chunks).whole(number)
-    framed = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    """Job: a batch whose body comes in chunks of one byte; another one a second later, as long as it is refused."""
+    ledger, batches = Ledger(), Numbered(chunks)
     start = target.head("Transfer-Encoding: chunked\r\nConnection: close")
     await asyncio.sleep(max(0.0, begin_s - time.monotonic()))
-    answer = await asyncio.to_thread(plain, target.place, [start, framed])
-    ledger.add(number, answer.outcome)
+    for number in range(job << JOB_SHIFT, (job << JOB_SHIFT) + CHUNKED_TRIES):
+        framed = b"".join(b"1\r\n%c\r\n" % byte for byte in batches.whole(number)) + b"0\r\n\r\n"
+        answer = await asyncio.to_thread(plain, target.place, [start, framed])
+        ledger.add(number, answer.outcome)
+        if answer.outcome != 503:
+            break
+        await asyncio.sleep(1.0)
     return ledger
 
 
@@ -146,9 +150,8 @@ def mix(ground: Ground) -> None:
         ground.ledgers[TOPIC].merge(report.ledger)
         outcomes = reading.result()
     ground.answered(f"a write every {1000 / RATE:.0f} ms", report.ledger)
-    longest_s = max(report.took_s, default=float("inf"))
-    done = "the longest wait of a write"
-    ground.figure(done, f"{1000 * longest_s:.0f} ms", f"{1000 * WRITE_S_MAX:.0f} ms", longest_s <= WRITE_S_MAX)
+    measured, bound = f"{1000 * report.longest_s:.0f} ms", f"{1000 * WRITE_S_MAX:.0f} ms"
+    ground.figure("the longest wait of a write", measured, bound, report.longest_s <= WRITE_S_MAX)
     refused = report.sent - report.ledger.outcomes[200] + report.held_back
     ground.figure("writes that were refused, or could not be sent", str(refused), "0", refused == 0)
     ground.answered(f"{ground.scaled(PRODUCES)} produces of {BATCH_BYTES // MIB} MiB", ground.ledgers[LARGE])
