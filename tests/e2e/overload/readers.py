@@ -26,6 +26,12 @@ RECEIVE_BYTES: Final = 8_192
 TRICKLE_S: Final = 1.0
 ASK_S: Final = 20.0
 """Who is refused asks again for so long."""
+KEEP_ALIVE: Final = {
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): 3,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): 3,
+}
+"""A reset that a full window did not let through comes again when it is asked for."""
 CUT_S_MAX: Final = 30.0
 GRACE_S: Final = 15.0
 LOOK_S: Final = 0.5
@@ -90,6 +96,8 @@ async def _read(target: Target, request: bytes, found: Slow, end_s: float, *, is
         wire = socket.socket()
         wire.setblocking(False)
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        for option, value in KEEP_ALIVE.items():
+            wire.setsockopt(*option, value)
         try:
             await loop.sock_connect(wire, target.place)
             transport, reader = await loop.create_connection(lambda: _Reader(is_stalled=is_stalled), sock=wire)
