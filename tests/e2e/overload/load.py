@@ -24,6 +24,7 @@ BEHIND_S_MAX: Final = 0.1
 """If the generator itself comes late by more, what it should have sent meanwhile is left out."""
 OPENED_AT_ONCE: Final = 50
 REOPEN_S: Final = 0.05
+AWAY_S: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -166,8 +167,8 @@ class _Paced:
 class Crowd:
     """Clients that send when they are answered, `think_s` later, or at once if they were not: without back-off.
 
-    A client whose broker is away goes to the next one of `places`. After `outage_s`, if that is not 0, it is noted when
-    each was answered for the first time.
+    A client whose broker is away goes to the next one of `places`, and after `AWAY_S` there looks for its own again: to
+    write by way of another broker costs both. From `outage_s` on it is noted when each was answered for the first time.
     """
 
     targets: Sequence[Target]
@@ -194,7 +195,8 @@ class _Client:
     def __init__(self, crowd: Crowd, report: Report, batches: Numbered, number: int) -> None:
         self._crowd, self._report, self._batches = crowd, report, batches
         self._target = crowd.targets[number % len(crowd.targets)]
-        self._turn = crowd.places.index(self._target.place) if self._target.place in crowd.places else number
+        self._home = crowd.places.index(self._target.place) if self._target.place in crowd.places else number
+        self._turn = self._home
         self._think_s = crowd.think_s * (1 + (number % 16) / 16) / 1.5
         self._was_heard = False
 
@@ -206,14 +208,15 @@ class _Client:
             link = Link(place)
             if await link.open():
                 await self._use(link, end_s)
-            self._turn += link.is_lost
+            self._turn = self._turn + 1 if link.is_lost else self._home
             link.close()
             await asyncio.sleep(TICK_S)  # this is a loop's turn, not a back-off
 
     async def _use(self, link: Link, end_s: float) -> None:
         path = Target(self._target.topic, self._target.partition, link.place)
         start = path.head(f"Content-Length: {self._batches.size}")
-        while time.monotonic() < end_s and not link.is_lost:
+        back_s = end_s if link.place == self._target.place else min(end_s, time.monotonic() + AWAY_S)
+        while time.monotonic() < back_s and not link.is_lost:
             number = (self._crowd.job << JOB_SHIFT) + self._report.sent
             self._report.sent += 1
             outcome, seconds = await link.asked(start + self._batches.whole(number))

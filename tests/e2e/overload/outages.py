@@ -48,7 +48,8 @@ def f92(ground: Ground) -> None:
     while back_s + RATE_S < end_s and report.rate(back_s, back_s + RATE_S) < 0.8 * goodput:
         back_s += 0.5
     back_s = back_s if back_s + RATE_S < end_s else float("inf")
-    ground.figure("goodput before", f"{goodput:,.0f}/s")
+    after = report.rate(end_s - BACK_S_MAX, end_s)
+    ground.figure("goodput", f"{goodput:,.0f}/s before, {after:,.0f}/s in the last {BACK_S_MAX:.0f} s")
     is_held = back_s - began_s <= BACK_S_MAX
     done = "until 80 % of that, after the brokers were started"
     ground.figure(done, f"{back_s - began_s:.1f} s", f"{BACK_S_MAX:.0f} s", is_held)
