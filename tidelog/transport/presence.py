@@ -122,9 +122,8 @@ class Presence:
         self._due_s.pop(give_up, None)
 
     def missed(self, give_up: GiveUp) -> None:
-        """The answer did not come in the time that there was for it. It is not waited for any more, but it is owed: of a
-        broker that is asked again and again, with little time for each answer, it would never be noticed otherwise that
-        it is silent."""
+        """The answer did not come in the time that there was for it. It is still owed: a broker that is asked again and
+        again, with little time for each answer, would never turn out to be silent otherwise."""
         due_s = self._due_s.pop(give_up, inf)
         if due_s >= self._heard_s:
             self._missed_s = min(self._missed_s, due_s)
