@@ -246,9 +246,9 @@ class Accumulator:
         self.end_linger(queue)
         queue.open = None
         if (used := _used_bytes(batch)) * FACTOR > batch.reserved_bytes:
-            queue.step_bytes = batch.reserved_bytes
+            queue.step_bytes = min(batch.reserved_bytes, self._batch_bytes)
         else:
-            queue.step_bytes = step_for(used, self._batch_bytes)
+            queue.step_bytes = min(step_for(used, self._batch_bytes), self._batch_bytes)
         batch.data = encode_batch(batch.records, compression=self._compression)
         batch.record_count = len(batch.records)
         batch.records = []
@@ -281,9 +281,8 @@ class Accumulator:
     def _first_step(self, queue: PartitionQueue, record_bytes: int) -> int:
         """The size of the batch that a record opens."""
         needed = self._step_for(record_bytes)
-        return (
-            max(needed, queue.step_bytes) if queue.step_bytes <= self._buffer_memory - self.reserved_bytes else needed
-        )
+        has_room = queue.step_bytes <= self._buffer_memory - self.reserved_bytes
+        return max(needed, queue.step_bytes) if has_room else needed
 
     def _step_for(self, record_bytes: int) -> int:
         """The least size of a batch that a record opens."""

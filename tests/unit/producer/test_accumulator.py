@@ -143,6 +143,14 @@ def test_a_batch_begins_with_the_step_its_predecessor_ended_with() -> None:
     assert bench.add_to(other).reserved_bytes == 1024
 
 
+def test_after_a_record_larger_than_any_batch_batches_have_their_size_again(bench: Bench) -> None:
+    jumbo = bench.accumulator.open_batch(bench.queue, 1500, 0.0)
+    jumbo.room -= 1500
+    jumbo.records.append((7, None, b"v" * 1479))
+    bench.accumulator.seal(bench.queue)
+    assert bench.accumulator.open_batch(bench.queue, SIZE, 0.0).reserved_bytes == 1000
+
+
 def test_memory_that_is_short_is_not_reserved_ahead() -> None:
     bench = Bench(batch_bytes=16_384, buffer_memory=40_000)
     queues = bench.queues(4)
