@@ -16,14 +16,14 @@ from tidelog.bench.target import read_counters
 from tidelog.testing import LocalCluster
 
 OFF: Final = "the clock is off"
-"""What the broker's log says."""
+"""The broker's log says so."""
 LOOK_S: Final = 0.05
 TOLD_S_MAX: Final = 60.0
 CLI_S_MAX: Final = 60.0
 
 
 class Move(NamedTuple):
-    """What a broker said when its clock was moved; seconds since it was moved, or put right."""
+    """A broker said so, these seconds after its clock was moved or put right."""
 
     node: int
     ahead_s: int

@@ -18,7 +18,7 @@ from tidelog.testing import BrokerFailed, LocalCluster
 
 
 class Case(NamedTuple):
-    """What is played, on brokers with which settings."""
+    """A case names the function that plays it, and the settings of its brokers."""
 
     play: Callable[[Ground], None]
     settings: Mapping[str, str] = {}

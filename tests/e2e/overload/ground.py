@@ -28,7 +28,7 @@ ANSWER_BUDGET_BYTES: Final = 64 * MIB
 """The listener's memory for answers, which is no setting."""
 LOOK_S: Final = 0.1
 SOON_S: Final = 2.0
-"""What is begun together begins so much later: by then its connections are open."""
+"""Jobs that begin together begin so much later: by then their connections are open."""
 
 
 class Row(NamedTuple):
@@ -69,7 +69,7 @@ class Ground:
 
     @property
     def places(self) -> list[Place]:
-        """Where the brokers listen."""
+        """Returns the addresses of the brokers' HTTP listeners."""
         return [self.place(node_id) for node_id in self.cluster.node_ids]
 
     def topic(

@@ -29,7 +29,7 @@ AWAY_S: Final = 2.0
 
 @dataclass(slots=True)
 class Report:
-    """What became of a load."""
+    """Counts the requests of a load by how they ended."""
 
     ledger: Ledger = field(default_factory=Ledger)
     begun_s: array[float] = field(default_factory=lambda: array("d"))

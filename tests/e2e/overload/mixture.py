@@ -163,7 +163,7 @@ def mix(ground: Ground) -> None:
 
 
 def _pack(ground: Ground, targets: list[Target]) -> None:
-    """One record of that much JSON, which is longer than any that is shown; and the same in eight records."""
+    """Writes one record of that much JSON, longer than any that is shown, and the same in eight records."""
     item = b'{"sensor":"north","at":1700000000000,"value":21.5},'
     for target, records in zip(targets, (1, 8), strict=True):
         value = b"[" + item * (PACKED_BYTES // records // len(item)) + b"0]"

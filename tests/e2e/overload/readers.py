@@ -19,13 +19,13 @@ from tests.e2e.overload.wire import Ended, get, head
 READ_TOPIC: Final = "read"
 BATCHES: Final = 96
 BATCH_BYTES: Final = 1_000_000
-"""What a reader asks for is all of these: more than the buffers of both kernels hold."""
+"""A reader asks for all of these: more than the buffers of both kernels hold."""
 STALLED: Final = 500
 TRICKLING: Final = 500
 RECEIVE_BYTES: Final = 8_192
 TRICKLE_S: Final = 1.0
 ASK_S: Final = 20.0
-"""Who is refused asks again for so long."""
+"""A reader that is refused asks again for so long."""
 KEEP_ALIVE: Final = {
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): 3,
@@ -40,7 +40,7 @@ TCP_ESTABLISHED: Final = 1
 
 @dataclass(slots=True)
 class Slow:
-    """What became of slow readers."""
+    """Counts slow readers by how they ended."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     refused: int = 0
@@ -119,7 +119,7 @@ async def _read(target: Target, request: bytes, found: Slow, end_s: float, *, is
 
 
 async def _until_cut(wire: socket.socket, reader: _Reader, found: Slow) -> None:
-    """Who does not read hears of no end; the kernel knows of it."""
+    """Looks whether a connection has ended: a client that does not read is not told, its kernel is."""
     begun_s = time.monotonic()
     duplicate = wire.dup()
     try:

@@ -41,7 +41,7 @@ def is_definite(outcome: int) -> bool:
 
 
 class Place(NamedTuple):
-    """Where a broker listens."""
+    """A broker has its HTTP listener here."""
 
     host: str
     port: int

@@ -76,7 +76,7 @@ def partition_text(face: BrokerFace) -> Steps[bytes]:
                 len(partition.in_sync),
             )
             labels = ",".join(at)
-            for name, value in zip(SAMPLES, values, strict=False):
+            for name, value in zip(SAMPLES, values, strict=False):  # the last family has a line for each follower
                 families[name].append(f"{name}{{{labels}}} {value}.0\n")
             for node_id, behind in partition.replica_lags.items():
                 lags = families["tidelog_replica_lag_records"]
