@@ -52,31 +52,29 @@ def _plain_parts(records: Iterable[_Plain], first: int, base_timestamp: int) -> 
     varints, sizes, null = VARINTS, _VARINT_SIZES, _NULL
     parts: list[bytes] = []
     add = parts.extend
-    max_timestamp = base_timestamp
+    latest = max_timestamp = base_timestamp
+    opening = _opening(latest, base_timestamp)
     for index, (timestamp, key, value) in enumerate(records, first):
-        delta = timestamp - base_timestamp
-        if timestamp > max_timestamp:  # noqa: PLR1730 - max() is a call
-            max_timestamp = timestamp
-        delta_varint = varints[delta] if 0 <= delta < VARINT_TABLE_SIZE else _wide_delta(timestamp, delta)
+        if timestamp != latest:  # neighbours are often of one millisecond
+            latest = timestamp
+            max_timestamp = max(latest, max_timestamp)
+            opening = _opening(latest, base_timestamp)
         try:
-            if key is None:
-                key_bytes, key_size, key_length = b"", 0, null
-            else:
-                key_bytes, key_size = key, len(key)
-                key_length = varints[key_size]
-            if value is None:
-                value_bytes, value_size, value_length = b"", 0, null
-            else:
-                value_bytes, value_size = value, len(value)
-                value_length = varints[value_size]
-            size = 2 + len(delta_varint) + sizes[index] + sizes[key_size] + key_size + sizes[value_size] + value_size
+            if key is None and value is not None:  # nearly every record: the fewest parts
+                size = len(value)
+                add((
+                    varints[len(opening) + sizes[index] + 2 + sizes[size] + size], opening, varints[index],
+                    null, varints[size], value, b"\0",
+                ))  # fmt: skip
+                continue
+            key_bytes, key_length = (b"", null) if key is None else (key, varints[len(key)])
+            value_bytes, value_length = (b"", null) if value is None else (value, varints[len(value)])
+            size = len(opening) + sizes[index] + len(key_length) + len(key_bytes) + len(value_length) + len(value_bytes)
             add((
-                varints[size], b"\0", delta_varint, varints[index],
-                key_length, key_bytes, value_length, value_bytes, b"\0",
+                varints[size + 1], opening, varints[index], key_length, key_bytes, value_length, value_bytes, b"\0",
             ))  # fmt: skip
         except IndexError:  # a length or an index beyond the table
-            add(_record_parts(index, delta, key, value, ()))
-    _check_timestamp(max_timestamp)
+            add(_record_parts(index, timestamp - base_timestamp, key, value, ()))
     return parts, max_timestamp
 
 
@@ -114,9 +112,10 @@ def _record_parts(
     return _varint(len(record)), record
 
 
-def _wide_delta(timestamp: int, delta: int) -> bytes:
+def _opening(timestamp: int, base_timestamp: int) -> bytes:
+    """The attributes and the timestamp delta of a record."""
     _check_timestamp(timestamp)
-    return encode_varint(delta)
+    return b"\0" + _varint(timestamp - base_timestamp)
 
 
 def _check_timestamp(timestamp: int) -> None:
