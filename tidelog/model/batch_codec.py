@@ -59,10 +59,12 @@ def encode_batch(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    is_final: bool = True,
 ) -> bytearray:
     """One sound batch of all `records`, each `(timestamp_ms, key, value)` or with headers as a fourth item.
 
-    The result may be patched in place (`assign_offsets` and the stamps).
+    The result may be patched in place (`assign_offsets` and the stamps). A batch that is not final has no checksum
+    before it is stamped.
 
     Raises `UnprocessableBody` if there are no records, `InvalidRequest` if a number does not fit its field,
     `TooLarge` over 2 GiB.
@@ -79,6 +81,7 @@ def encode_batch(
         compression,
         (base_offset, leader_epoch),
         (producer_id, producer_epoch, base_sequence),
+        is_final=is_final,
     )
 
 
@@ -110,6 +113,8 @@ def _framed(
     compression: Compression,
     place: tuple[int, int] = (0, -1),
     producer: tuple[int, int, int] = (-1, -1, -1),
+    *,
+    is_final: bool = True,
 ) -> bytearray:
     base_offset, leader_epoch = place
     parts.insert(0, bytes(HEADER_BYTES))
@@ -123,7 +128,8 @@ def _framed(
         )  # fmt: skip
     except struct.error as error:
         raise InvalidRequest(f"a batch field is out of range: {error}") from None
-    seal(batch)
+    if is_final:
+        seal(batch)
     return batch
 
 

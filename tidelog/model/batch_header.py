@@ -274,9 +274,15 @@ def stamp_append_time(batch: RecordBatch, timestamp_ms: int) -> RecordBatch:
 
 def stamp_producer(batch: RecordBatch, producer_id: int, producer_epoch: int, base_sequence: int) -> RecordBatch:
     """Makes the batch one of an idempotent producer's, in place, with a new CRC."""
-    _PRODUCER.pack_into(batch.data, 43, producer_id, producer_epoch, base_sequence)
-    stamped = batch.header._replace(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
-    return _resealed(stamped, batch.data)
+    crc = number(batch.data, producer_id, producer_epoch, base_sequence)
+    numbers = {"producer_id": producer_id, "producer_epoch": producer_epoch, "base_sequence": base_sequence}
+    return RecordBatch(batch.header._replace(crc=crc, **numbers), batch.data)
+
+
+def number(data: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> int:
+    """Writes the numbers of an idempotent producer into an encoded batch, and its CRC, which is returned."""
+    _PRODUCER.pack_into(data, 43, producer_id, producer_epoch, base_sequence)
+    return seal(data)
 
 
 def seal(data: bytearray | memoryview) -> int:

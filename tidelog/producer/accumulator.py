@@ -145,6 +145,8 @@ class PartitionQueue:
 class Accumulator:
     """All queues of a producer, their sizes and their memory.
 
+    Where the caller `will_number` the batches that it takes (`batch_header.number`), their checksum is left to it.
+
     `on_ready` is called with a queue whose `due_s` may have come nearer: a batch was opened, sealed or hurried.
     """
 
@@ -155,6 +157,7 @@ class Accumulator:
         linger_s: float,
         compression: Compression,
         buffer_memory: int,
+        will_number: bool = False,
         on_ready: Callable[[PartitionQueue], None],
     ) -> None:
         assert 0 < batch_bytes <= buffer_memory
@@ -162,6 +165,7 @@ class Accumulator:
         self._linger_s = linger_s
         self._compression = compression
         self._buffer_memory = buffer_memory
+        self._will_number = will_number
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._lingering: dict[PartitionQueue, None] = {}
         """The queues with an open batch that nobody hurried, oldest first."""
@@ -249,7 +253,7 @@ class Accumulator:
             queue.step_bytes = min(batch.reserved_bytes, self._batch_bytes)
         else:
             queue.step_bytes = min(step_for(used, self._batch_bytes), self._batch_bytes)
-        batch.data = encode_batch(batch.records, compression=self._compression)
+        batch.data = encode_batch(batch.records, compression=self._compression, is_final=not self._will_number)
         batch.record_count = len(batch.records)
         batch.records = []
         self.reserved_bytes += len(batch.data) - batch.reserved_bytes

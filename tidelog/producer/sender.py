@@ -20,7 +20,7 @@ from contextlib import suppress
 
 import msgspec
 
-from tidelog.model.batch_header import RecordBatch, parse_header, stamp_producer
+from tidelog.model.batch_header import number
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownPartition, UnknownTopic
 from tidelog.model.ids import ProducerId
 from tidelog.producer.accumulator import Accumulator, Batch, BatchReceipt, PartitionQueue
@@ -74,6 +74,7 @@ class Sender:
             linger_s=options.linger_s,
             compression=options.compression,
             buffer_memory=options.buffer_memory,
+            will_number=options.is_idempotent,
             on_ready=self.notice,
         )
         self.fatal: TidelogError | None = None
@@ -203,7 +204,7 @@ class Sender:
             await self._adopt_id(sequences, timeout_s)
         stamps = [sequences.assign(request.queue.partition, batch.record_count) for batch in request.batches]
         for batch, stamp in zip(request.batches, stamps, strict=True):
-            stamp_producer(RecordBatch(parse_header(batch.data), memoryview(batch.data)), *stamp)
+            number(batch.data, *stamp)
         request.stamp = stamps[0]
 
     async def _adopt_id(self, sequences: Sequences, timeout_s: float) -> None:

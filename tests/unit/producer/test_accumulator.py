@@ -7,8 +7,8 @@ import math
 import pytest
 
 from tidelog.model.batch_codec import decode_batch
-from tidelog.model.batch_header import Compression, RecordBatch, parse_header
-from tidelog.model.errors import UnknownTopic
+from tidelog.model.batch_header import Compression, RecordBatch, number, parse_header, verify_batch
+from tidelog.model.errors import CorruptBatch, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.producer.accumulator import (
     RECORD_OVERHEAD_BYTES,
@@ -151,6 +151,25 @@ def test_after_a_record_larger_than_any_batch_batches_have_their_size_again(benc
     assert bench.accumulator.open_batch(bench.queue, SIZE, 0.0).reserved_bytes == 1000
 
 
+def test_the_checksum_of_a_batch_that_will_be_numbered_is_left_to_its_numbers() -> None:
+    accumulator = Accumulator(
+        batch_bytes=1000,
+        linger_s=0.0,
+        compression=Compression.NONE,
+        buffer_memory=4000,
+        will_number=True,
+        on_ready=lambda queue: None,
+    )
+    queue = accumulator.queue(TopicPartition("t", 0))
+    accumulator.open_batch(queue, SIZE, 0.0).records.append(RECORD)
+    (batch,) = accumulator.take(queue, 0.0, bytes_max=10_000, batches_max=5)
+    with pytest.raises(CorruptBatch):
+        verify_batch(batch.data)
+    crc = number(batch.data, 7, 1, 5)
+    header = verify_batch(batch.data)
+    assert (header.crc, header.producer_id, header.producer_epoch, header.base_sequence) == (crc, 7, 1, 5)
+
+
 def test_memory_that_is_short_is_not_reserved_ahead() -> None:
     bench = Bench(batch_bytes=16_384, buffer_memory=40_000)
     queues = bench.queues(4)
@@ -269,8 +288,8 @@ def test_partitions_that_take_turns_share_batches_though_not_all_have_room() -> 
     """More partitions than batches fit: those that have one fill it, instead of all being sent with a record each."""
     bench = Bench(batch_bytes=65_536, buffer_memory=64 * 1024)
     sent: list[int] = []
-    for number in range(2_000):
-        queue = bench.queues(100)[number % 100]
+    for turn in range(2_000):
+        queue = bench.queues(100)[turn % 100]
         has_room = queue.open is not None and bench.accumulator.grow(queue, SIZE)
         if not has_room and not bench.accumulator.has_memory_for(SIZE):
             bench.noticed.clear()
