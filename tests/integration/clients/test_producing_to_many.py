@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,6 +15,7 @@ from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import TooLarge
 from tidelog.model.partition_batches import split_partitions
 from tidelog.producer import Producer
+from tidelog.producer.accumulator import Accumulator, Batch
 from tidelog.transport.connections import Answer, Connections, Pieces
 
 PARTITIONS = 1_000
@@ -122,3 +124,31 @@ async def test_a_partition_that_is_refused_is_tried_again_alone(many: Site, requ
         await flush
         assert [(await delivery).offset for delivery in sent] == [0] * 10
     assert all(set(request) == {3} for request in requests.made[len(requests.first_tries) :])
+
+
+async def test_where_memory_is_short_the_next_request_departs_before_more_is_taken_in(
+    many: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The brokers wait for that request, and a batch is filled in each turn of the loop."""
+    events: list[str] = []
+    request, open_batch = Connections.request, Accumulator.open_batch
+
+    async def noting(self: Connections, method: str, url: Any, **more: Any) -> Answer:
+        events.append("ask")
+        answer = await request(self, method, url, **more)
+        events.append("answer" if producer._intake.is_waiting else "other")
+        return answer
+
+    def opening(self: Accumulator, *arguments: Any) -> Batch:
+        events.append("open")
+        return open_batch(self, *arguments)
+
+    async with producer_to(many, batch_size=4096, max_request_size=16 << 10, buffer_memory=64 << 10) as producer:
+        await producer.send_and_wait("many", b"v", partition=0)
+        monkeypatch.setattr(Connections, "request", noting)
+        monkeypatch.setattr(Accumulator, "open_batch", opening)
+        for _ in range(2_000):
+            await producer.send("many", b"v" * 1000, partition=0)
+    between = "".join({"ask": "?", "answer": "!", "other": ".", "open": "o"}[event] for event in events)
+    assert len(re.findall(r"!(?=\?)", between)) >= 2_000 // 64 // 2
+    assert not re.findall(r"!o+\?", between), between
