@@ -19,6 +19,8 @@ _NULL = encode_varint(-1)
 _NOTHING_BEFORE = b"\0" * 3
 """Attributes, and the two deltas, of a batch's first record."""
 _VARINT_SIZES = tuple(map(len, VARINTS))
+_OPENINGS = tuple(b"\0" + varint for varint in VARINTS)
+"""Attributes and timestamp delta of a record, by the delta."""
 _HEADERS = itemgetter(3)
 _PLAIN = itemgetter(0, 1, 2)
 _Plain = tuple[int, bytes | None, bytes | None]
@@ -53,12 +55,14 @@ def _plain_parts(records: Iterable[_Plain], first: int, base_timestamp: int) -> 
     parts: list[bytes] = []
     add = parts.extend
     latest = max_timestamp = base_timestamp
-    opening = _opening(latest, base_timestamp)
+    opening = _OPENINGS[0]
     for index, (timestamp, key, value) in enumerate(records, first):
         if timestamp != latest:  # neighbours are often of one millisecond
             latest = timestamp
-            max_timestamp = max(latest, max_timestamp)
-            opening = _opening(latest, base_timestamp)
+            if timestamp > max_timestamp:  # noqa: PLR1730 - max() is a call
+                max_timestamp = timestamp
+            delta = timestamp - base_timestamp
+            opening = _OPENINGS[delta] if 0 <= delta < VARINT_TABLE_SIZE else _wide_opening(timestamp, delta)
         try:
             if key is None and value is not None:  # nearly every record: the fewest parts
                 size = len(value)
@@ -75,6 +79,7 @@ def _plain_parts(records: Iterable[_Plain], first: int, base_timestamp: int) -> 
             ))  # fmt: skip
         except IndexError:  # a length or an index beyond the table
             add(_record_parts(index, timestamp - base_timestamp, key, value, ()))
+    _check_timestamp(max_timestamp)
     return parts, max_timestamp
 
 
@@ -112,10 +117,9 @@ def _record_parts(
     return _varint(len(record)), record
 
 
-def _opening(timestamp: int, base_timestamp: int) -> bytes:
-    """The attributes and the timestamp delta of a record."""
+def _wide_opening(timestamp: int, delta: int) -> bytes:
     _check_timestamp(timestamp)
-    return b"\0" + _varint(timestamp - base_timestamp)
+    return b"\0" + encode_varint(delta)
 
 
 def _check_timestamp(timestamp: int) -> None:
