@@ -4,9 +4,9 @@
 
 A batch is encoded when it is sealed: from then on it is bytes, neither a list of objects for the garbage collector to
 walk nor an estimate for the memory bound. While open it reserves memory in steps (`steps`), so that adding a record
-costs no accounting, and many partitions have room beside each other; it begins with the step that its predecessor ended
-with, so a busy partition asks once per batch. When memory is short, a batch that would need the next step is full as it
-is, and the fullest of those that linger are sent, until enough memory is on its way back.
+costs no accounting, and many partitions have room beside each other. Where partitions are few, it begins with the step
+that its predecessor ended with, so a busy partition asks once per batch. When memory is short, a batch that would need
+the next step is full as it is, and the fullest of those that linger are sent, until enough memory is on its way back.
 
 Pure: no clock, no tasks. The time is an argument; waiting and sending are the shell's (`producer`, `sender`).
 """
@@ -28,6 +28,8 @@ from tidelog.producer.steps import FACTOR, step_for
 RECORD_OVERHEAD_BYTES = 21
 """Upper bound of a record's bytes beside key, value and headers (Kafka: `MAX_RECORD_OVERHEAD`)."""
 HEADER_OVERHEAD_BYTES = 10
+FEW = 4
+"""Partitions are few if the first steps of all of them are no more than one part in so many of the memory."""
 ON_ITS_WAY = 4
 """When memory is short, lingers end until one part in so many of it is in batches that are to be sent at once."""
 
@@ -261,6 +263,16 @@ class Accumulator:
         queue.sealed.append(batch)
         self.on_ready(queue)
 
+    def due(self, queue: PartitionQueue, now_s: float) -> Batch | None:
+        """The oldest batch of a queue that has something to send, else None. From now on it lingers no more: it waits
+        to depart, and more records may join it until then."""
+        if queue.sealed:
+            return queue.sealed[0]
+        if queue.open is None or queue.open.due_s > now_s:
+            return None
+        self.end_linger(queue)
+        return queue.open
+
     def take(self, queue: PartitionQueue, now_s: float, *, bytes_max: int, batches_max: int) -> list[Batch]:
         """The batches of the next request, oldest first: at least one if any is ready, then as many as fit."""
         if queue.open is not None and queue.open.due_s <= now_s:
@@ -286,7 +298,8 @@ class Accumulator:
         """The size of the batch that a record opens."""
         needed = self._step_for(record_bytes)
         has_room = queue.step_bytes <= self._buffer_memory - self.reserved_bytes
-        return max(needed, queue.step_bytes) if has_room else needed
+        are_few = queue.step_bytes * len(self._queues) <= self._buffer_memory // FEW
+        return max(needed, queue.step_bytes) if has_room and are_few else needed
 
     def _step_for(self, record_bytes: int) -> int:
         """The least size of a batch that a record opens."""

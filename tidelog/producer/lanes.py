@@ -4,7 +4,8 @@
 
 A lane sends at once while fewer than `UNDER_WAY_MAX` of its requests are under way; then parcels gather, and the next
 request carries all that came meanwhile. So a lone record does not wait for company, and a thousand busy partitions need
-a few requests and not a thousand.
+a few requests and not a thousand. A parcel is loaded when it departs (Kafka: `RecordAccumulator.drain`): the records
+of its partition that come while it waits go with it.
 
 An answer is as late as its slowest partition. So one that was late by itself, or has little time left, travels alone.
 A request that is refused as a whole (too many partitions, too large, a path that an older broker does not know) says
@@ -18,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -51,22 +52,33 @@ class Outcome(NamedTuple):
     """True if the error is said of this partition, and not of the request that carried it with others."""
 
 
+Load = Callable[[], Sequence[bytearray]]
+"""Gives the encoded batches of a parcel that departs; none if there is nothing to send any more."""
+
+
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """Encoded batches of one partition on their way, once."""
+    """Encoded batches of one partition on their way, once. They are loaded as late as they can be."""
 
     partition: TopicPartition
-    batches: Sequence[bytearray]
+    load: Load
     deadline_s: float
     travels_alone: bool
     outcome: asyncio.Future[Outcome]
-    size: int = field(init=False)
+    batches: Sequence[bytearray] = ()
+    size: int = 0
     is_sent: bool = False
     timer: asyncio.TimerHandle | None = None
     """Ends its waiting in the lane at its deadline."""
 
-    def __post_init__(self) -> None:
-        self.size = sum(map(len, self.batches))
+    def is_loaded(self) -> bool:
+        """Loads it, if it is not; False if there is nothing to load, and then this is its outcome."""
+        if not self.batches:
+            self.batches = self.load()
+            self.size = sum(map(len, self.batches))
+            if not self.batches:
+                self.settle(Outcome())
+        return bool(self.batches)
 
     def settle(self, outcome: Outcome) -> None:
         """Tells who waits, if anybody still does."""
@@ -90,7 +102,7 @@ class Lane:
         size = 0
         while self.waiting and len(taken) < self.partitions_max:
             parcel = self.waiting[0]
-            if parcel.outcome.done():  # nobody waits for it any more, and it counts as not sent
+            if parcel.outcome.done() or not parcel.is_loaded():  # nobody waits for it, and it counts as not sent
                 self.waiting.popleft()
                 continue
             size += parcel.size
@@ -119,11 +131,11 @@ class Lanes:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def send(
-        self, address: str, partition: TopicPartition, batches: Sequence[bytearray], timeout_s: float, *, alone: bool
+        self, address: str, partition: TopicPartition, load: Load, timeout_s: float, *, alone: bool
     ) -> Outcome:
         """Makes one try at one broker, over in `timeout_s`. Never raises for what the broker does or says."""
         loop = asyncio.get_running_loop()
-        parcel = Parcel(partition, batches, loop.time() + timeout_s, alone, loop.create_future())
+        parcel = Parcel(partition, load, loop.time() + timeout_s, alone, loop.create_future())
         lane = self._lanes.setdefault(address, Lane())
         lane.waiting.append(parcel)
         self._call(lane, address)

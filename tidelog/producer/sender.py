@@ -17,12 +17,13 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
 from tidelog.model.batch_header import number
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownPartition, UnknownTopic
-from tidelog.model.ids import ProducerId
+from tidelog.model.ids import ProducerId, TopicPartition
 from tidelog.producer.accumulator import Accumulator, Batch, BatchReceipt, PartitionQueue
 from tidelog.producer.lanes import Lanes
 from tidelog.producer.options import ProducerOptions
@@ -49,7 +50,7 @@ _PRODUCER_ID = msgspec.json.Decoder(_NewProducerId)
 
 
 class _Request:
-    """Batches that are sent together until they are settled together.
+    """Batches that are sent together until they are settled together; none before the first try departs.
 
     `stamp` is the first batch's, once numbered. `unknown_tries` counts the tries, the one under way included, that
     may have left a copy in the log.
@@ -57,9 +58,9 @@ class _Request:
 
     __slots__ = ("batches", "deadline_s", "queue", "stamp", "unknown_tries")
 
-    def __init__(self, queue: PartitionQueue, batches: list[Batch], deadline_s: float) -> None:
+    def __init__(self, queue: PartitionQueue, deadline_s: float) -> None:
         self.queue = queue
-        self.batches = batches
+        self.batches: list[Batch] = []
         self.deadline_s = deadline_s
         self.stamp: Stamp | None = None
         self.unknown_tries = 0
@@ -130,11 +131,9 @@ class Sender:
     async def _drain(self, queue: PartitionQueue) -> None:
         """One request after the other while there is something to take."""
         now_s = asyncio.get_running_loop().time
-        bytes_max = self._options.max_request_size
         try:
-            while batches := self.accumulator.take(queue, now_s(), bytes_max=bytes_max, batches_max=BATCHES_MAX):
-                deadline_s = batches[0].created_s + self._options.delivery_timeout_s
-                await self._deliver(_Request(queue, batches, deadline_s))
+            while (oldest := self.accumulator.due(queue, now_s())) is not None:
+                await self._deliver(_Request(queue, oldest.created_s + self._options.delivery_timeout_s))
         finally:
             del self._tasks[queue]
         self.notice(queue)
@@ -144,7 +143,8 @@ class Sender:
         try:
             await self._try_until_settled(request)
         except BaseException as error:
-            self._settle_all(request, _stopped(error, uncertain=request.unknown_tries > 0))
+            uncertain = bool(request.batches) and request.unknown_tries > 0
+            self._settle_all(request, _stopped(error, uncertain=uncertain))
             raise
 
     async def _try_until_settled(self, request: _Request) -> None:
@@ -176,21 +176,31 @@ class Sender:
     async def _attempt(self, request: _Request) -> tuple[TidelogError | None, float]:
         """One try. Returns the error and the seconds the broker asked to wait, or None if the batches are settled."""
         left_s = request.deadline_s - asyncio.get_running_loop().time()
-        queue, batches = request.queue, [batch.data for batch in request.batches]
+        queue = request.queue
         try:
             if self._sequences is not None and request.stamp is None:
-                await self._number(request, self._sequences, left_s)
+                await self._have_id(self._sequences, queue.partition, left_s)
             timeout_s = min(self._options.request_timeout_s, left_s)
             alone = queue.was_late or timeout_s < self._options.try_s_min
             address = self._session.leader(*queue.partition)
-            outcome = await self._lanes.send(address, queue.partition, batches, timeout_s, alone=alone)
+            load = partial(self._load, request)
+            outcome = await self._lanes.send(address, queue.partition, load, timeout_s, alone=alone)
         except TidelogError as failure:
             return failure, 0.0
         queue.was_late = outcome.error is not None and outcome.is_own and not outcome.error.definite
-        if outcome.error is None:
+        if outcome.receipts:
             self._session.note_leader_epoch(*queue.partition, outcome.receipts[0].leader_epoch)
             self._settle(request, outcome.receipts)
         return outcome.error, outcome.retry_after_s
+
+    def _load(self, request: _Request) -> list[bytearray]:
+        """The encoded batches of a request that departs; none if the end of the producer took them."""
+        if not request.batches:
+            now_s, bytes_max = asyncio.get_running_loop().time(), self._options.max_request_size
+            request.batches = self.accumulator.take(request.queue, now_s, bytes_max=bytes_max, batches_max=BATCHES_MAX)
+        if request.batches and request.stamp is None and self._sequences is not None:
+            self._number(request, self._sequences)
+        return [batch.data for batch in request.batches]
 
     async def _refresh(self, request: _Request) -> None:
         left_s = request.deadline_s - asyncio.get_running_loop().time()
@@ -199,9 +209,13 @@ class Sender:
 
     # -- numbers -------------------------------------------------------------------------------------------------
 
-    async def _number(self, request: _Request, sequences: Sequences, timeout_s: float) -> None:
+    async def _have_id(self, sequences: Sequences, partition: TopicPartition, timeout_s: float) -> None:
         while sequences.needs_id:
             await self._adopt_id(sequences, timeout_s)
+        sequences.begin(partition)
+
+    @staticmethod
+    def _number(request: _Request, sequences: Sequences) -> None:
         stamps = [sequences.assign(request.queue.partition, batch.record_count) for batch in request.batches]
         for batch, stamp in zip(request.batches, stamps, strict=True):
             number(batch.data, *stamp)
@@ -245,8 +259,12 @@ class Sender:
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def _give_up(self, request: _Request, verdict: Verdict, error: TidelogError) -> None:
-        """Fails a request, and puts the numbering in order for what comes after it."""
+        """Fails a request, and puts the numbering in order for what comes after it. Of one that never departed, fails
+        the oldest batch: the others have time left."""
         partition = request.queue.partition
+        if not request.batches:
+            now_s, bytes_max = asyncio.get_running_loop().time(), self._options.max_request_size
+            request.batches = self.accumulator.take(request.queue, now_s, bytes_max=bytes_max, batches_max=1)
         if isinstance(error, (UnknownTopic, UnknownPartition)):
             self._session.invalidate(partition.topic)
         if request.stamp is not None and self._sequences is not None:

@@ -58,13 +58,17 @@ class Sequences:
         """True if `adopt` must come before the next `assign`."""
         return self._producer_id is None
 
+    def begin(self, partition: TopicPartition) -> None:
+        """Gives a partition a trail, if it has none: it can `assign` then, whatever becomes of the producer id."""
+        if partition not in self._trails:
+            assert self._producer_id is not None
+            self._trails[partition] = _Trail(self._producer_id)
+
     def assign(self, partition: TopicPartition, record_count: int) -> Stamp:
         """Numbers the next batch of a partition."""
         assert record_count > 0
-        trail = self._trails.get(partition)
-        if trail is None:
-            assert self._producer_id is not None
-            trail = self._trails[partition] = _Trail(self._producer_id)
+        self.begin(partition)
+        trail = self._trails[partition]
         stamp = Stamp(trail.producer_id, trail.epoch, trail.next_sequence)
         trail.next_sequence = (trail.next_sequence + record_count) % SEQUENCES
         return stamp

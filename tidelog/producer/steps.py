@@ -1,10 +1,10 @@
 """How much memory an open batch holds: a step that its records fit in, and the next one when they do not.
 
-    1 KiB -> 4 KiB -> 16 KiB -> ... -> `batch_size`
+    1 KiB -> 2 KiB -> 4 KiB -> ... -> `batch_size`
 
 Kafka's `BufferPool` hands out `batch.size` whole. Then 512 partitions that are written to in turn use up 32 MiB with a
-record each. With steps a batch holds at most four times its records, and 10,000 partitions fit. The first batch of
-64 KiB asks four times instead of once; those after it begin where it ended.
+record each. With steps a batch holds at most twice its records, and 10,000 partitions fit. The first batch of 64 KiB
+asks seven times instead of once; where partitions are few, those after it begin where it ended.
 
 Pure.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 FIRST_BYTES: Final = 1 << 10
-FACTOR: Final = 4
+FACTOR: Final = 2
 
 
 def step_for(needed_bytes: int, batch_bytes: int) -> int:

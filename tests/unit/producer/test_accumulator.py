@@ -151,6 +151,17 @@ def test_after_a_record_larger_than_any_batch_batches_have_their_size_again(benc
     assert bench.accumulator.open_batch(bench.queue, SIZE, 0.0).reserved_bytes == 1000
 
 
+def test_a_batch_that_is_due_is_joined_until_it_departs(bench: Bench) -> None:
+    batch = bench.add(now_s=0.0)
+    assert bench.accumulator.due(bench.queue, 4.9) is None
+    assert bench.accumulator.due(bench.queue, 5.0) is batch
+    assert not bench.accumulator.has_due(5.0), "it waits to depart, and nobody needs to look for it"
+    assert bench.add(now_s=6.0) is batch
+    (taken,) = bench.take(6.0)
+    assert (taken, taken.record_count) == (batch, 2)
+    assert bench.accumulator.due(bench.queue, 6.0) is None
+
+
 def test_the_checksum_of_a_batch_that_will_be_numbered_is_left_to_its_numbers() -> None:
     accumulator = Accumulator(
         batch_bytes=1000,
@@ -171,19 +182,20 @@ def test_the_checksum_of_a_batch_that_will_be_numbered_is_left_to_its_numbers() 
 
 
 def test_memory_that_is_short_is_not_reserved_ahead() -> None:
-    bench = Bench(batch_bytes=16_384, buffer_memory=40_000)
-    queues = bench.queues(4)
+    bench = Bench(batch_bytes=4096, buffer_memory=80_000)
+    queues = bench.queues(2)
     for queue in queues:
-        while not queue.sealed:
-            bench.add_to(queue)
-        for batch in queue.sealed:
-            bench.accumulator.release(batch)
-        assert queue.open is not None
-        bench.accumulator.seal(queue)
-        bench.accumulator.release(queue.sealed[-1])
-        queue.step_bytes = 16_384
-    assert bench.accumulator.reserved_bytes == 0
-    assert [bench.add_to(queue).reserved_bytes for queue in queues] == [16_384, 16_384, 1024, 1024]
+        queue.step_bytes = 4096
+    bench.accumulator.reserved_bytes = 80_000 - 6000
+    assert [bench.add_to(queue).reserved_bytes for queue in queues] == [4096, 1024]
+
+
+def test_among_many_partitions_a_batch_begins_small() -> None:
+    """They could not all begin with what their last batches needed, and leave memory for what is on its way."""
+    bench = Bench(batch_bytes=4096, buffer_memory=80_000)
+    queues = bench.queues(10)
+    queues[0].step_bytes = 4096
+    assert bench.add_to(queues[0]).reserved_bytes == 1024
 
 
 def test_memory_is_used_up_by_batches_that_are_not_settled() -> None:
@@ -250,7 +262,7 @@ def test_a_batch_grows_in_steps_to_its_full_size() -> None:
         bench.add()
         sizes.append(bench.accumulator.reserved_bytes)
     steps = list(dict.fromkeys(sizes))
-    assert steps[:4] == [1024, 4096, 16_384, 20_000]
+    assert steps[:6] == [1024, 2048, 4096, 8192, 16_384, 20_000]
     assert bench.queue.sealed[0].record_count == (20_000 - 61) // SIZE
 
 
@@ -262,7 +274,7 @@ def test_a_batch_that_finds_no_memory_for_its_next_step_is_full() -> None:
     while bench.accumulator.grow(one, SIZE):
         bench.add_to(one)
     assert one.open is not None
-    assert (len(one.open.records), bench.accumulator.reserved_bytes) == ((1024 - 61) // SIZE, 2048)
+    assert (len(one.open.records), bench.accumulator.reserved_bytes) == ((2048 - 61) // SIZE, 3072)
 
 
 def test_when_memory_is_short_the_fullest_go_first_and_no_more_than_needed() -> None:

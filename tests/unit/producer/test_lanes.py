@@ -85,7 +85,7 @@ def lanes_to(broker: Broker, **options: Any) -> Lanes:
 
 def sending(lanes: Lanes, *partitions: int, size: int = 10, alone: bool = False, timeout_s: float = 30.0) -> Any:
     sends = [
-        lanes.send(ADDRESS, TopicPartition("t", partition), [bytearray(size)], timeout_s, alone=alone)
+        lanes.send(ADDRESS, TopicPartition("t", partition), lambda: [bytearray(size)], timeout_s, alone=alone)
         for partition in partitions
     ]
     return asyncio.gather(*sends)
@@ -123,6 +123,32 @@ async def test_parcels_gather_while_requests_are_under_way() -> None:
     broker.may_answer.set()
     await asyncio.gather(*waits)
     assert broker.requests[UNDER_WAY_MAX:] == [[*range(UNDER_WAY_MAX, UNDER_WAY_MAX + 20)]]
+
+
+async def test_a_parcel_is_loaded_when_it_departs() -> None:
+    broker = Broker(is_slow=True)
+    lanes = lanes_to(broker)
+    waits = []
+    for partition in range(UNDER_WAY_MAX):
+        waits.append(sending(lanes, partition))
+        await settle()
+    records: list[bytearray] = []
+    last = asyncio.ensure_future(lanes.send(ADDRESS, TopicPartition("t", 9), lambda: [*records], 30.0, alone=False))
+    await settle()
+    records += [bytearray(10), bytearray(10)]  # what comes while it waits goes with it
+    broker.may_answer.set()
+    await asyncio.gather(*waits)
+    assert isinstance((await last).error, NoAnswer), "two batches, and the broker speaks of one"
+    assert broker.requests[UNDER_WAY_MAX:] == [[9]]
+
+
+async def test_a_parcel_with_nothing_to_load_is_over() -> None:
+    broker = Broker()
+    lanes = lanes_to(broker)
+    empty = lanes.send(ADDRESS, TopicPartition("t", 9), list, 30.0, alone=False)
+    outcomes = await asyncio.gather(empty, sending(lanes, 0, 1))
+    assert outcomes[0] == Outcome()
+    assert broker.requests == [[0, 1]]
 
 
 async def test_who_travels_alone_shares_with_nobody_and_takes_no_place() -> None:
