@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.http.conftest import PATIENT, Site, simulated
+from tests.integration.http.conftest import Site, simulated
 from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import TooLarge
 from tidelog.model.partition_batches import split_partitions
@@ -64,7 +64,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
 
 @pytest.fixture
 async def many() -> AsyncIterator[Site]:
-    async with simulated(settings=PATIENT) as site:
+    async with simulated() as site:
         await site.topic("many", PARTITIONS)
         yield site
 

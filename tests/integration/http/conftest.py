@@ -69,7 +69,7 @@ class Site:
         self.server: HttpServer
 
     async def start(self, settings: Mapping[str, object] | None = None) -> None:
-        config = BrokerConfig.model_validate(settings or {})
+        config = BrokerConfig.model_validate({**PATIENT, **(settings or {})})
         self.broker = Broker(
             config, self.files, self.clock, SystemEntropy(), self.runner, self._network.host("127.0.0.1")
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.http.conftest import PATIENT, Site, simulated
+from tests.integration.http.conftest import Site, simulated
 from tidelog.broker.http.group_metrics import GroupMetrics
 from tidelog.model.groups import (
     LEAVE,
@@ -27,7 +27,7 @@ HELD = TopicPartitions("flights", (0, 1, 2))
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
     """With `flights`, of three partitions of which 0 has four records."""
-    async with simulated(settings=PATIENT) as made:
+    async with simulated() as made:
         await made.topic("flights", 3)
         records = {"records": [{"value": number, "partition": 0, "timestamp": 1000 + number} for number in range(4)]}
         reply = await made.post("/topics/flights", records, {"Content-Type": "application/vnd.kafka.json.v2+json"})

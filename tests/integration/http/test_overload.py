@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.integration.http.conftest import JSON_V2, PATIENT, Site, simulated
+from tests.integration.http.conftest import JSON_V2, Site, simulated
 from tests.integration.http.wire import Reply, Wire, head
 from tidelog.broker.http import connection
 from tidelog.sim.kit.disk import SimDisk
@@ -186,7 +186,7 @@ async def test_bodies_beyond_the_budget_are_refused_unread() -> None:
 
 async def test_every_refusal_arrives_also_at_who_sends_the_whole_body_first() -> None:
     """No client gets a reset: each reads its receipt, or its whole 503."""
-    async with simulated(settings=PATIENT, body_budget_bytes=20 << 20, body_timeout_s=60.0, lingering_s=60.0) as site:
+    async with simulated(body_budget_bytes=20 << 20, body_timeout_s=60.0, lingering_s=60.0) as site:
         body = site.batch(b"x" * 1_000_000) * 8
         replies = await asyncio.gather(*(_send_then_read(site, body) for _ in range(40)))
         statuses = [reply.status for reply in replies]
