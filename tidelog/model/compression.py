@@ -22,6 +22,7 @@ import cramjam
 
 from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidBatch, TooLarge
+from tidelog.model.fresh_memory import fresh_memory
 from tidelog.model.ports import Buffer
 
 GZIP_LEVEL = 6
@@ -31,8 +32,8 @@ ZSTD_LEVEL = 3
 _GROWTH = 8
 _OUTPUT_BYTES_MIN = 4096
 _OUTPUT_BYTES_GROWN = 1 << 20
-"""A buffer that has grown to this grows to the bound next. It is memory that the system maps when it is touched; to
-clear one of some mebibytes instead would hold the interpreter's lock."""
+"""A buffer that has grown to this grows to the bound next, as `fresh_memory` of that size costs nothing unless it is
+filled."""
 _OUTPUT_FULL = "failed to write whole buffer"
 """How Rust's standard library, and so cramjam, says that an output slice is full. A unit test holds it to that."""
 
@@ -88,7 +89,7 @@ def unpack(codec: Compression, data: Buffer, *, bytes_max: int) -> memoryview:
 def _unpack_streamed(codec: Compression, data: Buffer, bytes_max: int) -> memoryview:
     size = min(bytes_max, max(_OUTPUT_BYTES_MIN, _GROWTH * len(data)))
     while True:
-        output = bytearray(size)
+        output = fresh_memory(size)
         try:
             count = _STREAMED[codec].decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -98,7 +99,7 @@ def _unpack_streamed(codec: Compression, data: Buffer, bytes_max: int) -> memory
                 raise TooLarge(f"the records decompress to more than {bytes_max} bytes") from None
             size = bytes_max if size >= _OUTPUT_BYTES_GROWN else min(bytes_max, _GROWTH * size)
         else:
-            return memoryview(output)[:count]
+            return output[:count]
 
 
 def _xerial_parts(data: memoryview) -> Iterator[bytes]:
@@ -116,7 +117,7 @@ def _unpack_snappy(data: memoryview, bytes_max: int) -> memoryview:
     for block in blocks:
         sizes.append(_snappy_size(block, room))
         room -= sizes[-1]
-    output = memoryview(bytearray(bytes_max - room))
+    output = fresh_memory(bytes_max - room)
     position = 0
     for block, size in zip(blocks, sizes, strict=True):
         try:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidelog.model.errors import InvalidRequest, UnprocessableBody
+from tidelog.model.ports import Buffer
 
 PARTITION_BATCHES_TYPE: Final = "application/vnd.tidelog.partition-batches"
 
@@ -42,7 +43,7 @@ def batch_table(rows: Iterable[tuple[str, int, int]]) -> bytes:
     return b"".join((_COUNT.pack(len(parts) // 3), *parts))
 
 
-def split_partitions(body: bytearray, partitions_max: int) -> list[PartitionBatches]:
+def split_partitions(body: Buffer, partitions_max: int) -> list[PartitionBatches]:
     """Cuts a body into what each partition is sent, in its order.
 
     Raises `InvalidRequest` if the table or a length in it does not fit the body, and `UnprocessableBody` for none, a
@@ -71,14 +72,14 @@ def split_partitions(body: bytearray, partitions_max: int) -> list[PartitionBatc
     return entries
 
 
-def _count(body: bytearray) -> int:
+def _count(body: Buffer) -> int:
     if len(body) < _COUNT.size:
         raise InvalidRequest(f"the body has {len(body)} bytes: it begins with how many partitions it is for, in four")
     count: int = _COUNT.unpack_from(body)[0]
     return count
 
 
-def _rows(body: bytearray, count: int) -> tuple[list[tuple[str, int, int]], int]:
+def _rows(body: Buffer, count: int) -> tuple[list[tuple[str, int, int]], int]:
     """The table's rows, and where it ends."""
     rows: list[tuple[str, int, int]] = []
     position = _COUNT.size
@@ -88,7 +89,7 @@ def _rows(body: bytearray, count: int) -> tuple[list[tuple[str, int, int]], int]
             start = position + _TOPIC_BYTES.size
             position = start + name_bytes
             partition, size = _REST.unpack_from(body, position)
-            rows.append((body[start:position].decode(), partition, size))
+            rows.append((str(body[start:position], "utf-8"), partition, size))
         except struct.error:
             raise InvalidRequest(f"the table ends in entry {number} of {count}: the body is cut short") from None
         except UnicodeDecodeError:

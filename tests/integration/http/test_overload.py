@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from contextlib import AsyncExitStack
+from typing import TypeVar, cast
 
 import pytest
 
 from tests.integration.http.conftest import JSON_V2, Site, simulated
 from tests.integration.http.wire import Reply, Wire, head
-from tidelog.broker.http import connection
+from tidelog.broker.http import resting
+from tidelog.broker.http.connection import Connection
+from tidelog.broker.http.large_bodies import AT_ONCE, LargeBodies
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import FaultRates
 
@@ -60,7 +63,7 @@ async def test_connections_at_rest_give_way_to_those_that_ask() -> None:
 
 async def test_who_waits_for_an_answer_does_not_hide_who_is_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long polls are silent for longest; they must not be all that is looked at."""
-    monkeypatch.setattr(connection, "LOOKED_AT_MAX", 1)
+    monkeypatch.setattr(resting, "LOOKED_AT_MAX", 1)
     async with simulated(connections_max=2, probes_max=0, fresh_s=0.05) as site:
         polling = await site.wire()
         polling.write(head("GET", f"{BATCHES}?offset=0&wait_ms=20000", {}))
@@ -91,7 +94,7 @@ async def test_one_address_has_no_more_than_its_places() -> None:
 
 async def test_an_address_with_no_place_left_gets_that_of_its_own_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections of other addresses that have been at rest for longer keep their places, and hide nobody."""
-    monkeypatch.setattr(connection, "LOOKED_AT_MAX", 1)
+    monkeypatch.setattr(resting, "LOOKED_AT_MAX", 1)
     async with simulated(address_connections_max=1, probes_max=0, fresh_s=0.05) as site:
         other = await site.wire()
         idle = await _second_address(site)
@@ -195,6 +198,31 @@ async def test_every_refusal_arrives_also_at_who_sends_the_whole_body_first() ->
         done, perhaps = 8 * statuses.count(200), 8 * statuses.count(504)
         assert done <= len(site.values()) <= done + perhaps
         await site.until_idle()
+
+
+async def test_large_bodies_take_turns_and_wait_for_no_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never more of them are read at a time, and clients that send nothing more hold up none of the others."""
+    most = 0
+    turn = LargeBodies._turn
+
+    def counting(self: LargeBodies) -> None:
+        nonlocal most
+        turn(self)
+        most = max(most, len(self._reading))
+        assert not any(cast("Connection", one)._is_held for one in self._reading)
+        assert all(cast("Connection", one)._is_held for one in self._waiting)
+
+    monkeypatch.setattr(LargeBodies, "_turn", counting)
+    async with simulated(body_timeout_s=60.0) as site, AsyncExitStack() as stack:
+        body = site.batch(b"x" * 900_000) * 2
+        for _ in range(AT_ONCE):
+            slow = await stack.enter_async_context(await site.wire())
+            slow.write(head("POST", BATCHES, {"Content-Length": str(len(body))}) + body[:1000])
+        replies = await asyncio.gather(*(_send_then_read(site, body) for _ in range(5 * AT_ONCE)))
+        assert {reply.status for reply in replies} <= {200, 504}, (
+            "504 on a machine so slow that a commit takes too long"
+        )
+        assert most == AT_ONCE
 
 
 async def _send_then_read(site: Site, body: bytes) -> Reply:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from tidelog.broker.face.partitions import FetchedBatches, ReadHandle
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import cut, json_answer, no_content, open_stream, send_piece, send_records
-from tidelog.broker.http.body import read_body
+from tidelog.broker.http.body import read_batches
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import HEADER, keyed_request
@@ -57,7 +57,7 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
     expected_end = None
     if "expected_end_offset" in call.query:
         expected_end = params.integer("expected_end_offset", call.query["expected_end_offset"])
-    body = await read_body(context, call, context.limits.batches_bytes_max)
+    body = await read_batches(context, call)
     batches = split_batches(body, batch_bytes_max=partition.config.max_message_bytes)
     keyed = None
     if HEADER in call.request.headers:

@@ -28,8 +28,10 @@ from tidelog.broker.http.json_body import decode_body
 from tidelog.broker.http.media import check_document
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import LengthRequired, RequestTimeout, TooLarge, UnsupportedMediaType
+from tidelog.model.fresh_memory import fresh_memory
 
 T = TypeVar("T")
+R = TypeVar("R", bytearray, memoryview)
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -41,9 +43,21 @@ async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional
     (503) with the body unread, or read in part if it comes in chunks; `RequestTimeout` (408) if it does not come in
     time; `ConnectionError` if the client goes away.
     """
+    return await _read(context, call, bytes_max, bytearray, is_optional=is_optional)
+
+
+async def read_batches(context: Context, call: Call) -> bytearray | memoryview:
+    """Reads a body of record batches, which may be large, into memory that can be patched. Raises as `read_body`."""
+    return await _read(context, call, context.limits.batches_bytes_max, fresh_memory)
+
+
+async def _read(
+    context: Context, call: Call, bytes_max: int, room: Callable[[int], R], *, is_optional: bool = False
+) -> R | bytearray:
     request = call.request
     check_encoding(request)
     content = request.content
+    body: R | bytearray
     if TRANSFER_ENCODING in request.headers:  # the parser lets none but chunked through, and no length beside it
         body = bytearray()
         read = partial(_gather, context, call, body, bytes_max)
@@ -54,7 +68,7 @@ async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional
         context.admission.bodies.take(size)
         call.body_bytes += size
         call.received_bytes = size
-        body = bytearray(size)
+        body = room(size)
         if size == 0:
             return body
         read = partial(_fill, body, content)
@@ -111,7 +125,7 @@ def _too_large(size: str, bytes_max: int) -> TooLarge:
     return TooLarge(f"a body {size} is over the limit of {bytes_max}; send it in smaller requests")
 
 
-async def _fill(body: bytearray, content: StreamReader) -> None:
+async def _fill(body: bytearray | memoryview, content: StreamReader) -> None:
     """Copies what comes into its place. The parser never delivers more than the declared length."""
     view = memoryview(body)
     filled = 0

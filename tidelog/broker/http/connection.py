@@ -9,30 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 from collections.abc import Callable
-from itertools import islice
+from functools import partial
 from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.hdrs import TRANSFER_ENCODING
+from aiohttp.hdrs import CONTENT_LENGTH, TRANSFER_ENCODING
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
 from tidelog.broker.face.admission import ConnectionCount
 from tidelog.broker.http.answers import error_answer
+from tidelog.broker.http.large_bodies import LARGE_BYTES, LargeBodies
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.lingering import Lingering
 from tidelog.broker.http.metrics import RequestMetrics
+from tidelog.broker.http.resting import Resting
 from tidelog.model.errors import InvalidRequest
 
 IPPROTO_TCP: Final = 6
 TCP_USER_TIMEOUT: Final = 18  # Linux
 CHUNKS_MAX: Final = 2048
 """Bounds the chunks of a body taken in before other requests have their turn: some 2 ms; aiohttp takes in 16,384."""
-LOOKED_AT_MAX: Final = 64
-"""Bounds the search for a connection at rest: so many are looked at, the longest silent ones first."""
 
 
 def _refusal(status: bytes, body: bytes) -> bytes:
@@ -60,57 +59,6 @@ class Request(web.BaseRequest):
             response.headers["Connection"] = "close"
 
 
-class Resting:
-    """The connections of a listener, those that were silent for longest first."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self.refused = ConnectionCount(limits.refused_max)
-        """Beside them, those that got no place and are given time to read that."""
-        self._silent_since: OrderedDict[Connection, float] = OrderedDict()
-        self._waiter: asyncio.Future[None] | None = None
-        self.is_draining = False
-        """True once each request is to be the last one on its connection."""
-
-    @property
-    def is_empty(self) -> bool:
-        """True if no connection is open."""
-        return not self._silent_since
-
-    def heard(self, connection: Connection, now_s: float) -> None:
-        """A connection is new, or something has come on it."""
-        self._silent_since[connection] = now_s
-        self._silent_since.move_to_end(connection)
-
-    def heard_again(self, connection: Connection, now_s: float) -> None:
-        """A connection has been busy until now, if it is still known."""
-        if connection in self._silent_since:
-            self.heard(connection, now_s)
-
-    def forget(self, connection: Connection) -> bool:
-        """It is lost, or closed; False if that was known."""
-        was_known = self._silent_since.pop(connection, None) is not None
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-        return was_known
-
-    async def one_left(self) -> None:
-        """Returns when a connection was forgotten. For one caller."""
-        self._waiter = asyncio.get_running_loop().create_future()
-        await self._waiter
-
-    def close_one(self, now_s: float, *, probe: bool, address: str | None = None) -> None:
-        """Closes a connection whose client asks nothing, if there is one (of that address), and counts it out."""
-        known = (item for item in self._silent_since.items() if address in (None, item[0].address))
-        for connection, since_s in [*islice(known, LOOKED_AT_MAX)]:
-            rest_s = self._limits.rested_s if connection.has_asked else self._limits.fresh_s
-            if connection.is_busy:
-                self.heard(connection, now_s)  # it waits for an answer; the next look is at others
-            elif connection.is_probe is probe and now_s - since_s >= rest_s:
-                connection.give_way()
-                return
-
-
 class Connection(web.RequestHandler):
     """Serves one client connection."""
 
@@ -119,7 +67,9 @@ class Connection(web.RequestHandler):
         "_head_timer",
         "_is_admitted",
         "_is_astray",
+        "_is_held",
         "_is_serving",
+        "_large_bodies",
         "_limits",
         "_lingering",
         "_metrics",
@@ -136,6 +86,7 @@ class Connection(web.RequestHandler):
         server: Server,
         connections: ConnectionCount,
         resting: Resting,
+        large_bodies: LargeBodies,
         metrics: RequestMetrics,
         limits: Limits,
         now_s: Callable[[], float],
@@ -144,10 +95,13 @@ class Connection(web.RequestHandler):
         super().__init__(server, **options)
         self._count = connections
         self._resting = resting
+        self._large_bodies = large_bodies
         self._metrics = metrics
         self._limits = limits
         self._now_s = now_s
         self._is_admitted = False
+        self._is_held = False
+        """True while other large bodies are read than the one that comes here."""
         self._is_serving = False
         self._is_astray = False
         """True once something came that is not HTTP."""
@@ -204,6 +158,7 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Counts it out."""
         self._stop_head_timer()
+        self._large_bodies.leave(self)
         if self._is_admitted:
             self._count_out()
             super().connection_lost(exc)
@@ -235,6 +190,7 @@ class Connection(web.RequestHandler):
         self.close()
         stream.write(answer)
         self._lingering = Lingering(stream, self._limits, self._loop, stream.close)
+        self._large_bodies.join(self)
 
     def close(self) -> None:
         """Takes no more requests; who only listens to what is left of a body waits no more."""
@@ -252,6 +208,7 @@ class Connection(web.RequestHandler):
         self._lingering = Lingering(self.transport, self._limits, self._loop, ended.set)
         if content.exception() is None:
             content.read_nowait()  # what has come already
+        self._large_bodies.join(self)
         self._resume_transport_reading()
         await ended.wait()
         self.force_close()
@@ -262,6 +219,7 @@ class Connection(web.RequestHandler):
         """Takes what came; a head that has begun has a deadline."""
         if self._lingering is not None:
             self._lingering.took(len(data))
+            self._large_bodies.end_turn(self)
             return
         if self._is_serving:  # the rest of a body, as a rule
             super().data_received(data)
@@ -290,9 +248,29 @@ class Connection(web.RequestHandler):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def begin(self) -> None:
+    def begin(self, message: RawRequestMessage, payload: StreamReader) -> None:
         """A request has its turn: from here to the end of its answer the connection is busy, without a gap."""
         self._is_serving = True
+        if int(message.headers.get(CONTENT_LENGTH, 0)) > LARGE_BYTES and not payload.is_eof():
+            self._large_bodies.join(self)
+            payload.on_eof(partial(self._large_bodies.leave, self))
+
+    # -- turns of large bodies ---------------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Reads nothing more until its turn."""
+        self._is_held = True
+        self._pause_transport_reading()
+
+    def release(self) -> None:
+        """Reads on, unless what came before has not been taken yet."""
+        self._is_held = False
+        if self._lingering is not None or not (self._reading_paused or self._buffer_paused):
+            self._resume_transport_reading()
+
+    def _resume_transport_reading(self) -> None:
+        if not self._is_held:
+            super()._resume_transport_reading()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -344,6 +322,7 @@ class Server(web.Server):
         self._limits = limits
         self._count = connections
         self._resting = Resting(limits)
+        self._large_bodies = LargeBodies(self._loop_used)
         self._metrics = metrics
         self._now_s = now_s
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
@@ -365,6 +344,7 @@ class Server(web.Server):
             self,
             self._count,
             self._resting,
+            self._large_bodies,
             self._metrics,
             limits,
             self._now_s,
@@ -387,7 +367,7 @@ class Server(web.Server):
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> Request:
-        cast("Connection", protocol).begin()
+        cast("Connection", protocol).begin(message, payload)
         if TRANSFER_ENCODING in message.headers:
             # However small the chunks of a body are, no more of them are parsed, or joined, in one go.
             payload._high_water_chunks = CHUNKS_MAX

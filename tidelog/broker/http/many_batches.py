@@ -17,7 +17,7 @@ from tidelog.broker.face.partitions import ProduceReceipt
 from tidelog.broker.http import params
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.batches import BatchOffsets
-from tidelog.broker.http.body import read_body
+from tidelog.broker.http.body import read_batches
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import refuse_key
@@ -59,7 +59,7 @@ async def post_many_batches(context: Context, call: Call) -> web.StreamResponse:
     refuse_key(call.request, "stands for one partition's batches: number them, or send each partition its own request")
     acks = params.acks(call.query)
     deadline_s = call.deadline_s(context)
-    body = await read_body(context, call, context.limits.batches_bytes_max)
+    body = await read_batches(context, call)
     entries = split_partitions(body, context.limits.batches_partitions_max)
     outcomes = await _append_all(context, entries, acks, deadline_s)
     error = common_error(outcomes)

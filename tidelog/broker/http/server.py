@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os  # determinism: to duplicate a listening descriptor; no file is opened
+import socket  # determinism: to hand that descriptor to the event loop
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -30,6 +32,8 @@ from tidelog.model.ports import LogLevel
 
 BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
+ACCEPTED_AT_ONCE = 16
+"""An event loop of libuv accepts one connection of each listening descriptor in a turn, so a listener has as many."""
 OPS_CONNECTIONS_MAX = 32
 OPS_ROUTES = tuple(route for route in ROUTES if route.path in ("/healthz", "/readyz", "/metrics"))
 
@@ -38,15 +42,19 @@ class HttpServer:
     """A listener that serves. `address` is where it is bound, `advertised` what clients are told."""
 
     def __init__(
-        self, server: Server, listener: asyncio.Server, context: Context, busy_s: Callable[[], float] | None = None
+        self,
+        server: Server,
+        listeners: Sequence[asyncio.Server],
+        context: Context,
+        busy_s: Callable[[], float] | None = None,
     ) -> None:
         """`busy_s` tells for how long the thread that calls it was busy."""
         self._busy_s = busy_s
         self._server = server
-        self._listener = listener
+        self._listeners = listeners
         self.context = context
         self._measuring = asyncio.create_task(self._measure_lag())
-        host, port, *_ = listener.sockets[0].getsockname()
+        host, port, *_ = listeners[0].sockets[0].getsockname()
         self.address: tuple[str, int] = (host, port)
         self.advertised = context.advertised
 
@@ -66,7 +74,8 @@ class HttpServer:
         """Takes no more connections, ends waits at once, serves what comes on the connections that there are for
         `linger_s`, each time as its connection's last request, gives requests under way `grace_s` to finish, and cuts
         the rest. Idempotent."""
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         self.context.admission.close()
         self._server.drain()
         await self._server.wait_for_the_last(linger_s)
@@ -97,10 +106,8 @@ async def start_http(
     def connected() -> Connection:
         return server()  # which is made below, when it is known where clients find it
 
-    bound = await asyncio.get_running_loop().create_server(
-        connected, listener.bind.host, listener.bind.port, backlog=BACKLOG, start_serving=False
-    )
-    host, port, *_ = bound.sockets[0].getsockname()
+    bound = await _bind(connected, listener.bind)
+    host, port, *_ = bound[0].sockets[0].getsockname()
     metrics, admission = RequestMetrics(), face.admission(listener.limits)
     context = Context(
         face=face,
@@ -117,7 +124,8 @@ async def start_http(
     server = Server(
         Edge(context, ROUTES).serve, listener.limits, admission.connections, metrics, face.clock.monotonic_s
     )
-    await bound.start_serving()
+    for one in bound:
+        await one.start_serving()
     return HttpServer(server, bound, context, busy_s)
 
 
@@ -134,7 +142,19 @@ async def start_ops(main: HttpServer, at: Endpoint) -> HttpServer:
     context = replace(main.context, admission=admission, limits=limits, metrics=metrics)
     server = Server(Edge(context, OPS_ROUTES).serve, limits, admission.connections, metrics, face.clock.monotonic_s)
     bound = await asyncio.get_running_loop().create_server(server, at.host, at.port, backlog=BACKLOG)
-    return HttpServer(server, bound, context)
+    return HttpServer(server, [bound], context)
+
+
+async def _bind(connected: Callable[[], Connection], at: Endpoint) -> list[asyncio.Server]:
+    """Binds an address, and duplicates its descriptors, so that no client waits for a turn of the loop for each one
+    that came before it. Serves nobody yet. Raises `OSError`."""
+    loop = asyncio.get_running_loop()
+    bound = [await loop.create_server(connected, at.host, at.port, backlog=BACKLOG, start_serving=False)]
+    for listening in bound[0].sockets:
+        for _ in range(ACCEPTED_AT_ONCE - 1):
+            twin = socket.socket(fileno=os.dup(listening.fileno()))
+            bound.append(await loop.create_server(connected, sock=twin, backlog=BACKLOG, start_serving=False))
+    return bound
 
 
 def _registry(face: BrokerFace, metrics: RequestMetrics) -> CollectorRegistry:

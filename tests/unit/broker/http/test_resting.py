@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tidelog.broker.http.connection import Resting
+from tidelog.broker.http.resting import Resting
 from tidelog.broker.http.limits import Limits
 
 LIMITS = Limits(rested_s=10.0)

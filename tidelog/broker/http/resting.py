@@ -1,0 +1,86 @@
+"""Connections at rest: whoever has connected and asks nothing gives way when places are short.
+
+A connection that is silent for long enough since its last request, or since it was made, may be closed for a new one.
+So a crowd of idle clients keeps nobody out, and a client that works is not cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from itertools import islice
+from typing import Final, Protocol
+
+from tidelog.broker.face.admission import ConnectionCount
+from tidelog.broker.http.limits import Limits
+
+LOOKED_AT_MAX: Final = 64
+"""Bounds the search for a connection at rest: so many are looked at, the longest silent ones first."""
+
+
+class Silent(Protocol):
+    """A connection, as it is seen by whoever looks for one at rest."""
+
+    address: str
+    has_asked: bool
+    is_probe: bool
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request is under way, or waits for its turn."""
+        ...
+
+    def give_way(self) -> None:
+        """Closes it; it counts no more."""
+        ...
+
+
+class Resting:
+    """The connections of a listener, those that were silent for longest first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.refused = ConnectionCount(limits.refused_max)
+        """Beside them, those that got no place and are given time to read that."""
+        self._silent_since: OrderedDict[Silent, float] = OrderedDict()
+        self._waiter: asyncio.Future[None] | None = None
+        self.is_draining = False
+        """True once each request is to be the last one on its connection."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no connection is open."""
+        return not self._silent_since
+
+    def heard(self, connection: Silent, now_s: float) -> None:
+        """A connection is new, or something has come on it."""
+        self._silent_since[connection] = now_s
+        self._silent_since.move_to_end(connection)
+
+    def heard_again(self, connection: Silent, now_s: float) -> None:
+        """A connection has been busy until now, if it is still known."""
+        if connection in self._silent_since:
+            self.heard(connection, now_s)
+
+    def forget(self, connection: Silent) -> bool:
+        """It is lost, or closed; False if that was known."""
+        was_known = self._silent_since.pop(connection, None) is not None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        return was_known
+
+    async def one_left(self) -> None:
+        """Returns when a connection was forgotten. For one caller."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def close_one(self, now_s: float, *, probe: bool, address: str | None = None) -> None:
+        """Closes a connection whose client asks nothing, if there is one (of that address), and counts it out."""
+        known = (item for item in self._silent_since.items() if address in (None, item[0].address))
+        for connection, since_s in [*islice(known, LOOKED_AT_MAX)]:
+            rest_s = self._limits.rested_s if connection.has_asked else self._limits.fresh_s
+            if connection.is_busy:
+                self.heard(connection, now_s)  # it waits for an answer; the next look is at others
+            elif connection.is_probe is probe and now_s - since_s >= rest_s:
+                connection.give_way()
+                return
