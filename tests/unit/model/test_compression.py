@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import mmap
 import struct
 import tracemalloc
 
@@ -10,7 +11,7 @@ import cramjam
 import pytest
 
 from tidelog.model.batch_header import Compression
-from tidelog.model.compression import compress, decompress
+from tidelog.model.compression import compress, decompress, unpack
 from tidelog.model.errors import InvalidBatch, TooLarge
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
@@ -122,3 +123,14 @@ def test_a_zstd_window_is_a_claim_too() -> None:
     frame = b"\x28\xb5\x2f\xfd\x00" + bytes([30 << 3]) + b"\x01\x00\x00"
     with pytest.raises(InvalidBatch, match="zstd"):
         decompress_bounded(Compression.ZSTD, frame)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_large_output_is_not_cleared_by_the_interpreter(codec: Compression) -> None:
+    """Whoever clears sixty mebibytes with the interpreter's lock stops all other threads."""
+    data = bytes(range(256)) * 20_000
+    output = unpack(codec, compress(codec, data), bytes_max=64 << 20)
+    assert output == data
+    assert isinstance(output.obj, mmap.mmap)
+    with pytest.raises(TooLarge):
+        unpack(codec, compress(codec, data), bytes_max=len(data) - 1)
