@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tidelog.broker.http.resting import Resting
 from tidelog.broker.http.limits import Limits
+from tidelog.broker.http.resting import Resting
 
 LIMITS = Limits(rested_s=10.0)
 
