@@ -72,9 +72,13 @@ class Parcel:
     """Ends its waiting in the lane at its deadline."""
 
     def is_loaded(self) -> bool:
-        """Loads it, if it is not; False if there is nothing to load, and then this is its outcome."""
+        """Loads it, if it is not; False if there is nothing to load, or that fails, and then this is its outcome."""
         if not self.batches:
-            self.batches = self.load()
+            try:
+                self.batches = self.load()
+            except Exception as error:  # noqa: BLE001 - the sender's to judge; the others in the lane go on
+                self.outcome.set_exception(error)
+                return False
             self.size = sum(map(len, self.batches))
             if not self.batches:
                 self.settle(Outcome())

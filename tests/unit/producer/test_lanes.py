@@ -151,6 +151,19 @@ async def test_a_parcel_with_nothing_to_load_is_over() -> None:
     assert broker.requests == [[0, 1]]
 
 
+async def test_a_parcel_that_cannot_be_loaded_fails_alone() -> None:
+    broker = Broker()
+    lanes = lanes_to(broker)
+
+    def load() -> list[bytearray]:
+        raise ValueError("a bug")
+
+    bad = lanes.send(ADDRESS, TopicPartition("t", 9), load, 30.0, alone=False)
+    outcomes = await asyncio.gather(bad, sending(lanes, 0, 1), return_exceptions=True)
+    assert isinstance(outcomes[0], ValueError)
+    assert broker.requests == [[0, 1]]
+
+
 async def test_who_travels_alone_shares_with_nobody_and_takes_no_place() -> None:
     broker = Broker(is_slow=True)
     lanes = lanes_to(broker)
