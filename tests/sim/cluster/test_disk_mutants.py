@@ -35,7 +35,7 @@ HUNTS = (
     # When its directories are put back they are of two clusters: the brokers refuse to start until the run is over.
     Hunt(mutants.found_over_data, Family.METADATA, 40, restart_s=1.0),
     Hunt(mutants.miss_the_loss_of_a_journal, Family.APART, 100, start=14),
-    Hunt(rules.as_mutant(rules.faulty_told_as_no_value), Family.TAIL, 100, start=130),
+    Hunt(rules.as_mutant(rules.faulty_told_as_no_value), Family.TAIL, 100, start=300),
     Hunt(mutants.believe_what_an_emptied_replica_lacks, Family.EMPTIED, 60),
 )
 

@@ -26,7 +26,7 @@ SEEDS = range(50, 54)
 CHEAP = range(9, 30)
 """Seeds whose first has short runs."""
 SEEDS_MAX = 500
-FIRST = {"acknowledge_before_it_is_chosen": 3, "deliver_without_payload": 22, "unknown_is_called_refused": 262}
+FIRST = {"acknowledge_before_it_is_chosen": 3, "deliver_without_payload": 22, "unknown_is_called_refused": 1_100}
 """Seeds from which on the rarer planted bugs are soon found."""
 OBVIOUS: tuple[Mutant, ...] = (mutants.fence_and_leave_in_the_lead, mutants.never_fence)
 
