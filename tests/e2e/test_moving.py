@@ -302,7 +302,7 @@ async def test_moves_are_called_off_under_load_and_what_they_copied_is_deleted(c
             moves = [NewAssignment("called-off", 0, (3, 1)), NewAssignment("called-off", 1, (1, 2))]
             await admin.alter_reassignments(moves, throttle_bytes_per_s=TRICKLE)
             topic_id = (await admin.describe_topic("called-off")).topic_id
-            await asyncio.to_thread(until, lambda: len(logs_of(cluster, 3, topic_id)[0]) > 0)
+            await asyncio.to_thread(until, lambda: len(logs_of(cluster, 3, topic_id).get(0, b"")) > 0)
             await kill_and_restart(cluster, 3)
             await admin.cancel_reassignments()
             await until_still(admin)
