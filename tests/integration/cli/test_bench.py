@@ -58,12 +58,11 @@ def test_failovers_under_load(cli: Cli) -> None:
 
 @pytest.mark.slow
 def test_a_broker_that_is_paused_under_load(cli: Cli) -> None:
-    """A second of it is well within its session: topics of in-sync replicas wait to its end."""
-    measured = json.loads(cli.succeed("bench", "pause", "--pauses", "1", "--paused", "1", "--calm", "1", "--json"))
+    """A follower that stalls leaves the in-sync set while its broker's session lasts."""
+    measured = json.loads(cli.succeed("bench", "pause", "--pauses", "1", "--paused", "4", "--calm", "1", "--json"))
     figures = measured["figures"]
     assert figures["isr_records_acknowledged"] > 0 and figures["paxos_records_acknowledged"] > 0
-    assert figures["isr_paused_stall_worst_ms"] > 900
-    assert "isr_shrunk_after_ms" not in figures
+    assert 0 < figures["isr_shrunk_after_ms"] < 4000
 
 
 @pytest.mark.slow
