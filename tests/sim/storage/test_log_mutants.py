@@ -11,7 +11,7 @@ from tidelog.sim.storage import log_scenario
 from tidelog.storage.scan import BadEnd, Scan
 
 SEEDS = 100
-"""The median of five starts is 6."""
+"""The median of five starts is 2."""
 
 
 def truncate_a_bad_tail() -> AbstractContextManager[None]:
