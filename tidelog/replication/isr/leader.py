@@ -382,7 +382,9 @@ class IsrLeader:
             self._low_watermark = max(self._low_watermark, min([self._log_start_offset, *starts]))
 
     def _is_about_to_join(self, node: int) -> bool:
-        """Close behind, and waited for: else the high watermark would run ahead of it for ever."""
+        """Close behind, and waited for: else the high watermark would run ahead of it for ever. A follower that has
+        stalled is not waited for, as a member would not be."""
         close_ms = min(self._settings.lag_ms_max, self._settings.join_ms_max)
-        is_candidate = self._is_eligible(node) and not self._stalls[node].is_on_probation
+        stall = self._stalls[node]
+        is_candidate = self._is_eligible(node) and not stall.is_on_probation and not stall.is_stalled
         return is_candidate and self._now_ms - self._followers[node].caught_up_ms <= close_ms

@@ -179,6 +179,28 @@ def test_who_was_put_out_is_not_waited_for_and_joins_after_its_probation() -> No
     assert now_ms >= 1_000 + PROBATION_MS
 
 
+def test_who_stalls_again_before_it_has_joined_is_waited_for_no_longer_than_a_member() -> None:
+    leader = new_leader(min_isr=2)
+    fetch(leader, 2, 10), fetch(leader, 3, 10)
+    asked = ticks_until_asked(leader, heard=(3,), ticks=8)
+    assert asked is not None
+    leader.step(AlterPartitionAnswered(asked.attempt, Outcome.APPLIED, 900, 8, (1, 3)))
+    now_ms = 1_000
+    while leader._stalls[2].is_on_probation:
+        now_ms += TICK_MS
+        append(leader)
+        fetch(leader, 3, leader._log_end_offset, now_ms=now_ms)
+        fetch(leader, 2, leader._log_end_offset - 1, now_ms=now_ms)
+        leader.step(Tick(now_ms))
+    append(leader)
+    fetch(leader, 3, leader._log_end_offset, now_ms=now_ms)
+    assert leader.high_watermark < leader._log_end_offset, "it is about to join"
+    for later_ms in range(TICK_MS, STALL_MS + 3 * TICK_MS, TICK_MS):
+        fetch(leader, 3, leader._log_end_offset, now_ms=now_ms + later_ms)
+        leader.step(Tick(now_ms + later_ms))
+    assert leader.high_watermark == leader._log_end_offset
+
+
 def has_stalled_after(leader: IsrLeader, ms: int, *, durable: tuple[int, ...]) -> bool:
     """A batch is appended each tick, and is on the disks of these followers; the leader's own takes nothing."""
     for now_ms in range(TICK_MS, ms + 1, TICK_MS):
