@@ -23,7 +23,7 @@ from tidelog.consumer.options import FetchOptions
 from tidelog.model.errors import DamagedBatch, InvalidBatch, OffsetOutOfRange, TidelogError, UnknownTopic
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer
-from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
+from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, wait_for_offsets
 from tidelog.transport.session import ClusterSession, needs_refresh
 
 logger = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class Fetcher:
         """Looks up where cursors that wait for a reset begin, all in one request. Raises the first error."""
         waiting = [(cursor, cursor.generation) for cursor in cursors if cursor.reset is not None]
         queries = [OffsetQuery(*cursor.partition) for cursor, _ in waiting]
-        for (cursor, generation), found in zip(waiting, await fetch_offsets(self._session, queries), strict=True):
+        for (cursor, generation), found in zip(waiting, await wait_for_offsets(self._session, queries), strict=True):
             policy = cursor.reset
             if policy is not None:
                 cursor.resolve_reset(generation, _start(policy, found))

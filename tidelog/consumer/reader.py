@@ -25,7 +25,7 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.lost_ranges import LostRange
 from tidelog.transport.errors import ClientClosed
-from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
+from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, wait_for_offsets
 from tidelog.transport.session import ClusterSession
 
 HANDOUT_BYTES = 256 << 10
@@ -269,7 +269,7 @@ class PartitionReader:
     async def _offsets(self, timestamps: Mapping[TopicPartition, int | None]) -> list[PartitionOffsets]:
         self._check_usable()
         queries = [OffsetQuery(topic, partition, time) for (topic, partition), time in timestamps.items()]
-        return await fetch_offsets(self._session, queries)
+        return await wait_for_offsets(self._session, queries)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -5,12 +5,13 @@ Asked of any broker: one that does not lead a partition asks the one that does.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import DamagedBatch, TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.errors import decode_answer, error_from_code
 
@@ -61,6 +62,11 @@ class PartitionOffsets(msgspec.Struct, frozen=True):
         """The exception this entry stands for, if it is no answer."""
         return None if self.error_code is None else error_from_code(self.error_code, self.message or "")
 
+    @property
+    def may_be_known_soon(self) -> bool:
+        """True if the error passes by itself, as that of a partition whose leader is changing."""
+        return self.error is not None and self.error.retriable and not isinstance(self.error, DamagedBatch)
+
     def extent(self) -> tuple[int, int]:
         """Log start offset and high watermark. Raises the entry's error."""
         if self.error is not None:
@@ -92,4 +98,21 @@ async def fetch_offsets(
         body = _ENCODER.encode(_Request(queries[start : start + PARTITIONS_MAX]))
         answer = await session.call("POST", "/offsets", body=body, headers=JSON_HEADERS, timeout_s=timeout_s)
         found += decode_answer(_ANSWER, answer).partitions
+    return found
+
+
+async def wait_for_offsets(session: ClusterSession, queries: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
+    """As `fetch_offsets`. Partitions whose error passes are asked for again until the request timeout is over."""
+    deadline_s = asyncio.get_running_loop().time() + session.request_timeout_s
+    backoff = session.backoff()
+    found = await fetch_offsets(session, queries)
+    while unknown := [number for number, one in enumerate(found) if one.may_be_known_soon]:
+        wait_s = backoff.next_s()
+        left_s = deadline_s - asyncio.get_running_loop().time() - wait_s
+        if left_s <= 0:
+            break
+        await asyncio.sleep(wait_s)
+        again = await fetch_offsets(session, [queries[number] for number in unknown], timeout_s=left_s)
+        for number, one in zip(unknown, again, strict=True):
+            found[number] = one
     return found
