@@ -35,6 +35,8 @@ READERS: Final = 16
 PACKED_BYTES: Final = 60 * MIB
 CHUNKS: Final = 300_000
 CHUNKED_TRIES: Final = 10
+WRITE_LINKS: Final = 60
+"""As many as a write every 10 ms needs if one waits for more than `WRITE_S_MAX`: none is to be held back by them."""
 PROBE_S: Final = 0.1
 WRITE_S_MAX: Final = 0.5
 PROBE_S_MAX: Final = 0.2
@@ -135,7 +137,7 @@ def mix(ground: Ground) -> None:
     with Watch(ground, TOPIC, jobs_bytes=JOBS_MAX * DECOMPRESSED_BYTES_MAX) as watch:
         begin_s = soon() + IDLE_BEFORE_S
         wait = ground.crew.start(idle, place, ground.scaled(IDLE), seconds + 2 * IDLE_BEFORE_S)
-        writer = crew.start(paced, Pace(writes, RATE, seconds, begin_s, next(ground.jobs)))
+        writer = crew.start(paced, Pace(writes, RATE, seconds, begin_s, next(ground.jobs), links=WRITE_LINKS))
         health = {path: crew.start(probe, place, path, begin_s, seconds) for path in ("/readyz", "/metrics")}
         time.sleep(IDLE_BEFORE_S)
         dripping = crew.start(drip, place, ground.scaled(DRIPPING), seconds)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +31,12 @@ def test_a_part_keeps_the_whole_alive() -> None:
     del memory
     part[:] = b"ab"
     assert bytes(part) == b"ab"
+
+
+def test_mappings_are_not_joined_by_the_system() -> None:
+    """Else whoever maps waits for another thread's page fault in the mapping beside it."""
+    kept = [fresh_memory(8 << 20) for _ in range(4)]
+    begins = [ctypes.addressof(ctypes.c_char.from_buffer(memory)) for memory in kept]
+    areas = [line.split()[0].split("-") for line in Path("/proc/self/maps").read_text().splitlines()]
+    found = [next(low for low, high in areas if int(low, 16) <= begin < int(high, 16)) for begin in begins]
+    assert len(set(found)) == len(kept)

@@ -17,6 +17,8 @@ from tidelog.model.steps import Steps
 
 SLICE_PARTITIONS: Final = 250
 """So many are written in some 3 ms."""
+SLICE_LINES: Final = 2_000
+"""So many are joined with them. A page of no more takes no turns: it would wait behind eight readers at each."""
 SAMPLES: Final = {
     "tidelog_partition_log_start_offset": "The first offset that can be read.",
     "tidelog_partition_high_watermark": "The end of what is committed.",
@@ -88,8 +90,12 @@ def partition_text(face: BrokerFace) -> Steps[bytes]:
 
 def _joined(families: Mapping[str, list[str]], counts: Mapping[str, int]) -> Steps[bytes]:
     parts: list[bytes] = []
+    joined = 0
     for lines in families.values():
-        yield None
+        joined += len(lines)
+        if joined > SLICE_LINES:
+            yield None
+            joined = len(lines)
         parts.append("".join(lines).encode())
     for name, count in counts.items():
         parts.append(f"{_head(name, COUNTS[name])}{name} {count}.0\n".encode())

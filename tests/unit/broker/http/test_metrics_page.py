@@ -63,6 +63,10 @@ def test_many_partitions_are_written_in_slices() -> None:
     assert slices >= 10
 
 
+def test_a_page_of_few_partitions_takes_no_turns() -> None:
+    assert not list(partition_text(face_of(*map(led, range(SLICE_PARTITIONS)))))
+
+
 def test_who_asks_while_a_page_is_made_gets_that_page() -> None:
     async def main() -> None:
         page = MetricsPage(CollectorRegistry(), face_of(*map(led, range(3 * SLICE_PARTITIONS))))
