@@ -21,6 +21,7 @@ from aiohttp.streams import StreamReader
 
 from tidelog.broker.face.admission import ConnectionCount
 from tidelog.broker.http.answers import error_answer
+from tidelog.broker.http.head_deadlines import HeadDeadlines
 from tidelog.broker.http.large_bodies import LARGE_BYTES, LargeBodies
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.lingering import Lingering
@@ -64,7 +65,7 @@ class Connection(web.RequestHandler):
 
     __slots__ = (
         "_count",
-        "_head_timer",
+        "_heads",
         "_is_admitted",
         "_is_astray",
         "_is_held",
@@ -86,6 +87,7 @@ class Connection(web.RequestHandler):
         server: Server,
         connections: ConnectionCount,
         resting: Resting,
+        heads: HeadDeadlines,
         large_bodies: LargeBodies,
         metrics: RequestMetrics,
         limits: Limits,
@@ -95,6 +97,7 @@ class Connection(web.RequestHandler):
         super().__init__(server, **options)
         self._count = connections
         self._resting = resting
+        self._heads = heads
         self._large_bodies = large_bodies
         self._metrics = metrics
         self._limits = limits
@@ -106,7 +109,6 @@ class Connection(web.RequestHandler):
         self._is_astray = False
         """True once something came that is not HTTP."""
         self._lingering: Lingering | None = None
-        self._head_timer: asyncio.TimerHandle | None = None
         self.address = ""
         """The client's, without its port."""
         self.has_asked = False
@@ -157,7 +159,7 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Counts it out."""
-        self._stop_head_timer()
+        self._heads.end(self)
         self._large_bodies.leave(self)
         if self._is_admitted:
             self._count_out()
@@ -231,22 +233,17 @@ class Connection(web.RequestHandler):
         self._resting.heard(self, self._loop.time())
         if self.is_busy:
             self.has_asked = True
-            self._stop_head_timer()
+            self._heads.end(self)
             if not was_busy:
                 self.waits_since_s = self._now_s()
-        elif self._head_timer is None:
-            self._head_timer = self._loop.call_later(self._limits.head_timeout_s, self._head_is_late)
+        else:
+            self._heads.begin(self)
 
-    def _head_is_late(self) -> None:
-        self._head_timer = None
+    def head_is_late(self) -> None:
+        """Says so to the client, and drops what still comes."""
         if not self.is_busy and self.transport is not None:
             self._metrics.refused("slow head")
             self._say_and_close(self.transport, _LATE_HEAD)
-
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
 
     def begin(self, message: RawRequestMessage, payload: StreamReader) -> None:
         """A request has its turn: from here to the end of its answer the connection is busy, without a gap."""
@@ -322,6 +319,7 @@ class Server(web.Server):
         self._limits = limits
         self._count = connections
         self._resting = Resting(limits)
+        self._heads = HeadDeadlines(self._loop_used, limits.head_timeout_s)
         self._large_bodies = LargeBodies(self._loop_used)
         self._metrics = metrics
         self._now_s = now_s
@@ -344,6 +342,7 @@ class Server(web.Server):
             self,
             self._count,
             self._resting,
+            self._heads,
             self._large_bodies,
             self._metrics,
             limits,
