@@ -11,7 +11,7 @@ from tests.e2e.overload.crowds import POLL_SETTINGS, f86, f90, f91
 from tests.e2e.overload.ground import Ground, Row
 from tests.e2e.overload.large import f89
 from tests.e2e.overload.mixture import mix
-from tests.e2e.overload.outages import f92
+from tests.e2e.overload.outages import BALANCED_SETTINGS, f92
 from tests.e2e.overload.rates import f85
 from tests.e2e.overload.readers import f87
 from tidelog.testing import BrokerFailed, LocalCluster
@@ -31,7 +31,7 @@ CASES: Final = {
     "F89": Case(f89),
     "F90": Case(f90, POLL_SETTINGS),
     "F91": Case(f91),
-    "F92": Case(f92),
+    "F92": Case(f92, BALANCED_SETTINGS),
     "MIX": Case(mix),
 }
 
