@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from collections.abc import Awaitable, Callable
@@ -19,8 +18,6 @@ R = TypeVar("R")
 SIZE: Final = 8
 """Jobs of a case that run at one time."""
 WARM_S: Final = 0.2
-CROWD_NICE: Final = 5
-"""Crowds come from other machines as a rule. Here they share the brokers' processors, and are to take what is over."""
 
 
 class Crew:
@@ -43,10 +40,6 @@ class Crew:
         """Begins a job. Its result says what came of it; a case waits for all that it has begun."""
         return self._pool.submit(_run, job, args, kwargs)
 
-    def start_crowd(self, job: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Begins a job that takes its processor time only from what nobody else wants."""
-        return self._pool.submit(_run_nicely, job, args, kwargs)
-
 
 def _run(job: Callable[..., Awaitable[R]], args: tuple[object, ...], kwargs: dict[str, object]) -> R:
     async def awaited() -> R:
@@ -55,11 +48,6 @@ def _run(job: Callable[..., Awaitable[R]], args: tuple[object, ...], kwargs: dic
         return await found
 
     return uvloop.run(awaited())
-
-
-def _run_nicely(job: Callable[..., Awaitable[R]], args: tuple[object, ...], kwargs: dict[str, object]) -> R:
-    os.setpriority(os.PRIO_PROCESS, 0, max(CROWD_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
-    return _run(job, args, kwargs)
 
 
 def may_open_all() -> None:

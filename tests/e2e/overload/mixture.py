@@ -136,14 +136,14 @@ def mix(ground: Ground) -> None:
     seconds, crew, place = ground.spent(SECONDS, 6.0), ground.crew, ground.place(1)
     with Watch(ground, TOPIC, jobs_bytes=JOBS_MAX * DECOMPRESSED_BYTES_MAX) as watch:
         begin_s = soon() + IDLE_BEFORE_S
-        wait = crew.start_crowd(idle, place, ground.scaled(IDLE), seconds + 2 * IDLE_BEFORE_S)
+        wait = ground.crew.start(idle, place, ground.scaled(IDLE), seconds + 2 * IDLE_BEFORE_S)
         writer = crew.start(paced, Pace(writes, RATE, seconds, begin_s, next(ground.jobs), links=WRITE_LINKS))
         health = {path: crew.start(probe, place, path, begin_s, seconds) for path in ("/readyz", "/metrics")}
         time.sleep(IDLE_BEFORE_S)
-        dripping = crew.start_crowd(drip, place, ground.scaled(DRIPPING), seconds)
-        reading = crew.start_crowd(read_packed, packed, READERS, begin_s, seconds)
-        chunks = crew.start_crowd(send_chunks, chunked, ground.scaled(CHUNKS), begin_s, next(ground.jobs))
-        flood = crew.start_crowd(produce_large, large, BATCH_BYTES, ground.scaled(PRODUCES), begin_s, next(ground.jobs))
+        dripping = crew.start(drip, place, ground.scaled(DRIPPING), seconds)
+        reading = crew.start(read_packed, packed, READERS, begin_s, seconds)
+        chunks = crew.start(send_chunks, chunked, ground.scaled(CHUNKS), begin_s, next(ground.jobs))
+        flood = crew.start(produce_large, large, BATCH_BYTES, ground.scaled(PRODUCES), begin_s, next(ground.jobs))
         _say_crowds(ground, {"idle connections": wait, "dripping heads": dripping})
         _say_health(ground, health)
         ground.ledgers[LARGE].merge(flood.result())
