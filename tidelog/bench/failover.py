@@ -43,7 +43,7 @@ class FailoverOptions:
 
     kills: int = 10
     brokers: int = REPLICAS
-    """As many partitions: each is led by another broker."""
+    """The topic has as many partitions, each led by another broker."""
     value_bytes: int = 100
     protocol: str = "isr"
     graceful: bool = False

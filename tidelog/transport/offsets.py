@@ -102,7 +102,7 @@ async def fetch_offsets(
 
 
 async def wait_for_offsets(session: ClusterSession, queries: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
-    """As `fetch_offsets`. Partitions whose error passes are asked for again until the request timeout is over."""
+    """Does as `fetch_offsets`, and asks again for partitions whose error passes, up to the request timeout."""
     deadline_s = asyncio.get_running_loop().time() + session.request_timeout_s
     backoff = session.backoff()
     found = await fetch_offsets(session, queries)

@@ -36,7 +36,7 @@ PACKED_BYTES: Final = 60 * MIB
 CHUNKS: Final = 300_000
 CHUNKED_TRIES: Final = 10
 WRITE_LINKS: Final = 60
-"""As many as a write every 10 ms needs if one waits for more than `WRITE_S_MAX`: none is to be held back by them."""
+"""The writer has so many connections: a write every 10 ms finds a free one, also while others wait `WRITE_S_MAX`."""
 PROBE_S: Final = 0.1
 WRITE_S_MAX: Final = 0.5
 PROBE_S_MAX: Final = 0.2

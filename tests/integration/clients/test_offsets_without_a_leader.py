@@ -1,4 +1,4 @@
-"""Where partitions begin and end, asked for while nobody leads."""
+"""Consumers ask for the offsets of a partition that has no leader at the moment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 async def test_they_are_known_when_the_leader_may_lead_again(cluster: LocalCluster) -> None:
-    """Its lease is over, as there is no controller: it refuses until there is one."""
+    """The leader's lease is over, as there is no controller; the leader refuses until there is one."""
     async with AdminClient(cluster.bootstrap) as admin:
         await admin.create_topic("t", replicas_assignments={0: [2]})
     async with Consumer(bootstrap_servers=cluster.broker(2).url) as consumer:

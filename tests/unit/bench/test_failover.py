@@ -1,4 +1,4 @@
-"""Which leaders the workload `failover` takes away."""
+"""The workload `failover` draws the leaders that it takes away."""
 
 from __future__ import annotations
 

@@ -161,12 +161,17 @@ def test_members_that_are_silent_together_stay() -> None:
     assert ticks_until_asked(leader, heard=(), ticks=9) is None, "it may be the leader that is cut off"
 
 
-def test_who_was_put_out_is_not_waited_for_and_joins_after_its_probation() -> None:
+def leader_that_put_out_node_2() -> IsrLeader:
     leader = new_leader(min_isr=2)
     fetch(leader, 2, 10), fetch(leader, 3, 10)
     asked = ticks_until_asked(leader, heard=(3,), ticks=8)
     assert asked is not None
     leader.step(AlterPartitionAnswered(asked.attempt, Outcome.APPLIED, 900, 8, (1, 3)))
+    return leader
+
+
+def test_who_was_put_out_is_not_waited_for_and_joins_after_its_probation() -> None:
+    leader = leader_that_put_out_node_2()
     now_ms, end = 1_000, leader._log_end_offset
     assert fetch(leader, 2, end, now_ms=now_ms) == [], "caught up, and on probation"
     append(leader)
@@ -180,11 +185,7 @@ def test_who_was_put_out_is_not_waited_for_and_joins_after_its_probation() -> No
 
 
 def test_who_stalls_again_before_it_has_joined_is_waited_for_no_longer_than_a_member() -> None:
-    leader = new_leader(min_isr=2)
-    fetch(leader, 2, 10), fetch(leader, 3, 10)
-    asked = ticks_until_asked(leader, heard=(3,), ticks=8)
-    assert asked is not None
-    leader.step(AlterPartitionAnswered(asked.attempt, Outcome.APPLIED, 900, 8, (1, 3)))
+    leader = leader_that_put_out_node_2()
     now_ms = 1_000
     while leader._stalls[2].is_on_probation:
         now_ms += TICK_MS
