@@ -24,6 +24,8 @@ PEER_COUNTERS: Final = {
     "lost": "Requests to other brokers whose connection died under them.",
     "served": "Requests of other brokers that were answered.",
     "overloads": "Requests of other brokers that were refused because of a bound.",
+    "refusals": "Connections with other brokers, in either direction, that this one would not have.",
+    "unproved": "Of these, the ones whose other end did not prove that it knows the cluster's secret.",
     "notifications_dropped": "One-way messages to other brokers that were not sent: no connection, or too much waits.",
 }
 

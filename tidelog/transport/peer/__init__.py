@@ -6,11 +6,13 @@ from tidelog.transport.peer.errors import PeerLost, PeerRefused, PeerUnreachable
 from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.node import PeerNode
+from tidelog.transport.peer.proof import ClusterSecret
 from tidelog.transport.peer.statistics import PeerStatistics
 
 __all__ = [
     "Answer",
     "CallingEnd",
+    "ClusterSecret",
     "Hello",
     "Lane",
     "PeerBounds",

@@ -19,6 +19,7 @@ from tidelog.transport.peer.frames import BadFrame, Frame, Kind, frame_bytes
 from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.line import Common, Line
+from tidelog.transport.peer.proof import Role
 from tidelog.transport.peer.statistics import PeerStatistics
 
 
@@ -33,7 +34,7 @@ class AnsweringEnd(Line):
         handler: PeerHandler,
         on_greeted: Callable[[Hello], None],
     ) -> None:
-        super().__init__(connection, common)
+        super().__init__(connection, common, Role.ANSWERER)
         self._loop = asyncio.get_running_loop()
         self._statistics = statistics
         self._handler = handler
@@ -54,6 +55,9 @@ class AnsweringEnd(Line):
 
     def _too_slow(self) -> None:
         self.refuse(f"no hello came within {self.common.bounds.handshake_s_max} s; is this a tidelog broker?")
+
+    def challenged(self) -> None:
+        self.challenge()
 
     def greeted(self) -> None:
         self._handshake.cancel()

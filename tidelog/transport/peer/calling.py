@@ -20,19 +20,19 @@ from tidelog.model.ports import Buffer, FrameConnection
 from tidelog.transport.peer.errors import PeerLost, PeerRefused, PeerUnreachable
 from tidelog.transport.peer.frames import TIMEOUT_MS_MAX, BadFrame, Frame, Kind, frame_bytes
 from tidelog.transport.peer.handler import Answer
-from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.line import Common, Line
+from tidelog.transport.peer.proof import Role
 from tidelog.transport.peer.statistics import PeerStatistics
 from tidelog.transport.presence import Presence, Silent
 
 
 class CallingEnd(Line):
-    """Made for a fresh connection; says hello at once. `peer_id` is whom it should reach, None for whoever is there."""
+    """Made for a fresh connection; greets at once. `peer_id` is whom it should reach, None for whoever is there."""
 
     def __init__(
         self, connection: FrameConnection, common: Common, statistics: PeerStatistics, peer_id: int | None
     ) -> None:
-        super().__init__(connection, common)
+        super().__init__(connection, common, Role.CALLER)
         self._loop = asyncio.get_running_loop()
         self._statistics = statistics
         self._peer_id = peer_id
@@ -42,7 +42,10 @@ class CallingEnd(Line):
         self._is_greeted = asyncio.Event()
         self._is_lost = asyncio.Event()
         self._cause = "closed"
-        self.greet()
+        if common.secret is None:
+            self.greet()
+        else:
+            self.challenge()
 
     async def wait_greeted(self) -> None:
         """Returns when requests may be sent. Raises `PeerRefused`, or `PeerUnreachable` if it was lost before."""
@@ -158,13 +161,16 @@ class CallingEnd(Line):
     def greeted(self) -> None:
         self._is_greeted.set()
 
-    def objection(self, theirs: Hello) -> str | None:
-        if self._peer_id is not None and theirs.node_id != self._peer_id:
-            return (
-                f"node {self._peer_id} was expected at {self.connection.remote}, and node {theirs.node_id} is there; "
-                "check the peer addresses in the settings of both"
-            )
-        return super().objection(theirs)
+    def challenged(self) -> None:
+        self.greet()
+
+    def stranger(self, node_id: int) -> str | None:
+        if self._peer_id in (None, node_id):
+            return None
+        return (
+            f"node {self._peer_id} was expected at {self.connection.remote}, and node {node_id} is there; "
+            "check the peer addresses in the settings of both"
+        )
 
     def take(self, frame: Frame) -> None:
         if frame.kind not in (Kind.ANSWER, Kind.ERROR):

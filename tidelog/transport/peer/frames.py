@@ -33,6 +33,7 @@ from tidelog.model.levels import LEVEL_MAX, NO_ADDITIONS, Additions
 from tidelog.model.ports import Buffer
 from tidelog.transport.peer.errors import Fault
 from tidelog.transport.peer.hello import HELLO_ADDITIONS, Hello
+from tidelog.transport.peer.proof import Challenge
 
 T = TypeVar("T")
 
@@ -47,7 +48,8 @@ class Kind(enum.IntEnum):
     """What a frame is for."""
 
     HELLO = 1
-    """First in both directions, and again whenever it changed."""
+    """First in both directions, and again whenever it changed. Where brokers have a secret, the first one has a proof
+    behind it."""
     REFUSAL = 2
     """The last frame of whoever will not talk to the other: a `Fault`."""
     REQUEST = 3
@@ -61,6 +63,8 @@ class Kind(enum.IntEnum):
     """The caller waits no longer for this request."""
     PING = 8
     """Asks whether the other end is there: whatever else it has to do, it answers at once, with nothing."""
+    CHALLENGE = 9
+    """Before the hello, of whoever has the cluster's secret: a `Challenge`."""
 
 
 PING_LEVEL: Final = 2
@@ -137,6 +141,7 @@ class MessageCodec:
         self._messages: msgspec.msgpack.Decoder[msgspec.Struct] = msgspec.msgpack.Decoder(union)
         self._hellos = msgspec.msgpack.Decoder(Hello)
         self._faults = msgspec.msgpack.Decoder(Fault)
+        self._challenges = msgspec.msgpack.Decoder(Challenge)
         self._additions = additions
         self._encode = msgspec.msgpack.Encoder().encode
 
@@ -155,6 +160,10 @@ class MessageCodec:
     def hello(self, header: memoryview) -> Hello:
         """Raises `BadFrame`."""
         return _decode(self._hellos, header)
+
+    def challenge(self, header: memoryview) -> Challenge:
+        """Raises `BadFrame`."""
+        return _decode(self._challenges, header)
 
     def fault(self, header: memoryview) -> Fault:
         """Raises `BadFrame`."""

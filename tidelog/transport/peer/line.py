@@ -4,6 +4,9 @@ Both greet. The caller's `Hello` is the first frame of a connection, the callee'
 before them. What a broker says of itself changes: it learns the id of its cluster, it is registered. So each end says
 hello again before the next frame that it sends after such a change, and the other end judges it again. A connection
 that was opened while one side knew no cluster thereby ends when the two turn out to belong to different ones.
+
+With a secret of the cluster both challenge each other before they greet, and the first hello of each comes with a proof
+(`proof.py`). A hello without the right proof changes nothing: nobody judges it or remembers it.
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ from typing import Any, Final
 import structlog
 
 from tidelog.model.levels import LEVEL_MIN
-from tidelog.model.ports import Buffer, Clock, FrameConnection
+from tidelog.model.ports import Buffer, Clock, Entropy, FrameConnection
 from tidelog.transport.peer.bounds import PeerBounds
 from tidelog.transport.peer.errors import Fault, PeerRefused
 from tidelog.transport.peer.frames import BadFrame, Frame, Kind, MessageCodec, pack, unpack
 from tidelog.transport.peer.hello import Hello, Incarnations, refusal
+from tidelog.transport.peer.proof import Challenge, ClusterSecret, Proofs, Role, secret_missing, secrets_differ
+from tidelog.transport.peer.statistics import PeerStatistics
 
 COMPLAINT_S: Final = 60.0
 """How often the same is said about the same machine."""
@@ -31,11 +36,23 @@ COMPLAINTS_MAX: Final = 64
 class Common:
     """What all connections of a node share."""
 
-    def __init__(self, hello: Callable[[], Hello], codec: MessageCodec, bounds: PeerBounds, clock: Clock) -> None:
+    def __init__(
+        self,
+        hello: Callable[[], Hello],
+        codec: MessageCodec,
+        bounds: PeerBounds,
+        clock: Clock,
+        entropy: Entropy,
+        statistics: PeerStatistics,
+        secret: ClusterSecret | None,
+    ) -> None:
         self.hello = hello
         self.codec = codec
         self.bounds = bounds
         self.clock = clock
+        self.entropy = entropy
+        self.statistics = statistics
+        self.secret = secret
         self.incarnations = Incarnations()
         self.on_refused: list[Callable[[Hello], None]] = []
         self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=hello().node_id)
@@ -88,9 +105,11 @@ class Common:
 class Line(ABC):
     """A `FrameReceiver`. Ends by itself on bad frames; `error` then says why."""
 
-    def __init__(self, connection: FrameConnection, common: Common) -> None:
+    def __init__(self, connection: FrameConnection, common: Common, role: Role) -> None:
         self.connection = connection
         self.common = common
+        self._role = role
+        self._proofs = Proofs(common.secret, role) if common.secret is not None else None
         self.theirs: Hello | None = None
         """What the other end said last; None before it said anything."""
         self.level = LEVEL_MIN
@@ -113,7 +132,9 @@ class Line(ABC):
             if self.theirs is not None and (why := self.common.refusal(mine, self.theirs)):
                 self.refuse(why)
                 return
-            self.connection.send(pack(Kind.HELLO, self.common.codec.encode_hello(mine)))
+            header = self.common.codec.encode_hello(mine)
+            proofs = self._proofs if self._mine is None else None
+            self.connection.send(pack(Kind.HELLO, header, [proofs.prove(header)] if proofs is not None else ()))
         self._mine = mine
 
     def send(
@@ -133,6 +154,7 @@ class Line(ABC):
         """Tells the other end why, and closes."""
         if not self.is_open:
             return
+        self.common.statistics.refusals += 1
         self.common.complain(self.connection.remote, why)
         self.error = PeerRefused(why)
         self.connection.send(pack(Kind.REFUSAL, self.common.codec.encode(Fault.of(self.error))))
@@ -152,15 +174,64 @@ class Line(ABC):
         try:
             parts = unpack(frame)
             if parts.kind is Kind.HELLO:
-                self._hear(self.common.codec.hello(parts.header))
+                self._take_hello(parts)
             elif parts.kind is Kind.REFUSAL:
                 self._refused(self.common.codec.fault(parts.header))
+            elif parts.kind is Kind.CHALLENGE:
+                self._take_challenge(parts.header)
             elif self.theirs is None:
                 raise BadFrame(f"the first frame is no hello, but of kind {parts.kind.name}")
             else:
                 self.take(parts)
         except BadFrame as error:
             self.refuse(str(error))
+
+    # -- proofs ------------------------------------------------------------------------------------------------------
+
+    def challenge(self) -> None:
+        """Asks the other end for a proof."""
+        assert self._proofs is not None
+        header = self.common.codec.encode(Challenge.draw(self._node_id, self.common.entropy))
+        self._proofs.said(header)
+        self.connection.send(pack(Kind.CHALLENGE, header))
+
+    def _take_challenge(self, header: memoryview) -> None:
+        theirs = self.common.codec.challenge(header)
+        if self._proofs is None:
+            self._refuse_unproved(secret_missing(self._node_id, self._role, is_mine=True))
+        elif not self._proofs.may_be_challenged:
+            raise BadFrame("a challenge comes at the beginning of a connection, and once")
+        elif why := self.stranger(theirs.node_id):
+            self.refuse(why)
+        else:
+            self._proofs.said(bytes(header))
+            self.challenged()
+
+    def _doubt(self, hello: Frame) -> str | None:
+        """Returns why a first hello is not believed; None if it is."""
+        if self._proofs is None:
+            return None
+        if not self._proofs.may_be_proved:
+            return secret_missing(self._node_id, self._role, is_mine=False)
+        is_proved = self._proofs.is_proved(bytes(hello.header), bytes(hello.payload))
+        return None if is_proved else secrets_differ(self._node_id, self._role)
+
+    def _refuse_unproved(self, why: str) -> None:
+        self.common.statistics.unproved += 1
+        self.refuse(why)
+
+    @property
+    def _node_id(self) -> int:
+        return self.common.hello().node_id
+
+    # -- hellos ------------------------------------------------------------------------------------------------------
+
+    def _take_hello(self, frame: Frame) -> None:
+        theirs = self.common.codec.hello(frame.header)
+        if self.theirs is None and (doubt := self._doubt(frame)):
+            self._refuse_unproved(doubt)
+        else:
+            self._hear(theirs)
 
     def _hear(self, theirs: Hello) -> None:
         common = self.common
@@ -182,9 +253,15 @@ class Line(ABC):
 
     def objection(self, theirs: Hello) -> str | None:
         """What else may be wrong with a hello."""
+        if why := self.stranger(theirs.node_id):
+            return why
         said = self.theirs
         if said is not None and (said.node_id, said.incarnation) != (theirs.node_id, theirs.incarnation):
             return f"{said.describe()} now says that it is {theirs.describe()}"
+        return None
+
+    def stranger(self, node_id: int) -> str | None:
+        """Returns why the other end should not be this node; None if it may."""
         return None
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -194,6 +271,11 @@ class Line(ABC):
         self.ended(error)
 
     # -- for the two kinds of ends -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def challenged(self) -> None:
+        """The other end wants a proof."""
+        ...
 
     @abstractmethod
     def greeted(self) -> None:

@@ -28,6 +28,7 @@ from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.line import Common
 from tidelog.transport.peer.peer import Peer
+from tidelog.transport.peer.proof import ClusterSecret
 from tidelog.transport.peer.statistics import PeerStatistics
 
 DEFAULT_BOUNDS = PeerBounds()
@@ -47,11 +48,12 @@ class PeerNode:
         *,
         additions: Additions = NO_ADDITIONS,
         bounds: PeerBounds = DEFAULT_BOUNDS,
+        secret: ClusterSecret | None = None,
     ) -> None:
         """`hello` says who this broker is, now: it gives the same object until something changes.
 
         `message_types` are all messages that brokers exchange, the same in each of them; `additions` says since which
-        feature level each is one.
+        feature level each is one. With a `secret` only those who know it are talked to.
         """
         self.statistics = PeerStatistics()
         self.on_peer_down: list[Callable[[int], None]] = []
@@ -62,7 +64,8 @@ class PeerNode:
         self._handler = handler
         self._entropy = entropy
         self._bounds = bounds
-        self._common = Common(hello, MessageCodec(message_types, additions), bounds, clock)
+        codec = MessageCodec(message_types, additions)
+        self._common = Common(hello, codec, bounds, clock, entropy, self.statistics, secret)
         self.on_refused = self._common.on_refused
         """Called with the hello of a broker that this one may not talk to, each time that it says it."""
         self._dialler = Dialler(network, self._common, self.statistics)

@@ -27,3 +27,7 @@ class PeerStatistics:
     """Requests of others that came to an answer or an error."""
     overloads: int = 0
     """Requests of others that were refused because of a bound."""
+    refusals: int = 0
+    """Connections, in either direction, that this end would not have, for whatever reason."""
+    unproved: int = 0
+    """Refusals of ends that did not prove that they know the cluster's secret."""

@@ -16,7 +16,7 @@ from tidelog.sim.kit.environment import SimClock, SimEntropy
 from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.network import SimHost, SimNetwork
 from tidelog.sim.kit.seeds import stream
-from tidelog.transport.peer import Answer, Hello, PeerBounds, PeerNode
+from tidelog.transport.peer import Answer, ClusterSecret, Hello, PeerBounds, PeerNode
 
 T = TypeVar("T")
 Messages = tuple[type[msgspec.Struct], ...]
@@ -93,7 +93,15 @@ class Recorder:
 class Broker:
     """One life of a broker."""
 
-    def __init__(self, host: SimHost, hello: Hello, bounds: PeerBounds, messages: Messages, seed: object) -> None:
+    def __init__(
+        self,
+        host: SimHost,
+        hello: Hello,
+        bounds: PeerBounds,
+        messages: Messages,
+        seed: object,
+        secret: ClusterSecret | None,
+    ) -> None:
         self.host = host
         self.hello = hello
         """May be changed at any time."""
@@ -102,7 +110,8 @@ class Broker:
         """Who was called down, and when."""
         loop = asyncio.get_running_loop()
         entropy = SimEntropy(stream(seed, f"entropy {hello.incarnation}"))
-        self.node = PeerNode(host, lambda: self.hello, messages, self.handler, SimClock(loop), entropy, bounds=bounds)
+        parts = (messages, self.handler, SimClock(loop), entropy)
+        self.node = PeerNode(host, lambda: self.hello, *parts, bounds=bounds, secret=secret)
         self.node.on_peer_down.append(lambda node_id: self.downs.append((node_id, loop.time())))
 
     @property
@@ -142,11 +151,12 @@ class World:
         messages: Messages = MESSAGES,
         levels: LevelRange = SPOKEN_LEVELS,
         cluster_level: int = UNKNOWN_LEVEL,
+        secret: ClusterSecret | None = None,
     ) -> Broker:
         host = self.network.host(address or f"10.0.0.{node_id}")
         life = incarnation or f"life {len(self._brokers)}"
         hello = Hello(node_id, life, cluster_id, broker_epoch, levels=levels, cluster_level=cluster_level)
-        broker = Broker(host, hello, bounds, messages, self._seed)
+        broker = Broker(host, hello, bounds, messages, self._seed, secret)
         self._brokers.append(broker)
         assert await broker.node.listen("0.0.0.0", PORT) == (host.address, PORT)
         return broker

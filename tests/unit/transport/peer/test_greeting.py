@@ -3,60 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.transport.peer.brokers import PORT, Broker, Echo, Hold, World, in_world, now_s
-from tidelog.model.ports import Buffer, FrameConnection
+from tests.unit.transport.peer.brokers import PORT, Echo, Hold, World, in_world
+from tests.unit.transport.peer.raw import CODEC, RawPeer, hello_frame
+from tidelog.model.ports import Buffer
 from tidelog.transport.peer import Hello, PeerBounds, PeerLost, PeerRefused
-from tidelog.transport.peer.frames import Kind, MessageCodec, pack, unpack
+from tidelog.transport.peer.frames import Kind, pack
 from tidelog.transport.peer.hello import Incarnations, refusal
-
-CODEC = MessageCodec([Echo])
-
-
-class RawPeer:
-    """The other end of a connection, by hand."""
-
-    def __init__(self, connection: FrameConnection) -> None:
-        self.connection = connection
-        self.frames: list[tuple[Kind, bytes]] = []
-        self.lost_s: float | None = None
-
-    @classmethod
-    async def connect(cls, world: World, broker: Broker, *frames: Sequence[Buffer]) -> RawPeer:
-        made: list[RawPeer] = []
-
-        def receiver(connection: FrameConnection) -> RawPeer:
-            made.append(cls(connection))
-            return made[0]
-
-        await world.network.host("10.0.0.9").connect(*broker.address, receiver, timeout_s=1)
-        for frame in frames:
-            made[0].connection.send(frame)
-        await asyncio.sleep(0.1)
-        return made[0]
-
-    def frame_received(self, frame: memoryview) -> None:
-        parts = unpack(frame)
-        self.frames.append((parts.kind, bytes(parts.header)))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.lost_s = now_s()
-
-    def refusal(self) -> str:
-        kind, header = self.frames[-1]
-        assert kind is Kind.REFUSAL
-        assert self.lost_s is not None
-        return CODEC.fault(memoryview(header)).message
-
-
-def hello_frame(hello: Hello) -> list[Buffer]:
-    return pack(Kind.HELLO, CODEC.encode_hello(hello))
-
 
 # -- strangers -------------------------------------------------------------------------------------------------------
 
@@ -69,7 +26,7 @@ def test_strangers_keep_no_known_broker_out(says_hello: bool) -> None:
         with capture_logs():
             for number in range(600):
                 frames = [hello_frame(Hello(1000 + number, "x", "c"))] if says_hello else []
-                peer = await _connect_at_once(world, two, *frames)
+                peer = await RawPeer.connect(world, two, *frames, wait_s=0.005)
                 assert peer.lost_s is None, "the newest has a place"
             one.know(two)
             await one.echo(two)
@@ -78,20 +35,6 @@ def test_strangers_keep_no_known_broker_out(says_hello: bool) -> None:
         assert len(open_lines) <= PeerBounds().strangers_max + 4, "two lanes in both directions"
 
     in_world(scenario)
-
-
-async def _connect_at_once(world: World, broker: Broker, *frames: Sequence[Buffer]) -> RawPeer:
-    made: list[RawPeer] = []
-
-    def receiver(connection: FrameConnection) -> RawPeer:
-        made.append(RawPeer(connection))
-        return made[0]
-
-    await world.network.host("10.0.0.9").connect(*broker.address, receiver, timeout_s=1)
-    for frame in frames:
-        made[0].connection.send(frame)
-    await asyncio.sleep(0.005)
-    return made[0]
 
 
 # -- clusters --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,122 @@
+"""How two brokers show each other that they know their cluster's secret, without saying it.
+
+    caller                           answerer
+    challenge: node, nonce    -->
+                              <--    challenge: node, nonce
+    hello, and its proof      -->
+                              <--    hello, and its proof
+
+A proof is an HMAC, keyed with the secret, of what both have said on this connection so far, of the hello that it comes
+with, and of who gives it. The nonces are drawn for each connection, so a proof is worth nothing on another one, and one
+that is sent back proves nothing. The caller proves first: who only dials learns of the answerer its node id, and
+nothing that a secret could be guessed by. The caller proves nothing to another node than the one that it means.
+
+Hellos and messages that follow need no proof: whoever can put frames into a connection of others can also read it, and
+only encryption (TLS) helps against that. `Proofs` belongs to one end of one connection; nothing here knows of frames.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from tidelog.model.ports import Entropy
+
+DOMAIN: Final = b"tidelog peer proof 1"
+"""No other use of the secret computes an HMAC of the same bytes."""
+NONCE_BYTES: Final = 32
+
+
+class Role(enum.Enum):
+    """The end of a connection that gives a proof."""
+
+    CALLER = b"caller"
+    ANSWERER = b"answerer"
+
+
+class Challenge(msgspec.Struct, frozen=True):
+    """Asks the other end for a proof that was made for this connection."""
+
+    node_id: int
+    """The node that asks."""
+    nonce: Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+
+    @classmethod
+    def draw(cls, node_id: int, entropy: Entropy) -> Challenge:
+        """A challenge that nobody else ever gets."""
+        return cls(node_id, bytes.fromhex(entropy.token_hex(NONCE_BYTES)))
+
+
+class ClusterSecret:
+    """A key that all brokers of a cluster know, and nobody else. It is never shown."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def __repr__(self) -> str:
+        return "ClusterSecret(...)"
+
+    def proof(self, role: Role, said: Sequence[bytes]) -> bytes:
+        """The proof of one end. Each part is told with its length, so no two conversations are the same bytes."""
+        parts = (DOMAIN, role.value, *said)
+        return hmac.digest(self._key, b"".join(len(part).to_bytes(4) + part for part in parts), "sha256")
+
+
+class Proofs:
+    """The conversation on one connection, as one of its ends has it. The order of what is said is fixed, see above."""
+
+    def __init__(self, secret: ClusterSecret, role: Role) -> None:
+        self._secret = secret
+        self._role = role
+        self._said: list[bytes] = []
+        """Challenges and hellos as they were sent, of both ends."""
+
+    @property
+    def may_be_challenged(self) -> bool:
+        """True until the other end's challenge has come; the caller's own goes before it."""
+        return len(self._said) == (self._role is Role.CALLER)
+
+    @property
+    def may_be_proved(self) -> bool:
+        """True if both have challenged, and it is the other end's turn to prove."""
+        return len(self._said) == 2 + (self._role is Role.CALLER)
+
+    def said(self, challenge: bytes) -> None:
+        """Notes a challenge, of either end."""
+        self._said.append(challenge)
+
+    def prove(self, hello: bytes) -> bytes:
+        """The proof to send with this end's first hello."""
+        self._said.append(hello)
+        return self._secret.proof(self._role, self._said)
+
+    def is_proved(self, hello: bytes, proof: bytes) -> bool:
+        """Judges the other end's first hello."""
+        role = Role.ANSWERER if self._role is Role.CALLER else Role.CALLER
+        self._said.append(hello)
+        return hmac.compare_digest(self._secret.proof(role, self._said), proof)
+
+
+def secret_missing(node_id: int, role: Role, *, is_mine: bool) -> str:
+    """Says which end has no secret while the other has one. A log repeats nothing that a stranger says of itself."""
+    has = "no cluster secret" if is_mine else "a cluster secret"
+    return _same_file(f"node {node_id} has {has}, and {_other(role)} has {'one' if is_mine else 'none'}")
+
+
+def secrets_differ(node_id: int, role: Role) -> str:
+    """Says that a proof was wrong."""
+    return _same_file(f"node {node_id} has another cluster secret than {_other(role)}")
+
+
+def _other(role: Role) -> str:
+    return "the broker that it calls" if role is Role.CALLER else "the broker that calls it"
+
+
+def _same_file(problem: str) -> str:
+    return f"{problem}; cluster.secret.file must name a file with the same content on all brokers of the cluster"
