@@ -13,6 +13,14 @@ def host_name() -> str:
     return socket.gethostname()
 
 
+def addresses_of(host: str) -> list[str]:
+    """Returns the IP addresses that a name stands for here; none if it is not known."""
+    try:
+        return [str(found[4][0]) for found in socket.getaddrinfo(host, None)]
+    except OSError:
+        return []
+
+
 def thread_busy_s() -> float:
     """For how long, in all, the calling thread ran or waited for a processor. Where the system does not tell (only
     Linux does), for how long it ran."""

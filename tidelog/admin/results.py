@@ -214,11 +214,13 @@ class ClusterDescription(msgspec.Struct, frozen=True):
 
 class BrokerState(msgspec.Struct, frozen=True):
     """A broker's own word: how far it has applied the metadata log, by how many milliseconds its clock is ahead of the
-    others', as it was told last, and whether that is too much. An older version does not know its clock."""
+    others', as it was told last, and whether that is too much; and which of its listeners believe strangers on other
+    machines, a sentence about each. An older version does not know its clock, nor that."""
 
     metadata_position: int
     clock_offset_ms: int | None = None
     clock_is_off: bool = False
+    insecure_listeners: tuple[str, ...] = ()
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True):

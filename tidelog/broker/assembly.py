@@ -12,6 +12,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 import uvloop
@@ -20,8 +21,9 @@ from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
+from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.signals import stop_on_signals
-from tidelog.adapters.system import SystemClock, SystemEntropy, host_name, thread_busy_s
+from tidelog.adapters.system import SystemClock, SystemEntropy, addresses_of, host_name, thread_busy_s
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
@@ -31,11 +33,13 @@ from tidelog.broker.metadata.bootstrap import no_contacts
 from tidelog.broker.replicas.hand_over import HAND_OVER_S_MAX, HOLD_S_MAX
 from tidelog.broker.runtime.descriptors import share
 from tidelog.broker.runtime.progress import IN_FORCE_S_MAX
+from tidelog.config.exposure import exposed, not_allowed
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.model.cluster import Endpoint
 from tidelog.model.errors import OldDirectory
 from tidelog.storage.disk_files import DiskFiles
+from tidelog.transport.peer import ClusterSecret
 from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
 
 STOP_GRACE_S = 5.0
@@ -61,6 +65,7 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     `OSError` if the broker cannot start.
     """
     log_to_standard_error(config.log_level, config.log_format)
+    security = _secure(config)
     keep_freed_memory()
     limit = raise_open_files_limit()
     descriptors = share(limit, config.http_connections_max, PEER_BOUNDS.connections_max)
@@ -76,12 +81,31 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     _settle_memory()
     while True:
         try:
-            return uvloop.run(_serve(config, descriptors.files, announce))
+            return uvloop.run(_serve(config, security, descriptors.files, announce))
         except OldDirectory as error:  # noted on the disk by now, so that it does not come twice
             logger.error("beginning anew on the data directory", reason=str(error))
 
 
-async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[str], None]) -> int:
+class Security(NamedTuple):
+    """The start settles who may come in."""
+
+    secret: ClusterSecret | None
+    insecure_listeners: list[str]
+
+
+def _secure(config: BrokerConfig) -> Security:
+    """Reads what is secret, and looks for what is open to strangers. Raises `ConfigError` if that is not allowed."""
+    path = config.cluster_secret_file
+    secret = ClusterSecret(read_secret(path, "cluster.secret.file")) if path is not None else None
+    insecure_listeners = exposed(config, addresses_of)
+    if insecure_listeners and not config.security_allow_insecure:
+        raise not_allowed(insecure_listeners)
+    for sentence in insecure_listeners:
+        logger.warning("not secure, as security.allow.insecure allows", reason=sentence)
+    return Security(secret, insecure_listeners)
+
+
+async def _serve(config: BrokerConfig, security: Security, open_files_max: int, announce: Callable[[str], None]) -> int:
     log_level = LogLevel(config.log_level)
     stop_requested = stop_on_signals(log_level.switch)
     disk, entropy = DiskThreads(), SystemEntropy()
@@ -89,7 +113,7 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
     contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
     network = TcpNetwork(http_address=lambda: config.http_listener)
     files = DiskFiles(config.log_dir)
-    broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker)
+    broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker, *security)
     servers: list[HttpServer] = []
     try:
         listener = http_listener(config)

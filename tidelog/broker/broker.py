@@ -12,7 +12,7 @@ listeners have no requests under way any more, leave the cluster, make everythin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -63,7 +63,7 @@ from tidelog.model.ids import NodeId, PartitionId, TopicId
 from tidelog.model.levels import LevelRange, unfit_for_level
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Files, Network
 from tidelog.storage.log_manager import LogManager
-from tidelog.transport.peer import Hello, PeerNode
+from tidelog.transport.peer import ClusterSecret, Hello, PeerNode
 from tidelog.transport.peer.hello import are_apart, is_left_behind, recovered_apart
 
 OPEN_FILES_MAX = 1_024
@@ -93,11 +93,15 @@ class Broker:
         contacts: Contacts = no_contacts,
         open_files_max: int = OPEN_FILES_MAX,
         worker: BlockingRunner | None = None,
+        secret: ClusterSecret | None = None,
+        insecure_listeners: Sequence[str] = (),
     ) -> None:
         """`contacts` finds peer addresses in an existing cluster, for a broker that is to join it. `open_files_max` is
-        how many files of logs it keeps open. `worker` runs what codecs do; without one that is done on the loop."""
+        how many files of logs it keeps open. `worker` runs what codecs do; without one that is done on the loop. With a
+        `secret` it talks to no broker that does not know it. `insecure_listeners` are for whoever looks."""
         time = ClusterTime(clock, config.clock_skew_ms_max)
         self.config = config
+        self.insecure_listeners = insecure_listeners
         self.node_id = NodeId(config.node_id)
         self.stats = Stats()
         self.purgatory = Purgatory()
@@ -123,6 +127,7 @@ class Broker:
             clock,
             entropy,
             additions=MESSAGE_ADDITIONS,
+            secret=secret,
         )
         self._introduction.peers = self._peers
         self._metadata = ClusterMetadata(config, self._manager, self.log_writer, self._peers, clock, entropy, self)

@@ -73,6 +73,11 @@ class _Described(msgspec.Struct, frozen=True):
         state = self.states.get(broker_id)
         return None if state is None else state.clock_offset_ms
 
+    def insecure(self, broker_id: int) -> tuple[str, ...]:
+        """Returns what this broker says of its listeners that believe strangers."""
+        state = self.states.get(broker_id)
+        return () if state is None else state.insecure_listeners
+
     def is_off(self, broker_id: int) -> bool:
         """True if this broker says that its clock is too far from the others'."""
         state = self.states.get(broker_id)
@@ -87,6 +92,7 @@ def _document(described: _Described) -> dict[str, Any]:
         broker["metadata_lag"] = described.lag(broker["broker_id"])
         broker["clock_offset_ms"] = described.clock(broker["broker_id"])
         broker["clock_is_off"] = described.is_off(broker["broker_id"])
+        broker["insecure_listeners"] = described.insecure(broker["broker_id"])
     return document
 
 
@@ -116,6 +122,8 @@ def _print(described: _Described) -> None:
     for broker in cluster.brokers:
         if described.is_off(broker.broker_id):
             print(f"\n{_clock_warning(broker.broker_id, described.clock(broker.broker_id) or 0)}")
+        for sentence in described.insecure(broker.broker_id):
+            print(f"\nbroker {broker.broker_id} is not secure: {sentence}")
     if cluster.voters:
         epochs = {broker.voter_id: broker.broker_epoch for broker in cluster.brokers}
         print()

@@ -143,6 +143,24 @@ class BrokerConfig(Settings):
         "data directory joins that cluster, instead of founding one. Later starts ignore it.",
     )
 
+    # -- who may come in -----------------------------------------------------------------------------------------
+
+    cluster_secret_file: Path | None = setting(
+        "cluster.secret.file",
+        None,
+        "A file whose content all brokers of the cluster share, 16 to 4,096 bytes, and that only its owner may read: "
+        "`openssl rand -hex 32 > FILE; chmod 600 FILE`. Brokers prove to each other that they know it, and talk to "
+        "nobody who does not. Needed where peer.listener can be reached from other machines. Read at start. Default: "
+        "none, whoever reaches peer.listener is believed. (Not in Kafka.)",
+    )
+    security_allow_insecure: Boolean = setting(
+        "security.allow.insecure",
+        False,
+        "Starts the broker although strangers on other machines can reach a listener that believes everybody: "
+        "peer.listener without cluster.secret.file. Otherwise that is refused. The log, /metrics and `tidelog cluster "
+        "describe` say so. (Not in Kafka.)",
+    )
+
     # -- the cluster's metadata ----------------------------------------------------------------------------------
 
     broker_heartbeat_interval_ms: Milliseconds = setting(

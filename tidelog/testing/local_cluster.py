@@ -11,6 +11,7 @@ with `async with`, and call those as `await asyncio.to_thread(cluster.restart, 2
 from __future__ import annotations
 
 import asyncio
+import secrets
 import tempfile
 import time
 from collections.abc import Mapping
@@ -28,7 +29,8 @@ class LocalCluster:
     """`brokers` child processes, with node ids from 1; `settings` (dotted names) go to each.
 
     `data_dir` keeps the data after the end. Nodes are named by their ids; without one, node 1 is meant. With a
-    `network` each broker is a node of it, and links between them can be cut.
+    `network` each broker is a node of it, and links between them can be cut. With a `secret`, and always in a network,
+    they take nobody for a broker who does not know what is in `secret_file`.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class LocalCluster:
         data_dir: str | Path | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
         network: PrivateNetwork | None = None,
+        secret: bool = False,
     ) -> None:
         if not 1 <= brokers <= 9:
             raise ValueError(f"a cluster of {brokers} brokers; 1 to 9 are possible here")
@@ -48,6 +51,10 @@ class LocalCluster:
             data_dir = self._temporary.name
         self._start_timeout_s = start_timeout_s
         self._data_dir, self._settings, self._network = Path(data_dir), dict(settings or {}), network
+        self.secret_file = self._data_dir / "cluster.secret"
+        if secret or network is not None:
+            _draw_secret(self.secret_file)
+            self._settings = {"cluster.secret.file": str(self.secret_file), **self._settings}
         self._ports = HeldPorts()
         self._brokers = self._made(brokers)
 
@@ -217,6 +224,14 @@ class LocalCluster:
         """HTTP and peer address of each broker, on loopback."""
         addresses = [f"{HOST}:{port}" for port in self._ports.take(2 * brokers)]
         return addresses[:brokers], addresses[brokers:]
+
+
+def _draw_secret(file: Path) -> None:
+    """Makes a secret, if there is none of an earlier cluster on this data."""
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        file.write_text(secrets.token_hex(32))
 
 
 def _network_addresses(brokers: int, network: PrivateNetwork) -> tuple[list[str], list[str]]:

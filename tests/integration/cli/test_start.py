@@ -19,6 +19,7 @@ pytestmark = pytest.mark.process
 
 READY = re.compile(r"tidelog: ready (http://127\.0\.0\.1:\d+) cluster=([0-9a-f]+) node=(\d+)\n")
 
+SECRET = "3f7c9a5be1d248063f7c9a5be1d24806"
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -167,6 +168,67 @@ def test_a_misspelt_name_in_the_file_is_said_with_the_file(start: Start, tmp_pat
     error = refusal(start("--config", "tidelog.toml"), 2)
     assert "tidelog.toml" in error
     assert "log.retention.ms?" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--peer", "0.0.0.0:0"],
+            "error: peer.listener 0.0.0.0:0 can be reached from other machines, and takes whoever",
+        ),
+        (
+            ["--set", "cluster.secret.file=nowhere"],
+            "error: cluster.secret.file: there is no file nowhere; make one with",
+        ),
+        (
+            ["--set", "cluster.secret.file=open"],
+            "error: cluster.secret.file: others than its owner may use open, so it",
+        ),
+        (["--set", "cluster.secret.file=short"], "error: cluster.secret.file: short must have 16 to 4,096 bytes; make"),
+    ],
+)
+def test_a_broker_that_anybody_could_talk_to_does_not_start(
+    start: Start, tmp_path: Path, words: list[str], said: str
+) -> None:
+    (tmp_path / "open").write_text(SECRET)
+    (tmp_path / "open").chmod(0o644)
+    (tmp_path / "short").touch(mode=0o600)
+    why = refusal(start(*words), 1)
+    assert why.startswith(said)
+    assert SECRET not in why
+    assert not (tmp_path / "tidelog-data").exists()
+
+
+def test_a_broker_with_a_secret_may_be_reached_and_shows_it_nowhere(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "secret").touch(mode=0o600)
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    process = start("--peer", "0.0.0.0:0", "--set", "cluster.secret.file=secret", TIDELOG_LOG_LEVEL="debug")
+    ready = ready_line(process)
+    pages = [asked(ready[1], path) for path in ("/metrics", f"/v3/clusters/{ready[2]}", "/v3/clusters")]
+    pages.append(asked(ready[1], f"/v3/clusters/{ready[2]}/brokers/1/configs"))
+    assert "tidelog_insecure_listeners 0.0" in pages[0]
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert not any(SECRET in page for page in [*pages, err])
+
+
+def test_a_broker_that_is_let_be_insecure_says_so(start: Start) -> None:
+    process = start("--peer", "0.0.0.0:0", "--set", "security.allow.insecure=true")
+    ready = ready_line(process)
+    assert "tidelog_insecure_listeners 1.0" in asked(ready[1], "/metrics")
+    described = [sys.executable, "-m", "tidelog", "cluster", "describe", "--bootstrap", ready[1]]
+    said = subprocess.run(described, capture_output=True, text=True, check=True, env=environment()).stdout
+    assert "broker 1 is not secure: peer.listener 0.0.0.0:0 can be reached from other machines" in said
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert "not secure, as security.allow.insecure allows" in err
+
+
+def asked(url: str, path: str) -> str:
+    with urllib.request.urlopen(f"{url}{path}", timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
 
 
 def test_the_module_is_the_command() -> None:

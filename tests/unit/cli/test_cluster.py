@@ -1,4 +1,4 @@
-"""`tidelog cluster describe` says whose clock is off."""
+"""`tidelog cluster describe` says whose clock is off, and who is not secure."""
 
 from __future__ import annotations
 
@@ -30,4 +30,15 @@ def test_the_clock_of_each_broker_is_shown_and_one_that_is_off_is_said(capsys: p
         (-45_000, True),
         (None, False),
         (None, False),
+    ]
+
+
+def test_a_broker_that_believes_strangers_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = described(BrokerState(7), BrokerState(7, insecure_listeners=("peer.listener x:1 is open",)), None)
+    _print(shown)
+    assert "\nbroker 2 is not secure: peer.listener x:1 is open\n" in capsys.readouterr().out
+    assert [broker["insecure_listeners"] for broker in _document(shown)["brokers"]] == [
+        (),
+        ("peer.listener x:1 is open",),
+        (),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tidelog.config.schema import BrokerConfig, TopicConfig
@@ -21,6 +22,12 @@ class Cluster(Protocol):
     @property
     def config(self) -> BrokerConfig:
         """This broker's settings."""
+        ...
+
+    @property
+    def insecure_listeners(self) -> Sequence[str]:
+        """Returns a sentence about each listener of this broker that strangers on other machines can reach, and that
+        believes them."""
         ...
 
     @property

@@ -119,6 +119,11 @@ class ClusterMetrics(Collector):
         )
 
     def _peers(self) -> Iterator[Metric]:
+        yield _gauge(
+            "insecure_listeners",
+            "Listeners of this broker that strangers on other machines can reach, and that believe them.",
+            len(self._face.cluster.insecure_listeners),
+        )
         peers = self._face.statistics.peers
         yield _gauge("peers_known", "Other brokers that this one keeps connections to.", len(peers.known))
         yield _gauge("peers_connected", "Those of them that it is connected to.", len(peers.connected))

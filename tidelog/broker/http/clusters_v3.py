@@ -53,7 +53,8 @@ class ClusterV3(Resource, frozen=True):
     applied the metadata log. `generation` is how often that was begun anew, and `recoveries` tell of the last hundred
     times, oldest first. `clock_offset_ms` is how far the clock of the broker that answers is ahead of the others', as
     it was told last, and `clock_is_off` is true while that is over its `clock.skew.ms.max`. `feature_level` is the
-    level at which metadata are written (`feature-level:raise`)."""
+    level at which metadata are written (`feature-level:raise`). `insecure_listeners` has a sentence about each listener
+    of the broker that answers that strangers on other machines can reach, and that believes them."""
 
     controller_epoch: int
     metadata_position: int
@@ -69,6 +70,7 @@ class ClusterV3(Resource, frozen=True):
     partition_reassignments: Related
     clock_offset_ms: int
     clock_is_off: bool
+    insecure_listeners: list[str]
     controller: Related | UnsetType = UNSET
 
 
@@ -217,6 +219,7 @@ def _cluster(context: Context, links: Links) -> ClusterV3:
         links.related("topics", "-", "partitions", "-", "reassignment"),
         time.offset_ms,
         time.is_off,
+        list(context.face.cluster.insecure_listeners),
         links.related("brokers", controller) if controller >= 0 else UNSET,
     )
 

@@ -43,6 +43,8 @@ class Swarm(msgspec.Struct, frozen=True):
     first_level: tuple[int, ...] = ()
     """Brokers that speak the first feature level alone, as those of the oldest version do. A majority of the founders,
     or none: a cluster begins at the level of those that its first controller hears."""
+    has_secret: bool = False
+    """True if the brokers prove to each other that they know a secret."""
     traffic: Traffic = Traffic()
     """Topics with data, and their clients."""
     groups: GroupTraffic = GroupTraffic()

@@ -16,8 +16,10 @@ from tidelog.sim.kit.machine import Machine
 from tidelog.sim.kit.network import SimNetwork
 from tidelog.sim.kit.network_link import Link
 from tidelog.sim.kit.seeds import stream
+from tidelog.transport.peer import ClusterSecret
 
 PEER_PORT = 9192
+SECRET = ClusterSecret(b"known to all brokers of the run")
 
 
 def address_of(node: int) -> str:
@@ -45,7 +47,9 @@ class World:
             link.delay_s_min, link.delay_s_mean = swarm.delay_min_s, swarm.delay_mean_s
 
     def _make(self, seed: int, node: int) -> Keeper:
-        machine = Machine(f"{seed}/{node}", _config(self.swarm, node), name=address_of(node), network=self.network)
+        secret = SECRET if self.swarm.has_secret else None
+        config = _config(self.swarm, node)
+        machine = Machine(f"{seed}/{node}", config, name=address_of(node), network=self.network, secret=secret)
         if node not in self.swarm.founders:
             machine.contacts = tuple((address_of(founder), PEER_PORT) for founder in self.swarm.founders)
         machine.disk_delay_s = self.swarm.disk_delay_s

@@ -25,6 +25,7 @@ from tidelog.sim.kit.network import SimHost, SimNetwork
 from tidelog.sim.kit.process import LocalTime, Process, context_of
 from tidelog.sim.kit.process_network import ProcessNetwork
 from tidelog.sim.kit.seeds import stream
+from tidelog.transport.peer import ClusterSecret
 
 T = TypeVar("T")
 
@@ -106,8 +107,10 @@ class Machine:
         *,
         name: str = "127.0.0.1",
         network: SimNetwork | None = None,
+        secret: ClusterSecret | None = None,
     ) -> None:
-        """`name` is its address on the network; without a network it is alone on one of its own."""
+        """`name` is its address on the network; without a network it is alone on one of its own. `secret` is that of
+        its cluster, if there is one."""
         self.name = name
         self.network = network or SimNetwork(stream(seed, "network"))
         self.disk = SimDisk(seed)
@@ -121,6 +124,7 @@ class Machine:
         self.lives = 0
         """How often it was started."""
         self._seed = seed
+        self._secret = secret
         self._disks = 0
         self._entropy = SimEntropy(stream(seed, "entropy"))
         self._now: Incarnation | None = None
@@ -164,7 +168,7 @@ class Machine:
 
     async def _make_broker(self, now: Incarnation) -> None:
         parts = (self.config, now.disk, self.clock, self._entropy, now.runner, now.network)
-        now.broker = Broker(*parts, self._contacts)
+        now.broker = Broker(*parts, self._contacts, secret=self._secret)
 
     async def _contacts(self) -> tuple[tuple[str, int], ...]:
         return self.contacts
