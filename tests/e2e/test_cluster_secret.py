@@ -1,0 +1,175 @@
+"""Three brokers that have a secret, and strangers who speak their protocol, but do not know it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from tests.e2e.asking import Asked, ask, controller_of, until
+from tests.e2e.test_peer_port import goes_on, peer_port
+from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.adapters.tcp_network import TcpNetwork
+from tidelog.broker.consensus.messages import DescribeQuorum, PaxosFrame
+from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
+from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES
+from tidelog.controller.commands import CreateTopic, NewTopic, RegisterBroker, RemoveBroker
+from tidelog.model.cluster import HTTP, Endpoint
+from tidelog.model.levels import SPOKEN_LEVELS
+from tidelog.replication.paxos.messages import PromiseRequest
+from tidelog.testing import LocalCluster
+from tidelog.testing.commands import HOST
+from tidelog.transport.peer import Answer, ClusterSecret, Hello, PeerNode, PeerRefused
+from tidelog.transport.peer.frames import Kind, MessageCodec, pack
+from tidelog.transport.peer.proof import Challenge, Role
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+
+HUGE = 2**62
+GUESS = ClusterSecret(b"correct horse battery staple")
+CODEC = MessageCodec(PEER_MESSAGES, MESSAGE_ADDITIONS)
+EVIL = Endpoint("127.0.0.1", 1)
+TIMEOUT_S = 10.0
+
+MESSAGES: dict[str, msgspec.Struct] = {
+    "a promise that no other number can follow": PaxosFrame(3, 1, PromiseRequest(HUGE, 0)),
+    "a fetch in the name of a follower": FetchReplicas(3, HUGE, "mine", 0, (), (), 0, 1 << 20),
+    "a follower's word that all is on its disk": ReplicasFlushed(3, HUGE, ()),
+    "a registration": RegisterBroker(3, "stranger", "disk", {HTTP: EVIL}, EVIL.host, EVIL.port),
+    "a new topic": CreateTopic(NewTopic("stolen", 1, 1), "f" * 32),
+    "a removal": RemoveBroker(2),
+    "a question": DescribeQuorum(),
+}
+
+
+class Nobody:
+    """A stranger answers nothing."""
+
+    async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
+        raise AssertionError("brokers ask nothing of strangers")
+
+    def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
+        raise AssertionError("brokers tell strangers nothing")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=3, secret=True) as cluster:
+        yield cluster
+
+
+def node_3(cluster: LocalCluster) -> Hello:
+    """How a stranger greets who says that it is broker 3, in a life long after that of the real one."""
+    level = ask(Asked(cluster, 1).v3).body["feature_level"]
+    return Hello(3, "stranger", cluster.cluster_id, 2**40, levels=SPOKEN_LEVELS, cluster_level=level)
+
+
+def unproved(cluster: LocalCluster, node_id: int) -> int:
+    """How many connections a broker has refused for want of a proof."""
+    with contextlib.closing(socket.create_connection((HOST, http_port(cluster, node_id)), TIMEOUT_S)) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        page = b"".join(iter(lambda: client.recv(65_536), b"")).decode()
+    (line,) = [line for line in page.splitlines() if line.startswith("tidelog_peer_unproved_total ")]
+    return int(float(line.split()[1]))
+
+
+def http_port(cluster: LocalCluster, node_id: int) -> int:
+    return int(cluster.broker(node_id).url.rpartition(":")[2])
+
+
+def is_untouched(cluster: LocalCluster) -> None:
+    """All three are live in their own lives, nothing was decided that nobody asked for, and deciding goes on."""
+    asked = Asked(cluster, 1)
+    until(lambda: asked.brokers == {1: True, 2: True, 3: True})
+    assert "stolen" not in asked.topics
+    ports = [broker["port"] for broker in ask(f"{asked.v3}/brokers").body["data"]]
+    assert EVIL.port not in ports
+    goes_on(cluster, 1)
+
+
+def test_a_cluster_with_a_secret_is_a_cluster_as_any(cluster: LocalCluster) -> None:
+    asked = Asked(cluster, 1)
+    assert asked.create("copied", partitions=1, replicas=3).status == 201
+    until(lambda: asked.produce("copied", 0, "before").status == 200)
+    victim = next(node for node in cluster.node_ids if node != controller_of(cluster))
+    cluster.kill(victim)
+    other = Asked(cluster, next(node for node in cluster.node_ids if node != victim))
+    until(lambda: other.produce("copied", 0, "meanwhile").status == 200)
+    cluster.restart(victim)
+    until(lambda: Asked(cluster, victim).brokers == {1: True, 2: True, 3: True})
+    assert set(Asked(cluster, victim).values("copied", 0)) == {"before", "meanwhile"}
+    assert [unproved(cluster, node) for node in cluster.node_ids] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("secret", [None, GUESS], ids=["without a secret", "with another one"])
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
+def test_a_stranger_who_keeps_to_the_protocol_asks_in_vain(
+    cluster: LocalCluster, message: msgspec.Struct, secret: ClusterSecret | None
+) -> None:
+    hello = node_3(cluster)
+
+    async def ask_all() -> None:
+        parts = (PEER_MESSAGES, Nobody(), SystemClock(), SystemEntropy())
+        peers = PeerNode(TcpNetwork(), lambda: hello, *parts, additions=MESSAGE_ADDITIONS, secret=secret)
+        for node_id in (1, 2):
+            with pytest.raises(PeerRefused, match=r"cluster\.secret\.file must name a file with the same content"):
+                await peers.request_at(HOST, peer_port(cluster, node_id), message, deadline_s=TIMEOUT_S)
+        await peers.close()
+
+    before = unproved(cluster, 1)
+    asyncio.run(ask_all())
+    assert unproved(cluster, 1) == before + 1
+    is_untouched(cluster)
+
+
+@pytest.mark.parametrize("begins_with", ["hello", "challenge", "challenge and a guess"])
+def test_a_stranger_who_does_not_wait_for_answers_is_not_heard_either(cluster: LocalCluster, begins_with: str) -> None:
+    hello, challenge = CODEC.encode_hello(node_3(cluster)), CODEC.encode(Challenge(3, bytes(32)))
+    proof = GUESS.proof(Role.CALLER, [challenge, challenge, hello])
+    frames = [pack(Kind.HELLO, hello, [proof] if "guess" in begins_with else [])]
+    if "challenge" in begins_with:
+        frames.insert(0, pack(Kind.CHALLENGE, challenge))
+    for number, message in enumerate(MESSAGES.values(), start=1):
+        header = CODEC.encode(message)
+        frames += [pack(Kind.NOTIFY, header), pack(Kind.REQUEST, header, correlation=number, timeout_ms=10_000)]
+    sent = b"".join(struct.pack("!I", len(frame)) + frame for frame in map(b"".join, frames))
+    for node_id in cluster.node_ids:
+        with socket.create_connection((HOST, peer_port(cluster, node_id)), TIMEOUT_S) as stranger:
+            stranger.sendall(sent)
+            with contextlib.suppress(ConnectionError):
+                heard = b"".join(iter(lambda stranger=stranger: stranger.recv(65_536), b""))  # type: ignore[misc]
+                assert cluster.cluster_id.encode() not in heard
+    is_untouched(cluster)
+
+
+def test_elections_go_on_after_all_that(cluster: LocalCluster) -> None:
+    first = controller_of(cluster)
+    cluster.kill(first)
+    other = Asked(cluster, next(node for node in cluster.node_ids if node != first))
+    until(lambda: other.controller not in (0, first))
+    cluster.restart(first)
+    is_untouched(cluster)
+    assert not any("Traceback" in cluster.broker(node).output for node in cluster.node_ids)
+
+
+def test_a_broker_with_another_secret_does_not_join_and_says_why(cluster: LocalCluster) -> None:
+    secret = cluster.secret_file.read_text()
+    other = cluster.secret_file.with_name("other.secret")
+    other.touch(mode=0o600)
+    other.write_text("another secret of another cluster")
+    cluster.stop(3)
+    cluster.broker(3).change_settings({"cluster.secret.file": str(other)})
+    cluster.broker(3).begin()
+    for node_id in cluster.node_ids:
+        until(lambda node_id=node_id: "has another cluster secret than" in cluster.broker(node_id).output)  # type: ignore[misc]
+    cluster.broker(3).kill()
+    cluster.restart(3, settings={"cluster.secret.file": str(cluster.secret_file)})
+    is_untouched(cluster)
+    shown = [cluster.broker(node).output for node in cluster.node_ids]
+    shown += [ask(f"{Asked(cluster, 1).v3}/brokers/1/configs").body, ask(Asked(cluster, 1).v3).body]
+    assert not any(secret in str(text) for text in shown)
