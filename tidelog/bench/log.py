@@ -54,6 +54,8 @@ class LogOptions:
     """On the disk that is to be measured. The replicas make a directory of their own in it, and remove it."""
     servers: Sequence[Address] = ()
     """Replicas that run already, if any: then `replicas` and `directory` say nothing."""
+    secret_file: str | None = None
+    """Their secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def run_log(options: LogOptions, progress: Callable[[int, int], None] | None = N
 
 
 async def _run_against(options: LogOptions, report: Callable[[int, int], None]) -> list[LogRun]:
-    client = make_client(options.servers)
+    client = make_client(options.servers, options.secret_file)
     total = sum(map(len, options.runs))
     runs: list[LogRun] = []
     try:

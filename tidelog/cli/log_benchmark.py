@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.imports import imported
-from tidelog.cli.log_replica import parse_servers
+from tidelog.cli.log_replica import SecretFile, parse_servers
 from tidelog.cli.options import Json
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import CommandError, UsageError, print_json
+from tidelog.config.errors import ConfigError
 
 if TYPE_CHECKING:
     from tidelog.bench.log import LogRun
@@ -55,6 +56,7 @@ def benchmark(
             show_default=False,
         ),
     ] = None,
+    secret_file: SecretFile = None,
     as_json: Json = False,
 ) -> None:
     """Measure appends to a replicated log, one at a time.
@@ -73,12 +75,14 @@ def benchmark(
     log = imported("tidelog.bench.log")
     runs = log.DEFAULT_RUNS if sizes is None else [_read_sizes(sizes)]
     running = () if servers is None else parse_servers(servers)
-    options = log.LogOptions(runs=runs, replicas=replicas, kind=kind.value, directory=directory, servers=running)
+    options = log.LogOptions(
+        runs=runs, replicas=replicas, kind=kind.value, directory=directory, servers=running, secret_file=secret_file
+    )
     try:
         with count_progress() as progress:
             bar = progress.add_task("measuring", total=None)
             done = log.run_log(options, lambda count, total: progress.update(bar, completed=count, total=total))
-    except log.BenchmarkFailed as error:
+    except (log.BenchmarkFailed, ConfigError) as error:
         raise CommandError(str(error)) from None
     except OSError as error:
         raise CommandError(f"no replicas can live in {directory}: {error.strerror}") from None

@@ -17,14 +17,13 @@ import typer
 
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.cli.data_dir import StoredLog, containing
-from tidelog.cli.log_replica import Address, Servers, parse_servers
+from tidelog.cli.log_replica import Address, SecretFile, Servers, make_client, parse_servers
 from tidelog.cli.log_slots import Objects, entry_objects, payload_objects
 from tidelog.cli.terminal import EXIT_ERROR, CommandError, UsageError, counted
 from tidelog.model.errors import DamagedBatch
 from tidelog.replication.paxos.state import Metadata
 from tidelog.standalone.client import LearnedEntry, LogClient
 from tidelog.standalone.entries import LogView
-from tidelog.standalone.process import make_client
 from tidelog.storage.slot_store import SlotStore
 
 SHOWN_MAX = 120
@@ -90,6 +89,7 @@ def read(
         int | None, typer.Option("--to", min=0, metavar="Q", help="Last position, included.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    secret_file: SecretFile = None,
 ) -> None:
     """Print the entries of a replicated log between two positions.
 
@@ -111,7 +111,7 @@ def read(
     if path is not None:
         _read_stopped(path, asked)
     else:
-        asyncio.run(_read_running(parse_servers(servers), asked))
+        asyncio.run(_read_running(parse_servers(servers), secret_file, asked))
     asked.finish()
 
 
@@ -177,8 +177,8 @@ def _tell_open(count: int, end: int) -> None:
 # -- replicas that run -------------------------------------------------------------------------------------------------
 
 
-async def _read_running(servers: Sequence[Address], asked: Range) -> None:
-    client = make_client(servers)
+async def _read_running(servers: Sequence[Address], secret_file: str | None, asked: Range) -> None:
+    client = make_client(servers, secret_file)
     try:
         await _read_from(client, servers, asked)
     finally:
@@ -188,7 +188,8 @@ async def _read_running(servers: Sequence[Address], asked: Range) -> None:
 async def _read_from(client: LogClient, servers: Sequence[Address], asked: Range) -> None:
     extents = await client.extents()
     if not extents:
-        raise CommandError("no server answers that knows a log")
+        refused = f"; a server refuses this program: {client.refusal}" if client.refusal else ""
+        raise CommandError(f"no server answers that knows a log{refused}")
     if len(extents) < len(servers):
         silent = counted(len(servers) - len(extents), "server")
         print(f"notice: {silent} did not answer; the log may go on behind what is shown", file=sys.stderr)

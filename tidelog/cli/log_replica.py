@@ -18,11 +18,13 @@ import typer
 
 from tidelog.cli.imports import imported
 from tidelog.cli.terminal import CommandError, UsageError, counted, one_line
+from tidelog.config.errors import ConfigError
 from tidelog.config.values import split_address
 from tidelog.model.errors import TidelogError
 
 if TYPE_CHECKING:
     from tidelog.broker.consensus.messages import QuorumDescribed
+    from tidelog.standalone.client import LogClient
 
 Address = tuple[str, int]
 Directory = Annotated[str, typer.Option("--path", metavar="DIR", help="The replica's directory.", show_default=False)]
@@ -35,9 +37,18 @@ Servers = Annotated[
         show_default=False,
     ),
 ]
+SecretFile = Annotated[
+    str | None,
+    typer.Option(
+        "--secret-file",
+        metavar="FILE",
+        help="The secret of the log's replicas and their programs, with mode 600; the same for all.",
+        show_default=False,
+    ),
+]
 
 
-def init(path: Directory, servers: Servers = None) -> None:
+def init(path: Directory, servers: Servers = None, secret_file: SecretFile = None) -> None:
     """Make an empty replica of a log, which may found it with others.
 
     DIR must be empty, or not exist. With --servers it is refused if one of them knows this log already: what was lost
@@ -49,7 +60,7 @@ def init(path: Directory, servers: Servers = None) -> None:
       tidelog log init --path r1
       tidelog log init --path r1 --servers 10.0.0.1:5050,10.0.0.2:5050,10.0.0.3:5050
     """
-    silent = 0 if servers is None else _refuse_known(parse_servers(servers))
+    silent = 0 if servers is None else _refuse_known(parse_servers(servers), secret_file)
     process = imported("tidelog.standalone.process")
     try:
         process.initialise_directory(path)
@@ -62,9 +73,9 @@ def init(path: Directory, servers: Servers = None) -> None:
     print(f"{path}: an empty replica, which may found a log; `tidelog log replica --path {path}` runs it")
 
 
-def _refuse_known(servers: Sequence[Address]) -> int:
+def _refuse_known(servers: Sequence[Address], secret_file: str | None) -> int:
     """How many servers did not answer. Raises `CommandError` if one that did is of a log already."""
-    described = asyncio.run(_describe(servers))
+    described = asyncio.run(_describe(servers, secret_file))
     for (host, port), one in zip(servers, described, strict=True):
         if one is not None and one.cluster_id:
             raise CommandError(
@@ -74,13 +85,24 @@ def _refuse_known(servers: Sequence[Address]) -> int:
     return sum(one is None for one in described)
 
 
-async def _describe(servers: Sequence[Address]) -> list[QuorumDescribed | None]:
-    client = imported("tidelog.standalone.process").make_client(servers)
+async def _describe(servers: Sequence[Address], secret_file: str | None) -> list[QuorumDescribed | None]:
+    client = make_client(servers, secret_file)
     try:
-        described: list[QuorumDescribed | None] = await client.describe()
+        described = await client.describe()
+        if client.refusal:
+            raise CommandError(f"a server refuses this program: {client.refusal}")
         return described
     finally:
         await client.close()
+
+
+def make_client(servers: Sequence[Address], secret_file: str | None) -> LogClient:
+    """Makes a client of a log, on a running loop. Raises `CommandError` if the secret's file is bad."""
+    try:
+        client: LogClient = imported("tidelog.standalone.process").make_client(servers, secret_file)
+    except ConfigError as error:
+        raise CommandError(error.message) from None
+    return client
 
 
 def replica(
@@ -93,6 +115,10 @@ def replica(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Which of the servers this is; it remembers.", show_default=False),
     ] = None,
+    secret_file: SecretFile = None,
+    allow_insecure: Annotated[
+        bool, typer.Option("--allow-insecure", help="Let strangers on other machines reach it, without a secret.")
+    ] = False,
 ) -> None:
     """Run one replica of a log, until SIGTERM or Ctrl-C.
 
@@ -104,14 +130,16 @@ def replica(
     \b
     Examples:
       tidelog log replica --path r1 --quorum 1 --servers 127.0.0.1:5051
-      tidelog log replica --path r2 --quorum 2 --servers a:5050,b:5050,c:5050 --listen b:5050
+      tidelog log replica --path r2 --quorum 2 --servers a:5050,b:5050,c:5050 --listen b:5050 --secret-file log.secret
     """
     addresses = parse_servers(servers)
     _check_quorum(quorum, len(addresses))
     process = imported("tidelog.standalone.process")
     node_id = _position(path, addresses, listen)
     try:
-        failure: str = process.run_replica(node_id, path, addresses, partial(print, flush=True))
+        failure: str = process.run_replica(
+            node_id, path, addresses, partial(print, flush=True), secret_file, allow_insecure=allow_insecure
+        )
     except TidelogError as error:
         raise CommandError(f"{path}: {one_line(error.message)}") from None
     except OSError as error:

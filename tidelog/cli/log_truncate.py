@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.imports import imported
-from tidelog.cli.log_replica import Address, Servers, parse_servers
+from tidelog.cli.log_replica import Address, SecretFile, Servers, make_client, parse_servers
 from tidelog.cli.terminal import CommandError
 from tidelog.model.errors import TidelogError
 
@@ -22,6 +21,7 @@ TRUNCATE_S_MAX = 30.0
 def truncate(
     begin: Annotated[int, typer.Option("--to", min=0, metavar="P", help="The first position that is kept.")],
     servers: Servers = None,
+    secret_file: SecretFile = None,
 ) -> None:
     """Give up the entries of a replicated log before a position, for good.
 
@@ -34,16 +34,15 @@ def truncate(
       tidelog log truncate --servers a:5050,b:5050,c:5050 --to 100000
     """
     try:
-        begins = asyncio.run(_truncate(parse_servers(servers), begin))
+        begins = asyncio.run(_truncate(parse_servers(servers), secret_file, begin))
     except TidelogError as error:
         raise CommandError(f"the log cannot be truncated: {error.message}") from None
     print(f"the log begins at position {begins}")
 
 
-async def _truncate(servers: Sequence[Address], begin: int) -> int:
-    client = imported("tidelog.standalone.process").make_client(servers)
+async def _truncate(servers: Sequence[Address], secret_file: str | None, begin: int) -> int:
+    client = make_client(servers, secret_file)
     try:
-        begins: int = await client.truncate(begin, deadline_s=TRUNCATE_S_MAX)
-        return begins
+        return await client.truncate(begin, deadline_s=TRUNCATE_S_MAX)
     finally:
         await client.close()

@@ -20,7 +20,7 @@ Resolve = Callable[[str], Sequence[str]]
 def exposed(config: BrokerConfig, resolve: Resolve) -> list[str]:
     """Returns a sentence about each listener that can be reached from other machines and believes whoever comes."""
     sentences = []
-    if config.cluster_secret_file is None and not is_loopback(config.peer_listener, resolve):
+    if config.cluster_secret_file is None and not is_loopback(split_address(config.peer_listener)[0], resolve):
         sentences.append(
             f"peer.listener {config.peer_listener} can be reached from other machines, and takes whoever comes for a "
             "broker: set cluster.secret.file, the same on all brokers, or let peer.listener be on 127.0.0.1"
@@ -36,9 +36,8 @@ def not_allowed(sentences: Sequence[str]) -> ConfigError:
     )
 
 
-def is_loopback(address: str, resolve: Resolve) -> bool:
-    """Returns whether only programs of this machine reach HOST:PORT. A name that is not known counts as reachable."""
-    host, _ = split_address(address)
+def is_loopback(host: str, resolve: Resolve) -> bool:
+    """Returns whether only programs of this machine reach a host. A name that is not known counts as reachable."""
     if host.lower() == "localhost":
         return True
     found = [host] if _is_ip(host) else resolve(host)

@@ -23,7 +23,16 @@ from tidelog.standalone.messages import (
     Truncated,
     TruncateLog,
 )
-from tidelog.transport.peer import Answer, CallingEnd, Hello, PeerLost, PeerNode, PeerUnreachable
+from tidelog.transport.peer import (
+    Answer,
+    CallingEnd,
+    ClusterSecret,
+    Hello,
+    PeerLost,
+    PeerNode,
+    PeerRefused,
+    PeerUnreachable,
+)
 
 ASK_S_MAX = 2.0
 READ_S_MAX = 10.0
@@ -43,9 +52,18 @@ class LearnedEntry(NamedTuple):
 class LogClient:
     """Made on a running loop; `close` at the end."""
 
-    def __init__(self, servers: Sequence[Address], network: Network, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        servers: Sequence[Address],
+        network: Network,
+        clock: Clock,
+        entropy: Entropy,
+        secret: ClusterSecret | None = None,
+    ) -> None:
         hello = Hello(NOBODY, entropy.token_hex(16), levels=SPOKEN_LEVELS)
-        self._peers = PeerNode(network, lambda: hello, STANDALONE_MESSAGES, self, clock, entropy)
+        self._peers = PeerNode(network, lambda: hello, STANDALONE_MESSAGES, self, clock, entropy, secret=secret)
+        self.refusal = ""
+        """Why a server would not talk to this program, the last one that would not; empty if none has said so."""
         self._servers = list(servers)
         self._leader = 0
         """Counts on from server to server."""
@@ -71,7 +89,8 @@ class LogClient:
     async def _describe(self, address: Address) -> QuorumDescribed | None:
         try:
             answer = await self._peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
-        except (TidelogError, TimeoutError):
+        except (TidelogError, TimeoutError) as error:
+            self._note(error)
             return None
         assert isinstance(answer.message, QuorumDescribed)
         return answer.message
@@ -105,7 +124,8 @@ class LogClient:
             try:
                 end = await self._connected(remaining_s)
                 answer = await end.request(message, payloads, remaining_s)
-            except (NotController, PeerUnreachable, Overloaded):
+            except (NotController, PeerUnreachable, Overloaded) as error:
+                self._note(error)
                 self._turn_away()
                 refusals += 1
                 if refusals % len(self._servers) == 0:
@@ -116,7 +136,8 @@ class LogClient:
                 raise ControllerLost(f"whether {effect} is unknown: {error}") from error
             assert answer.message is not None
             return answer.message
-        raise NotController("no server leads the log; a majority of them must run")
+        refused = f" (a server refuses this program: {self.refusal})" if self.refusal else ""
+        raise NotController(f"no server leads the log; a majority of them must run{refused}")
 
     async def _connected(self, deadline_s: float) -> CallingEnd:
         """The connection to the server that is believed to lead."""
@@ -124,6 +145,10 @@ class LogClient:
             host, port = self._servers[self._leader % len(self._servers)]
             self._end = await self._peers.connect(host, port, deadline_s=min(deadline_s, ASK_S_MAX))
         return self._end
+
+    def _note(self, error: Exception) -> None:
+        if isinstance(error, PeerRefused):
+            self.refusal = error.message
 
     def _turn_away(self) -> None:
         """Another server may know better."""
@@ -166,7 +191,8 @@ class LogClient:
         try:
             asked = ReadLog(position, READ_BYTES)
             answer = await self._peers.request_at(*server, asked, deadline_s=READ_S_MAX)
-        except (TidelogError, TimeoutError):
+        except (TidelogError, TimeoutError) as error:
+            self._note(error)
             return None
         assert isinstance(answer.message, LogPart)
         return answer.message, answer.body

@@ -9,11 +9,14 @@ import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
+from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.signals import stop_on_signals
-from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.adapters.system import SystemClock, SystemEntropy, addresses_of
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.consensus.founding import Address
 from tidelog.broker.consensus.log_member import facts_of
+from tidelog.config.errors import ConfigError
+from tidelog.config.exposure import is_loopback
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.standalone.client import LogClient
 from tidelog.standalone.directory import ReplicaDirectory, initialise
@@ -21,6 +24,7 @@ from tidelog.standalone.replica import LogReplica
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.storage.log_manager import JOURNAL, STANDALONE_LOG
 from tidelog.storage.slot_store import SlotStore
+from tidelog.transport.peer import ClusterSecret
 
 STOP_S_MAX = 5.0
 LOG_LEVEL = "warning"
@@ -43,31 +47,63 @@ def node_id_of(path: str) -> int:
     return 0 if facts is None else facts.node_id
 
 
-def make_client(servers: Sequence[Address]) -> LogClient:
-    """A client over TCP."""
-    return LogClient(servers, TcpNetwork(), SystemClock(), SystemEntropy())
+def make_client(servers: Sequence[Address], secret_file: str | None = None) -> LogClient:
+    """A client over TCP. Raises `ConfigError` if there is something wrong with the secret's file."""
+    return LogClient(servers, TcpNetwork(), SystemClock(), SystemEntropy(), _secret(secret_file))
 
 
-def make_replica(node_id: int, path: str, disk: DiskThreads, settings: ElectionSettings = DEFAULT) -> LogReplica:
+def _secret(file: str | None) -> ClusterSecret | None:
+    return None if file is None else ClusterSecret(read_secret(file, "--secret-file"))
+
+
+def make_replica(
+    node_id: int,
+    path: str,
+    disk: DiskThreads,
+    settings: ElectionSettings = DEFAULT,
+    secret: ClusterSecret | None = None,
+) -> LogReplica:
     """A replica over TCP, on this machine's disk. Raises as `ReplicaDirectory`."""
     clock, entropy = SystemClock(), SystemEntropy()
     directory = ReplicaDirectory(DiskFiles(path), clock, entropy)
-    return LogReplica(node_id, directory, TcpNetwork(), disk, clock, entropy, settings=settings)
+    return LogReplica(node_id, directory, TcpNetwork(), disk, clock, entropy, settings=settings, secret=secret)
 
 
-def run_replica(node_id: int, path: str, servers: Sequence[Address], announce: Callable[[str], None]) -> str:
+def run_replica(
+    node_id: int,
+    path: str,
+    servers: Sequence[Address],
+    announce: Callable[[str], None],
+    secret_file: str | None = None,
+    *,
+    allow_insecure: bool = False,
+) -> str:
     """Runs one until SIGTERM or SIGINT; why it failed, or nothing. `announce` gets a line once the replica votes.
 
-    Raises as `ReplicaDirectory` and `LogReplica.start`; `OSError` if it cannot listen.
+    Raises as `ReplicaDirectory` and `LogReplica.start`; `OSError` if it cannot listen; `ConfigError` if strangers on
+    other machines could reach a replica that believes them, and that is not allowed, or if the secret's file is bad.
     """
     log_to_standard_error(LOG_LEVEL)
-    return uvloop.run(_serve(node_id, path, servers, announce))
+    secret = _secret(secret_file)
+    host, port = servers[node_id - 1]
+    if secret is None and not allow_insecure and not is_loopback(host, addresses_of):
+        raise ConfigError(
+            f"{host}:{port} can be reached from other machines, and the replica believes whoever comes: give all of "
+            "them the same --secret-file. If nobody else reaches this network, --allow-insecure starts it all the same"
+        )
+    return uvloop.run(_serve(node_id, path, servers, announce, secret))
 
 
-async def _serve(node_id: int, path: str, servers: Sequence[Address], announce: Callable[[str], None]) -> str:
+async def _serve(
+    node_id: int,
+    path: str,
+    servers: Sequence[Address],
+    announce: Callable[[str], None],
+    secret: ClusterSecret | None,
+) -> str:
     stop = stop_on_signals(LogLevel(LOG_LEVEL).switch)
     disk = DiskThreads()
-    replica = make_replica(node_id, path, disk)
+    replica = make_replica(node_id, path, disk, secret=secret)
     work = asyncio.ensure_future(_take_part(replica, servers, announce))
     try:
         ends = [asyncio.ensure_future(event.wait()) for event in (stop, replica.failed)]

@@ -50,7 +50,7 @@ from tidelog.standalone.messages import (
 from tidelog.standalone.servers import Servers
 from tidelog.standalone.state_keeper import StateKeeper
 from tidelog.standalone.truncation import Truncation
-from tidelog.transport.peer import Answer, Hello, PeerNode
+from tidelog.transport.peer import Answer, ClusterSecret, Hello, PeerNode
 
 ENTRY_BYTES_MAX = 4_000_000
 """Replicas send no more at a time to each other."""
@@ -88,6 +88,7 @@ class LogReplica:
         entropy: Entropy,
         *,
         settings: ElectionSettings,
+        secret: ClusterSecret | None = None,
     ) -> None:
         self.node_id = node_id
         self.stats = Stats()
@@ -102,7 +103,7 @@ class LogReplica:
         self._entropy = entropy
         self._writer = LogWriter(runner, clock, self.stats)
         self._life = entropy.token_hex(16)
-        self._peers = PeerNode(network, self._hello, STANDALONE_MESSAGES, self, clock, entropy)
+        self._peers = PeerNode(network, self._hello, STANDALONE_MESSAGES, self, clock, entropy, secret=secret)
         self._peers.on_peer_down.append(self._peer_down)
         self._context = LogContext(self._peers.notify, self._writer, settings, clock, entropy)
         self._servers: Servers

@@ -70,6 +70,44 @@ def test_alone_and_never_initialised_it_has_no_log(offline: Cli) -> None:
     assert "no other server is named that could know the log" in error
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "0.0.0.0:1 can be reached from other machines, and the replica believes whoever comes: give all of them"),
+        (("--secret-file", "nowhere"), "--secret-file: there is no file nowhere; make one with"),
+    ],
+)
+def test_a_replica_that_believes_strangers_does_not_run(
+    offline: Cli, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    (error,) = offline.fail("log", "replica", "--path", "r1", "--servers", "0.0.0.0:1", *words)
+    assert said in error
+    assert not (tmp_path / "r1").exists()
+
+
+def test_a_log_with_a_secret_is_for_programs_that_have_it(offline: Cli, tmp_path: Path) -> None:
+    (tmp_path / "secret").touch(mode=0o600)
+    (tmp_path / "secret").write_text("what the replicas of this log know")
+    server = ("--servers", f"127.0.0.1:{free_ports(1)[0]}")
+    secret = ("--secret-file", "secret")
+    offline.succeed("log", "init", "--path", "r1")
+    with offline.begin("log", "replica", "--path", "r1", *server, *secret) as process:
+        assert process.stdout is not None and b" votes log=" in process.stdout.readline()
+        offline.succeed("log", "benchmark", "--input", str(sizes(tmp_path)), *server, *secret)
+        assert len(offline.succeed("log", "read", *server, *secret).splitlines()) > 2
+        offline.succeed("log", "truncate", "--to", "1", *server, *secret)
+        for words in (("read",), ("init", "--path", "r2")):
+            (error,) = offline.fail("log", *words, *server)
+            assert "refuses this program: node 1 has a cluster secret, and the broker that calls it has none" in error
+        process.terminate()
+
+
+def sizes(tmp_path: Path) -> Path:
+    file = tmp_path / "sizes"
+    file.write_text("10B\n10B\n")
+    return file
+
+
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 

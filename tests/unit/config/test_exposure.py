@@ -20,17 +20,17 @@ def resolve(host: str) -> list[str]:
     return NAMES.get(host, [])
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "[::1]", "localhost", "LocalHost", "here", "127.1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "localhost", "LocalHost", "here", "127.1"])
 def test_loopback_is_reached_from_this_machine_alone(host: str) -> None:
-    assert is_loopback(f"{host}:9192", resolve)
+    assert is_loopback(host, resolve)
 
 
 @pytest.mark.parametrize(
     "host",
-    ["0.0.0.0", "[::]", "10.0.0.1", "[2001:db8::1]", "128.0.0.1", "broker-1.example", "both", "local", "unknown"],
+    ["0.0.0.0", "::", "10.0.0.1", "2001:db8::1", "128.0.0.1", "broker-1.example", "both", "local", "unknown"],
 )
 def test_any_other_address_is_reached_from_elsewhere(host: str) -> None:
-    assert not is_loopback(f"{host}:9192", resolve)
+    assert not is_loopback(host, resolve)
 
 
 def test_a_peer_listener_that_strangers_reach_is_named_with_the_ways_out() -> None:

@@ -119,4 +119,7 @@ def _other(role: Role) -> str:
 
 
 def _same_file(problem: str) -> str:
-    return f"{problem}; cluster.secret.file must name a file with the same content on all brokers of the cluster"
+    return (
+        f"{problem}; cluster.secret.file (of a log by itself: --secret-file) must name a file with the same content on "
+        "all of them"
+    )

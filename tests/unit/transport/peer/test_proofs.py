@@ -137,9 +137,9 @@ def test_nonces_are_drawn_for_each_connection() -> None:
 @pytest.mark.parametrize(
     ("callers", "answerers", "words"),
     [
-        (SECRET, OTHER, "node 2 has another cluster secret than the broker that calls it; cluster.secret.file must"),
-        (SECRET, None, "node 2 has no cluster secret, and the broker that calls it has one; cluster.secret.file must"),
-        (None, SECRET, "node 2 has a cluster secret, and the broker that calls it has none; cluster.secret.file must"),
+        (SECRET, OTHER, "node 2 has another cluster secret than the broker that calls it; cluster.secret.file"),
+        (SECRET, None, "node 2 has no cluster secret, and the broker that calls it has one; cluster.secret.file"),
+        (None, SECRET, "node 2 has a cluster secret, and the broker that calls it has none; cluster.secret.file"),
     ],
 )
 def test_brokers_whose_secrets_differ_do_not_talk_and_say_which_lacks_it(
