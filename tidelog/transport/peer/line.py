@@ -29,6 +29,8 @@ from tidelog.transport.peer.statistics import PeerStatistics
 
 COMPLAINT_S: Final = 60.0
 """How often the same is said about the same machine."""
+REASONS_MAX: Final = 8
+"""How many reasons are told of one machine in that time: a stranger can give another one each time."""
 COMPLAINTS_MAX: Final = 64
 """Machines whose last complaint is remembered."""
 
@@ -58,7 +60,8 @@ class Common:
         self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=hello().node_id)
         self.lines: dict[Line, None] = {}
         """All that are not lost yet, in the order they were made."""
-        self._complaints: dict[str, tuple[str, float]] = {}
+        self._complaints: dict[str, tuple[float, list[str]]] = {}
+        """Since when which reasons were logged, by host."""
         self._no_lines = asyncio.Event()
         self._no_lines.set()
 
@@ -86,14 +89,17 @@ class Common:
                 line.refuse(f"{line.theirs.describe()} is over: a later life of this node is known")
 
     def complain(self, remote: str, why: str) -> None:
-        """Logs why a connection is refused, but not each time that the same machine tries again for the same reason."""
+        """Logs why a connection is refused, but not each time that the same machine tries again: the same reason once
+        in a while, and no more than a few of them. `statistics` counts all."""
         host = remote.rpartition(":")[0]
         now_s = asyncio.get_running_loop().time()
-        last_why, last_s = self._complaints.pop(host, ("", 0.0))
-        if last_why != why or now_s >= last_s + COMPLAINT_S:
+        since_s, reasons = self._complaints.pop(host, (now_s, []))
+        if now_s >= since_s + COMPLAINT_S:
+            since_s, reasons = now_s, []
+        if why not in reasons and len(reasons) < REASONS_MAX:
             self.logger.warning("a peer connection is refused", remote=remote, reason=why)
-            last_s = now_s
-        self._complaints[host] = (why, last_s)
+            reasons.append(why)
+        self._complaints[host] = (since_s, reasons)
         if len(self._complaints) > COMPLAINTS_MAX:
             del self._complaints[next(iter(self._complaints))]
 
@@ -177,12 +183,12 @@ class Line(ABC):
                 self._take_hello(parts)
             elif parts.kind is Kind.REFUSAL:
                 self._refused(self.common.codec.fault(parts.header))
+            elif self.theirs is not None:
+                self.take(parts)
             elif parts.kind is Kind.CHALLENGE:
                 self._take_challenge(parts.header)
-            elif self.theirs is None:
-                raise BadFrame(f"the first frame is no hello, but of kind {parts.kind.name}")
             else:
-                self.take(parts)
+                raise BadFrame(f"the first frame is no hello, but of kind {parts.kind.name}")
         except BadFrame as error:
             self.refuse(str(error))
 

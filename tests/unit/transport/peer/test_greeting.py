@@ -364,6 +364,21 @@ def test_connections_are_bounded() -> None:
     in_world(scenario)
 
 
+def test_a_stranger_does_not_fill_the_log() -> None:
+    async def scenario(world: World) -> None:
+        two = await world.start(2)
+        with capture_logs() as logs:
+            for size in range(100):
+                await RawPeer.connect(world, two, [b"\x01" + bytes(size // 5)], wait_s=0.01)
+            assert len(logs) == 8
+            await asyncio.sleep(60)
+            await RawPeer.connect(world, two, [b"\x01"])
+        assert len(logs) == 9, "it is spoken of again"
+        assert two.node.statistics.refusals == 101
+
+    in_world(scenario)
+
+
 def test_a_port_of_its_own() -> None:
     async def scenario(world: World) -> None:
         one = await world.start(1)
