@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
 from pathlib import Path
 
 from tests.unit.transport.peer.brokers import Echo
 from tidelog.adapters.frame_protocol import UNSENT_BYTES_HIGH, TcpTimeouts
 from tidelog.model.levels import LevelRange
-from tidelog.transport.peer import Hello, PeerBounds
+from tidelog.transport.peer import ClusterSecret, Hello, PeerBounds
 from tidelog.transport.peer.frames import PREFIX_BYTES, Kind, MessageCodec, pack, unpack
+from tidelog.transport.peer.proof import Proofs, Role
 
 PAGE = (Path(__file__).parents[4] / "docs" / "peer-protocol.md").read_text()
 
@@ -32,6 +35,17 @@ def test_the_example_is_what_is_sent() -> None:
     frame = b"".join(map(bytes, pack(Kind.HELLO, codec.encode_hello(hello))))
     assert bytes.fromhex(dump) == len(frame).to_bytes(4) + frame
     assert codec.hello(unpack(memoryview(frame)).header) == hello
+
+
+def test_a_proof_is_made_as_the_page_says() -> None:
+    words = b"tidelog peer proof 1", b"caller"
+    assert all(f"`{word.decode()}`" in PAGE.replace("\n", " ") for word in words)
+    said = [b"a challenge", b"another", b"a hello"]
+    parts = b"".join(len(part).to_bytes(4, "big") + part for part in (*words, *said))
+    proofs = Proofs(ClusterSecret(b"secret"), Role.CALLER)
+    proofs.said(said[0])
+    proofs.said(said[1])
+    assert proofs.prove(said[2]) == hmac.new(b"secret", parts, hashlib.sha256).digest()
 
 
 def test_the_layout_adds_up() -> None:
