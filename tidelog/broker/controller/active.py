@@ -125,6 +125,11 @@ class ActiveController:
         return self._is_serving
 
     @property
+    def decides(self) -> bool:
+        """True from its election on, when it has applied the whole log; it may not serve yet."""
+        return self._reign is not None
+
+    @property
     def lags(self) -> dict[NodeId, int]:
         """By how many records each live broker is behind in applying the metadata log; empty if this one does not
         decide."""

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
+
+UNREADABLE: Final = "unreadable"
+"""No message of this protocol, or with a number that its field cannot hold."""
+SENDER: Final = "sender"
+"""In another broker's name, or under an epoch or id that is not the sender's."""
+NUMBER: Final = "number"
+"""A ballot or position that nobody can have come to."""
+UNREGISTERED: Final = "unregistered"
+"""From a process that the metadata do not name, or not yet."""
+REASONS: Final = (UNREADABLE, SENDER, NUMBER, UNREGISTERED)
 
 
 @dataclass(slots=True)
@@ -27,3 +38,5 @@ class PeerStatistics:
     """Requests of others that came to an answer or an error."""
     overloads: int = 0
     """Requests of others that were refused because of a bound."""
+    refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    """Messages of others that no correct broker could have sent, or not this one, or not now, by the reason."""
