@@ -1,4 +1,4 @@
-"""What a broker says of itself in its messages, and how far it is believed.
+"""A broker names itself in its messages, and is believed only so far.
 
 Whoever is at the other end of a connection, and however it has proved that, a message is believed only as far as a
 correct broker could have sent it. A broker speaks for itself alone: the node that a message names as its sender is the
@@ -145,7 +145,7 @@ OPEN: Final = (
     RegisterBroker,
     BrokerHeartbeat,
 )
-"""What a process may send that the metadata do not name. The controller judges heartbeats itself, since a broker that
+"""A process that the metadata do not name may send these. The controller judges heartbeats itself, since a broker that
 was removed, or has a later life, is to be told so."""
 
 

@@ -197,7 +197,7 @@ class PeerService:
 
     claims: ClaimChecks
     statistics: PeerStatistics
-    """Of the broker's `PeerNode`: refused messages count there."""
+    """The counts of the broker's `PeerNode`: refused messages count there."""
 
     metadata: ClusterMetadata
     controller: ActiveController
@@ -226,12 +226,12 @@ class PeerService:
         """Answers a request; see `PeerHandler`."""
         try:
             self.claims.check(caller, message, is_open=isinstance(message, Command) and not self.controller.decides)
+            answer = self._requests.get(type(message))
+            if answer is not None:
+                return await answer(caller, message)
         except REFUSED as error:
             self._refused(caller, message, error)
             raise
-        answer = self._requests.get(type(message))
-        if answer is not None:
-            return await answer(caller, message)
         if isinstance(message, ForwardGroup | InstanceRequest):
             return await self._about_groups(message)
         if isinstance(message, RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | StandingQuery):

@@ -1,4 +1,4 @@
-"""What no correct engine could have sent, whoever it is: judged by what this one has.
+"""Refuses what no correct engine could have sent, whoever sent it: judged by what this one has.
 
 A ballot number belongs to the one engine that may propose under it, and rounds are counted up one by one, as positions
 are. A number that is 2^32 rounds beyond all that is known here was not come to by counting; were it promised, nobody
@@ -62,6 +62,12 @@ def check_election(frame: ElectionFrame, number: int) -> None:
     if isinstance(message, Heartbeat | LeaseReleased):
         _check_owner(message.number, frame.sender)
         _check_number(message.number, number)
+
+
+def check_offset(offset: int, end: int) -> None:
+    """Raises `ImplausibleNumber`. `end` is that of all offsets that are known here."""
+    if offset - end > POSITIONS_AHEAD_MAX:
+        raise ImplausibleNumber(f"the offset {offset} is more than 2^32 ahead of {end}, the end of what is known here")
 
 
 def _reach(slots: tuple[Slot, ...]) -> tuple[int, int]:

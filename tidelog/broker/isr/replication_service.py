@@ -28,6 +28,7 @@ from tidelog.broker.isr.replica_messages import (
     PartitionFetched,
     ReplicasFetched,
     ReplicasFlushed,
+    check_state,
 )
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.runtime.stats import Stats
@@ -106,8 +107,11 @@ class ReplicationService:
     # -- from the followers ------------------------------------------------------------------------------------------
 
     async def fetch(self, caller: Hello, asked: FetchReplicas) -> Answer:
-        """Answers as soon as there is something to say, or when the time is up. Raises `StaleBrokerEpoch`."""
+        """Answers as soon as there is something to say, or when the time is up. Raises `StaleBrokerEpoch`,
+        `ImplausibleNumber`."""
         self._check(asked.replica, asked.broker_epoch)
+        for state in asked.changed:
+            check_state(state)
         session = self._session(caller, asked)
         if session is None:
             return Answer(ReplicasFetched((), is_session_lost=True))
@@ -184,7 +188,9 @@ class ReplicationService:
             session.waiter = None
 
     def flushed(self, report: ReplicasFlushed) -> None:
-        """Logs of a follower are durable further, while its fetch waits here."""
+        """Logs of a follower are durable further, while its fetch waits here. Raises `ImplausibleNumber`."""
+        for state in report.states:
+            check_state(state)
         self._stats.replica_reports += 1
         if report.broker_epoch < self._broker_epoch(report.replica):
             return

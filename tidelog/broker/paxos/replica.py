@@ -24,7 +24,7 @@ from msgspec import structs
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.engine import NOTICE_S, Engine, LogEffect
 from tidelog.broker.consensus.messages import PaxosFrame
-from tidelog.broker.consensus.plausible import check_paxos
+from tidelog.broker.consensus.plausible import check_offset, check_paxos
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
@@ -260,7 +260,9 @@ class PaxosReplica:
         check_paxos(frame, max(newest, replica.highest, replica.metadata.issued), replica.end)
 
     def heard(self, node_id: int, engine_ids: tuple[int, ...], durable_offset: int) -> None:
-        """A peer's log is durable up to there, and its disk goes by these ids. Raises `ForeignSender`."""
+        """A peer's log is durable up to there, and its disk goes by these ids. Raises `ForeignSender`,
+        `ImplausibleNumber`."""
+        check_offset(durable_offset, self.agreed_end)
         for engine_id in engine_ids:
             self._links.routes.check(engine_id, node_id)
         self._links.reported(node_id, engine_ids)

@@ -39,7 +39,7 @@ class PaxosService:
         """The questions that wait, by partition and asker."""
 
     def take_durable(self, node_id: int, message: AppliedDurable, _payload: memoryview) -> None:
-        """Another broker's log of a partition is durable further. Raises `ForeignSender`."""
+        """Another broker's log of a partition is durable further. Raises `ForeignSender`, `ImplausibleNumber`."""
         replica = self._find(message.topic_id, message.partition)
         if replica is not None and replica.era == message.era:
             replica.heard(node_id, message.senders, message.durable_offset)
