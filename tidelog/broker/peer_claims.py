@@ -167,8 +167,9 @@ class ClaimChecks:
 
     def check(self, caller: Hello, message: msgspec.Struct, *, is_open: bool = False) -> None:
         """Raises `ForeignSender`, `BrokerNotRegistered`. `is_open`: whoever sends it, it does no harm here now."""
-        broker = self._registered(caller)
-        if broker is None and not is_open and type(message) not in OPEN:
+        broker = self._image().brokers.get(NodeId(caller.node_id))
+        is_member = broker is not None and broker.incarnation == caller.incarnation
+        if not is_member and not is_open and type(message) not in OPEN:
             raise BrokerNotRegistered(
                 f"node {caller.node_id} is not registered as far as this broker has read the metadata, in the process "
                 f"that sent {type(message).__name__}; nothing was done, ask again once it is"
@@ -177,20 +178,23 @@ class ClaimChecks:
         if claim is not NO_CLAIM:
             _check_claim(caller, broker, message, claim)
 
-    def _registered(self, caller: Hello) -> BrokerInfo | None:
-        """Returns the broker that the metadata name, if it is this very process."""
-        broker = self._image().brokers.get(NodeId(caller.node_id))
-        return broker if broker is not None and broker.incarnation == caller.incarnation else None
-
 
 def _check_claim(caller: Hello, broker: BrokerInfo | None, message: msgspec.Struct, claim: Claim) -> None:
     node = getattr(message, claim.node)
     if node not in (caller.node_id, NOBODY):
         raise ForeignSender(f"node {caller.node_id} sent {type(message).__name__} in the name of node {node}")
-    if claim.epoch and broker is not None and getattr(message, claim.epoch) > broker.epoch:
-        raise ForeignSender(
-            f"node {node} sent {type(message).__name__} under the epoch {getattr(message, claim.epoch)}, and the "
-            f"metadata give its process {broker.epoch}"
-        )
+    if claim.epoch and broker is not None:
+        _check_epoch(caller, broker, message, getattr(message, claim.epoch))
     if claim.incarnation and getattr(message, claim.incarnation) != caller.incarnation:
         raise ForeignSender(f"node {node} sent {type(message).__name__} for another process than its own")
+
+
+def _check_epoch(caller: Hello, broker: BrokerInfo, message: msgspec.Struct, epoch: int) -> None:
+    """An older epoch is found stale by whoever acts on it; a later one of another process may be to be read yet."""
+    is_member = broker.incarnation == caller.incarnation
+    if epoch > broker.epoch if is_member else epoch == broker.epoch:
+        whose = "its process" if is_member else "another process"
+        raise ForeignSender(
+            f"node {caller.node_id} sent {type(message).__name__} under the epoch {epoch}, and the metadata give "
+            f"{whose} {broker.epoch}"
+        )

@@ -93,6 +93,9 @@ def test_a_process_that_the_metadata_do_not_name_may_found_join_and_describe(str
 def test_an_open_message_is_believed_no_more_than_others() -> None:
     with pytest.raises(ForeignSender):
         CHECKS.check(Hello(4, "new"), BrokerHeartbeat(3, EPOCH, 50))
+    with pytest.raises(ForeignSender, match="the metadata give another process 41"):
+        CHECKS.check(Hello(3, "next", "c", EPOCH), BrokerHeartbeat(3, EPOCH, 50))
+    CHECKS.check(Hello(3, "next"), BrokerHeartbeat(3, EPOCH + 9, 50))  # it may have registered since
 
 
 def test_every_message_has_a_claim_and_no_message_can_be_forgotten() -> None:

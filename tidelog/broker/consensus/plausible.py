@@ -8,7 +8,7 @@ that is a lost message, and here it leaves no trace.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
 from tidelog.model.errors import ImplausibleNumber
@@ -21,59 +21,71 @@ from tidelog.replication.paxos.messages import (
     WriteRequest,
     WriteResponse,
 )
-from tidelog.replication.paxos.numbers import NO_NUMBER, NODE_BITS, owner_of
-from tidelog.replication.paxos.state import Slot
+from tidelog.replication.paxos.numbers import NODE_BITS, owner_of
+from tidelog.replication.paxos.state import Prefix, Slot, Value
 
 ROUNDS_AHEAD_MAX: Final = 2**32
 NUMBERS_AHEAD_MAX: Final = ROUNDS_AHEAD_MAX << NODE_BITS
-POSITIONS_AHEAD_MAX: Final = 2**32
+AHEAD_MAX: Final = 2**32
+"""Of positions, and of offsets."""
 
 
-def check_paxos(frame: PaxosFrame, number: int, end: int) -> None:
-    """Raises `ImplausibleNumber`. `number` is the largest that is known here, `end` the position behind all that is."""
+class Known(NamedTuple):
+    """What a replica has come to: nobody correct is far ahead of that."""
+
+    number: int
+    """The largest number promised, accepted, issued or heard here."""
+    end: int
+    """The position behind all that is here."""
+    next_offset: int
+    """The offset behind all that is applied here."""
+
+
+def check_paxos(frame: PaxosFrame, known: Known) -> None:
+    """Raises `ImplausibleNumber`."""
     message = frame.message
     match message:
-        case WriteRequest() | PromiseRequest():
-            _check_owner(message.number, frame.sender)
-            top, position = message.number, message.position
-        case WriteResponse():
-            top, position = max(message.number, message.highest), message.position
+        case WriteRequest(number, position, value):
+            _check_owner(number, frame.sender)
+            _check_number(number, known)
+            _check_value(position, value, known)
+            if value.birth > number:
+                raise ImplausibleNumber(f"a value born under {value.birth} is proposed under {number}, before that")
+        case PromiseRequest(number, position):
+            _check_owner(number, frame.sender)
+            _check_number(number, known)
+            _check_position(position, known)
+        case WriteResponse(_, number, position, highest):
+            _check_number(max(number, highest), known)
+            _check_position(position, known)
         case PromiseResponse():
-            slots_top, slots_end = _reach(message.slots)
-            top, position = max(message.highest, slots_top), max(message.learned_end, slots_end)
+            _check_number(message.highest, known)
+            _check_position(message.learned_end, known)
+            _check_slots(message.slots, known)
         case LearnResponse():
-            slots_top, slots_end = _reach(message.slots)
-            top = max(message.floor.epoch, slots_top)
-            position = max(message.floor.position, message.learned_end, slots_end)
-        case Learned():
-            top, position = message.value.birth, message.position
-        case _:
-            return
-    _check_number(top, number)
-    _check_position(position, end)
+            _check_floor(message.floor, known)
+            _check_position(message.learned_end, known)
+            _check_slots(message.slots, known)
+        case Learned(position, value):
+            _check_value(position, value, known)
     for notice in frame.notices:
-        _check_number(notice.value.birth, number)
-        _check_position(notice.position, end)
+        _check_value(notice.position, notice.value, known)
 
 
-def check_election(frame: ElectionFrame, number: int) -> None:
-    """Raises `ImplausibleNumber`. `number` is the largest that is known here."""
+def check_election(frame: ElectionFrame, known: Known) -> None:
+    """Raises `ImplausibleNumber`."""
     message = frame.message
     if isinstance(message, Heartbeat | LeaseReleased):
         _check_owner(message.number, frame.sender)
-        _check_number(message.number, number)
+        _check_number(message.number, known)
+    if isinstance(message, Heartbeat):
+        _check_position(message.end, known)
 
 
 def check_offset(offset: int, end: int) -> None:
     """Raises `ImplausibleNumber`. `end` is that of all offsets that are known here."""
-    if offset - end > POSITIONS_AHEAD_MAX:
+    if offset - end > AHEAD_MAX:
         raise ImplausibleNumber(f"the offset {offset} is more than 2^32 ahead of {end}, the end of what is known here")
-
-
-def _reach(slots: tuple[Slot, ...]) -> tuple[int, int]:
-    """Returns the largest number that slots name, and their end."""
-    top = max((max(slot.number, slot.value.birth) for slot in slots), default=NO_NUMBER)
-    return top, max((slot.position for slot in slots), default=0)
 
 
 def _check_owner(number: int, sender: int) -> None:
@@ -83,13 +95,35 @@ def _check_owner(number: int, sender: int) -> None:
         )
 
 
-def _check_number(number: int, known: int) -> None:
-    if number - known > NUMBERS_AHEAD_MAX:
+def _check_number(number: int, known: Known) -> None:
+    if number - known.number > NUMBERS_AHEAD_MAX:
         raise ImplausibleNumber(
-            f"the number {number} is more than 2^32 rounds ahead of {known}, the largest known here"
+            f"the number {number} is more than 2^32 rounds ahead of {known.number}, the largest known here"
         )
 
 
-def _check_position(position: int, end: int) -> None:
-    if position - end > POSITIONS_AHEAD_MAX:
-        raise ImplausibleNumber(f"the position {position} is more than 2^32 ahead of {end}, the end of what is here")
+def _check_position(position: int, known: Known) -> None:
+    if position - known.end > AHEAD_MAX:
+        raise ImplausibleNumber(
+            f"the position {position} is more than 2^32 ahead of {known.end}, the end of what is here"
+        )
+
+
+def _check_value(position: int, value: Value, known: Known) -> None:
+    _check_position(position, known)
+    _check_number(value.birth, known)
+    check_offset(value.base_offset + value.count, known.next_offset)
+    if value.begin > position:
+        raise ImplausibleNumber(f"a value at position {position} would have the log begin at {value.begin}, behind it")
+
+
+def _check_slots(slots: tuple[Slot, ...], known: Known) -> None:
+    for slot in slots:
+        _check_number(slot.number, known)
+        _check_value(slot.position, slot.value, known)
+
+
+def _check_floor(floor: Prefix, known: Known) -> None:
+    _check_position(floor.position, known)
+    _check_number(floor.epoch, known)
+    check_offset(max(floor.next_offset, floor.start_offset), known.next_offset)

@@ -34,11 +34,11 @@ class FollowerState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def check_state(state: FollowerState) -> None:
-    """Raises `ImplausibleNumber` if no log is so: what is on its disk is beyond its end."""
-    if state.durable_offset > state.fetch_offset:
+    """Raises `ImplausibleNumber` if no log is so: what is on its disk, or its beginning, is beyond its end."""
+    if state.durable_offset > state.fetch_offset or state.log_start_offset > state.fetch_offset:
         raise ImplausibleNumber(
-            f"a log of partition {state.topic_id}/{state.partition} that ends at {state.fetch_offset} is said to be "
-            f"durable up to {state.durable_offset}"
+            f"a log of partition {state.topic_id}/{state.partition} that ends at {state.fetch_offset} is said to begin "
+            f"at {state.log_start_offset}, and to be durable up to {state.durable_offset}"
         )
 
 

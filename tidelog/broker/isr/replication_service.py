@@ -45,6 +45,8 @@ from tidelog.replication.isr.events import (
 from tidelog.transport.peer import Answer, Hello
 
 PARTITION_BYTES_MAX = 1 << 20
+BYTES_MAX = 16 << 20
+"""The most that one answer brings, whatever is asked for."""
 WAIT_MS_MAX = 5_000
 
 
@@ -124,7 +126,7 @@ class ReplicationService:
         session.granted = asked.throttled_bytes_max
         if not session.ready and not (session.held and self._allowance(session)):
             await self._wait(session, min(asked.wait_ms, WAIT_MS_MAX) / 1000)
-        return self._answer(session, asked.bytes_max)
+        return self._answer(session, min(asked.bytes_max, BYTES_MAX))
 
     def _check(self, replica: int, broker_epoch: int) -> None:
         if broker_epoch < self._broker_epoch(replica):

@@ -24,7 +24,7 @@ from msgspec import structs
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.engine import NOTICE_S, Engine, LogEffect
 from tidelog.broker.consensus.messages import PaxosFrame
-from tidelog.broker.consensus.plausible import check_offset, check_paxos
+from tidelog.broker.consensus.plausible import Known, check_offset, check_paxos
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
@@ -257,7 +257,8 @@ class PaxosReplica:
         self._links.routes.check(frame.sender, node_id)
         replica = self.engine.node.replica
         newest = number_after(self.leader_epoch)
-        check_paxos(frame, max(newest, replica.highest, replica.metadata.issued), replica.end)
+        number = max(newest, replica.highest, replica.metadata.issued)
+        check_paxos(frame, Known(number, replica.end, replica.applied.next_offset))
 
     def heard(self, node_id: int, engine_ids: tuple[int, ...], durable_offset: int) -> None:
         """A peer's log is durable up to there, and its disk goes by these ids. Raises `ForeignSender`,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
-from tidelog.broker.consensus.plausible import NUMBERS_AHEAD_MAX, POSITIONS_AHEAD_MAX, check_election, check_paxos
+from tidelog.broker.consensus.plausible import AHEAD_MAX, NUMBERS_AHEAD_MAX, Known, check_election, check_paxos
 from tidelog.model.errors import ImplausibleNumber
 from tidelog.replication.election_events import ElectionMessage, Heartbeat, HeartbeatAnswer, LeaseReleased, PreVote
 from tidelog.replication.paxos.messages import (
@@ -27,12 +27,13 @@ from tidelog.replication.paxos.state import NOP, Kind, Prefix, Slot, Value
 KNOWN = make_number(10, 2)
 END = 100
 TOP = KNOWN + NUMBERS_AHEAD_MAX + (1 << 16)
-FAR = END + POSITIONS_AHEAD_MAX + 1
+FAR = END + AHEAD_MAX + 1
+KNOW = Known(KNOWN, END, END)
 BORN = Value(Kind.BARRIER, TOP)
 
 
 def check(message: Message, *notices: Learned) -> None:
-    check_paxos(PaxosFrame(2, 1, message, notices=notices), KNOWN, END)
+    check_paxos(PaxosFrame(2, 1, message, notices=notices), KNOW)
 
 
 GOOD: tuple[Message, ...] = (
@@ -65,6 +66,12 @@ BAD: tuple[Message, ...] = (
     LearnResponse(Prefix(FAR), (), END),
     LearnResponse(Prefix(), (Slot(FAR, 0, NOP),), END),
     LearnResponse(Prefix(), (), FAR),
+    LearnResponse(Prefix(next_offset=FAR), (), END),
+    LearnResponse(Prefix(start_offset=FAR), (), END),
+    WriteRequest(KNOWN, END, Value(Kind.BARRIER, KNOWN + 1)),
+    WriteRequest(KNOWN, END, Value(Kind.APPEND, KNOWN, FAR, 1, b"d")),
+    WriteRequest(KNOWN, END, Value(Kind.APPEND, KNOWN, END, FAR, b"d")),
+    WriteRequest(KNOWN, END, Value(Kind.TRUNCATE, KNOWN, begin=END + 1)),
 )
 
 
@@ -89,7 +96,7 @@ def test_notices_are_judged_as_well(notice: Learned) -> None:
     "message", [Heartbeat(KNOWN, 1, END), LeaseReleased(KNOWN), HeartbeatAnswer(TOP, 1), PreVote(1)]
 )
 def test_an_election_hears_what_may_be(message: ElectionMessage) -> None:
-    check_election(ElectionFrame(2, 1, message), KNOWN)
+    check_election(ElectionFrame(2, 1, message), KNOW)
 
 
 @pytest.mark.parametrize(
@@ -103,4 +110,4 @@ def test_an_election_hears_what_may_be(message: ElectionMessage) -> None:
 )
 def test_an_election_hears_of_no_reign_that_cannot_be(message: ElectionMessage) -> None:
     with pytest.raises(ImplausibleNumber):
-        check_election(ElectionFrame(2, 1, message), KNOWN)
+        check_election(ElectionFrame(2, 1, message), KNOW)

@@ -54,7 +54,7 @@ def test_a_disk_beyond_the_logs_end_is_refused_and_moves_nothing() -> None:
         partition = stage.lead(isr=(1, 2))
         await produce(partition, batch(b"a", timestamp_ms=1), acks=1)
         impossible = state(offset=1, last_epoch=1, durable=2**40)
-        with pytest.raises(ImplausibleNumber, match=r"ends at 1 is said to be durable up to 1099511627776"):
+        with pytest.raises(ImplausibleNumber, match=r"ends at 1 .* durable up to 1099511627776"):
             await ask(stage, impossible)
         with pytest.raises(ImplausibleNumber):
             stage.service.flushed(ReplicasFlushed(2, 12, (impossible,)))
