@@ -229,6 +229,8 @@ class PeerService:
             answer = self._requests.get(type(message))
             if answer is not None:
                 return await answer(caller, message)
+            if isinstance(message, Command):
+                return Answer(await self._decided(message))
         except REFUSED as error:
             self._refused(caller, message, error)
             raise
@@ -240,8 +242,6 @@ class PeerService:
             return Answer(self.metadata.described())
         if isinstance(message, DescribeSnapshots | FetchSnapshot):
             return self.metadata.about_snapshots(message)
-        if isinstance(message, Command):
-            return Answer(await self._decided(message))
         return await self.routing.handle(message, payload)
 
     async def _about_groups(self, message: ForwardGroup | InstanceRequest) -> Answer:
