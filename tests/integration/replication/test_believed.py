@@ -13,6 +13,7 @@ import pytest
 from tests.integration.replication.three_brokers import ThreeBrokers, three_brokers, until
 from tidelog.broker.broker import NewTopic
 from tidelog.broker.consensus.messages import DescribeQuorum, ElectionFrame, PaxosFrame, QuorumDescribed
+from tidelog.broker.http.cluster_metrics import ClusterMetrics
 from tidelog.broker.isr.replica_messages import FetchReplicas, FollowerState, ReplicasFlushed
 from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES
 from tidelog.broker.routing.forwarding_messages import Addressed, ForwardDeletion
@@ -26,9 +27,10 @@ from tidelog.sim.kit.environment import SimClock, SimEntropy
 from tidelog.sim.kit.loop import SimLoop, run
 from tidelog.sim.kit.seeds import stream
 from tidelog.transport.peer import Answer, Hello, Lane, PeerNode
-from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREADABLE, UNREGISTERED
+from tidelog.transport.peer.statistics import NUMBER, REASONS, SENDER, UNREADABLE, UNREGISTERED
 
 HUGE = 2**64 - 1
+METRIC = "tidelog_peer_messages_refused"
 
 
 class Deaf:
@@ -208,6 +210,9 @@ def test_a_number_that_no_field_holds_is_told_to_its_sender() -> None:
         with pytest.raises(InvalidRequest, match="cannot be understood"):
             await cluster.brokers[2]._peers.request(1, BrokerHeartbeat(2, HUGE, 0), payload, deadline_s=1)
         assert refused(cluster, UNREADABLE) == 1
+        (family,) = [one for one in ClusterMetrics(cluster.brokers[1].face).collect() if one.name == METRIC]
+        shown = {sample.labels["reason"]: sample.value for sample in family.samples}
+        assert shown == {**dict.fromkeys(REASONS, 0), UNREADABLE: 1}
         with pytest.raises(NotAuthorized):
             await cluster.brokers[2]._peers.request(1, BrokerHeartbeat(3, 0, 0), deadline_s=1)
         assert ForeignSender.code == NotAuthorized.code

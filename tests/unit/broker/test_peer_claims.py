@@ -1,4 +1,4 @@
-"""What another broker says is believed as far as a correct one could have said it: a table of who may say what."""
+"""A broker is believed as far as a correct one could have said what it says: a table of who may say what."""
 
 from __future__ import annotations
 

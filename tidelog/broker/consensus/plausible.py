@@ -27,11 +27,11 @@ from tidelog.replication.paxos.state import Prefix, Slot, Value
 ROUNDS_AHEAD_MAX: Final = 2**32
 NUMBERS_AHEAD_MAX: Final = ROUNDS_AHEAD_MAX << NODE_BITS
 AHEAD_MAX: Final = 2**32
-"""Of positions, and of offsets."""
+"""The bound of positions, and of offsets."""
 
 
 class Known(NamedTuple):
-    """What a replica has come to: nobody correct is far ahead of that."""
+    """The replica here has come to this: nobody correct is far ahead of it."""
 
     number: int
     """The largest number promised, accepted, issued or heard here."""
@@ -110,11 +110,16 @@ def _check_position(position: int, known: Known) -> None:
 
 
 def _check_value(position: int, value: Value, known: Known) -> None:
-    _check_position(position, known)
-    _check_number(value.birth, known)
-    check_offset(value.base_offset + value.count, known.next_offset)
-    if value.begin > position:
-        raise ImplausibleNumber(f"a value at position {position} would have the log begin at {value.begin}, behind it")
+    """Looks at all four at once: this is done for each value of each message."""
+    if (
+        position - known.end > AHEAD_MAX
+        or value.birth - known.number > NUMBERS_AHEAD_MAX
+        or value.base_offset + value.count - known.next_offset > AHEAD_MAX
+        or value.begin > position
+    ):
+        raise ImplausibleNumber(
+            f"the value {value} at position {position} is far ahead of {known}, or begins behind it"
+        )
 
 
 def _check_slots(slots: tuple[Slot, ...], known: Known) -> None:

@@ -1,4 +1,4 @@
-"""Somebody on the brokers' network says what no correct broker does: a broker with a bug, or one that is none at all.
+"""A process on the brokers' network says what no correct broker does: one with a bug, or one that is no broker at all.
 
 For as long as a strike lasts, messages that pass are copied, changed (`forging`), and arrive as well, a little later.
 Those of members come on connections of brokers that are registered: the sender's own, with another sender, epoch or an
@@ -31,7 +31,7 @@ from tidelog.transport.peer import Hello
 from tidelog.transport.peer.frames import Kind, pack
 
 FOLLOWER = "forged follower"
-"""Of topics with in-sync replicas."""
+"""This kind is for topics with in-sync replicas."""
 KINDS = ("forged by members", "forged by strangers", FOLLOWER)
 CALM_S_MAX = 10.0
 """How long the replicas may need to be in sync before one is spoken for."""
@@ -238,7 +238,7 @@ class Stranger:
         connection.send(pack(Kind.HELLO, msgspec.msgpack.encode(hello)))
 
     def _hello(self) -> Hello | None:
-        """What a broker of the cluster says, with another name."""
+        """Returns what a broker of the cluster says, with another name."""
         brokers = [machine.broker for _, machine in self._world.running() if machine.broker is not None]
         for broker in brokers:
             hello = broker._introduction.hello
@@ -256,7 +256,7 @@ class Stranger:
 
 
 class _Line:
-    """One connection of a stranger."""
+    """A connection of a stranger."""
 
     def __init__(self, stranger: Stranger, address: str) -> None:
         self._stranger = stranger

@@ -42,11 +42,11 @@ NAMES_NODE: Final[Mapping[str, str]] = {
 }
 """The messages that name the node that sends them, and where."""
 NAMES_ENGINE: Final = ("PaxosFrame", "ElectionFrame", "PartitionFrame", "AppliedDurable")
-"""Those that name engines."""
+"""The messages that name engines."""
 OF_NEWCOMERS: Final = ("DescribeQuorum", "DescribeSnapshots", "FetchSnapshot", "RegisterBroker")
-"""What may come from anybody."""
+"""The messages that may come from anybody."""
 OF_VOTERS: Final = ("PaxosFrame", "ElectionFrame")
-"""What may come from a voter whose process has not registered yet. Who may say that it is that, credentials decide."""
+"""These may come from a voter whose process has not registered yet: credentials decide who is that."""
 NUMBER_BITS: Final = 16
 HUGE: Final = (2**33, 2**49, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 NEGATIVE: Final = (-2, -(2**40), -(2**63))

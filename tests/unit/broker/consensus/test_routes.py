@@ -1,4 +1,4 @@
-"""Whose an engine id is: the voter set says so, and no message does."""
+"""The voter set says whose an engine id is, and no message does."""
 
 from __future__ import annotations
 
