@@ -22,6 +22,7 @@ FORGED = (
     "an impossible number",
     "another's connection",
     "reports of a follower",
+    "a huge ballot",
     "as it is, by a stranger",
     "an impossible number, by a stranger",
 )

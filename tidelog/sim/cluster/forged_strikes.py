@@ -36,6 +36,7 @@ KINDS = ("forged by members", "forged by strangers", FOLLOWER)
 CALM_S_MAX = 10.0
 """How long the replicas may need to be in sync before one is spoken for."""
 LOOK_S = 0.01
+BALLOT = "a huge ballot"
 LATER_S = 0.01
 """How much later a forged message arrives, on average."""
 FORGED_MAX = 3_000
@@ -81,7 +82,7 @@ class ForgedStrikes:
         if message["type"] not in forging.NAMES_NODE and message["type"] not in forging.NAMES_ENGINE:
             return
         image = self._world.truth.image
-        how = rng.choice(("another sender", "another epoch", "an impossible number", "another's connection"))
+        how = rng.choice(("another sender", "another epoch", "an impossible number", "another's connection", BALLOT))
         forged: forging.Message | None = message
         if how == "another sender":
             forged = forging.of_another(message, caller, image, rng)
@@ -89,13 +90,16 @@ class ForgedStrikes:
             forged = forging.of_another_epoch(message, caller, image, rng)
         elif how == "an impossible number":
             forged = forging.with_impossible_number(message, rng)
+        elif how == BALLOT:
+            forged = forging.as_ballot(message, rng)
         ends = [one for one in end.host.connections if one.is_accepted and one.is_open and one.received]
         if how == "another's connection":
             ends = [one for one in ends if self._node_at(one) not in (caller, None)]
         else:
             ends = [one for one in ends if self._node_at(one) == caller]
         if forged is not None and ends and self._count(how):
-            data = forging.written(parts, forged, self._forged)
+            is_made = how == BALLOT
+            data = forging.notification(parts, forged) if is_made else forging.written(parts, forged, self._forged)
             self._later(rng, self._take, rng.choice(ends), data)
 
     def _node_at(self, end: SimConnection) -> int | None:

@@ -49,6 +49,8 @@ OF_VOTERS: Final = ("PaxosFrame", "ElectionFrame")
 """These may come from a voter whose process has not registered yet: credentials decide who is that."""
 NUMBER_BITS: Final = 16
 HUGE: Final = (2**33, 2**49, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+ROUNDS: Final = (2**33, 2**40, 2**47 - 1)
+"""The rounds of huge ballots; after the last there is none that fits into its field."""
 NEGATIVE: Final = (-2, -(2**40), -(2**63))
 FUTURE: Final = (1, 2**20, 2**40)
 FIRST_ID: Final = 3 << 62
@@ -118,6 +120,18 @@ def as_reports_of(message: Message, node: int, image: ClusterImage) -> Message |
     if message["type"] not in ("FetchReplicas", "ReplicasFlushed") or not states or broker is None:
         return None
     return {"type": "ReplicasFlushed", "replica": node, "broker_epoch": broker.epoch, "states": states}
+
+
+def as_ballot(message: Message, rng: random.Random) -> Message | None:
+    """Returns a message of an engine as one in which it asks for the promise to a huge number of its own."""
+    if message["type"] == "PartitionFrame":
+        ballot = as_ballot({"type": "PaxosFrame", **message["frame"]}, rng)
+        return None if ballot is None else {**message, "frame": {name: ballot[name] for name in message["frame"]}}
+    if message["type"] not in OF_VOTERS or message["sender"] >> NUMBER_BITS:
+        return None
+    request = {"type": "PromiseRequest", "number": rng.choice(ROUNDS) << NUMBER_BITS | message["sender"], "position": 0}
+    frame = {"type": "PaxosFrame", "sender": message["sender"], "to": message["to"], "message": request}
+    return {**frame, "sizes": [], "notices": []}
 
 
 def of_another_epoch(message: Message, caller: int, image: ClusterImage, rng: random.Random) -> Message | None:
