@@ -1,6 +1,6 @@
 """Planted bugs of belief: each has brokers take something for true that no correct broker has said, and some story with
-forged messages has to show what comes of it. (That ids of engines are anybody's, no story has shown: unit tests of routes
-do.)"""
+forged messages has to show what comes of it. (That anybody may use an engine's id, no story has shown: unit tests of
+routes do.)"""
 
 from __future__ import annotations
 
