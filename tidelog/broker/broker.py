@@ -34,6 +34,7 @@ from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.metadata.metadata import ClusterMetadata
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import PartitionHandle
+from tidelog.broker.peer_claims import ClaimChecks
 from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES, PeerService
 from tidelog.broker.replicas.data_plane import DataPlane
 from tidelog.broker.replicas.handing_over import HandingOver
@@ -207,6 +208,7 @@ class Broker:
             clock=time,
         )
         """All that listeners may ask of this broker."""
+        service.claims, service.statistics = ClaimChecks(lambda: self.image), self._peers.statistics
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
         service.copies, service.remains_finder = self.data.copies, self.data.remains_finder

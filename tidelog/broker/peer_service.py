@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import structlog
 
 from tidelog.broker.consensus.messages import (
     QUORUM_MESSAGES,
@@ -29,6 +31,7 @@ from tidelog.broker.paxos.messages import (
     ReadValue,
     ValueRead,
 )
+from tidelog.broker.peer_claims import ClaimChecks, check_complete
 from tidelog.broker.repair.repair_messages import (
     REPAIR_MESSAGES,
     DamageQuery,
@@ -64,10 +67,18 @@ from tidelog.controller.partition_commands import (
     ReportLostReplicas,
     ReportUnfitReplicas,
 )
-from tidelog.model.errors import NotController, UnsupportedLevel
+from tidelog.model.errors import (
+    BrokerNotRegistered,
+    ForeignSender,
+    ImplausibleNumber,
+    NotController,
+    TidelogError,
+    UnsupportedLevel,
+)
 from tidelog.model.levels import LEVEL_MIN, Additions
 from tidelog.replication.paxos.messages import WriteRequest
 from tidelog.transport.peer import Answer, Hello
+from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREGISTERED, PeerStatistics
 
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
@@ -81,6 +92,8 @@ if TYPE_CHECKING:
     from tidelog.broker.repair.verifying_files import FilesVerifier
     from tidelog.broker.rest_consumers.service import RestConsumers
     from tidelog.broker.routing.routing import Routing
+
+logger = structlog.get_logger("tidelog.peer")
 
 PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *QUORUM_MESSAGES,
@@ -166,8 +179,25 @@ MESSAGE_ADDITIONS: Final = Additions(
 """Since which feature level there are messages, and fields and values in them."""
 
 
+check_complete(PEER_MESSAGES)
+
+REASONS: Final[Mapping[type[TidelogError], str]] = {
+    ForeignSender: SENDER,
+    ImplausibleNumber: NUMBER,
+    BrokerNotRegistered: UNREGISTERED,
+}
+"""Under which a message is counted that is refused so."""
+REFUSED: Final = (ForeignSender, ImplausibleNumber, BrokerNotRegistered)
+COMPLAINT_S: Final = 60.0
+"""How often a refusal for the same reason is logged; all are counted."""
+
+
 class PeerService:
     """A `PeerHandler`. Its parts are set by the broker as they come to life."""
+
+    claims: ClaimChecks
+    statistics: PeerStatistics
+    """The counts of the broker's `PeerNode`: refused messages count there."""
 
     metadata: ClusterMetadata
     controller: ActiveController
@@ -185,6 +215,7 @@ class PeerService:
     def __init__(self) -> None:
         self._requests: dict[type[msgspec.Struct], AnswerPeer] = {}
         self._notifications: dict[type[msgspec.Struct], TakeNotice] = {}
+        self._complained_s: dict[str, float] = {}
 
     def add(self, protocol: ProtocolRuntime) -> None:
         """Gives a commit protocol its messages, which are most of what brokers exchange."""
@@ -193,9 +224,16 @@ class PeerService:
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers a request; see `PeerHandler`."""
-        answer = self._requests.get(type(message))
-        if answer is not None:
-            return await answer(caller, message)
+        try:
+            self.claims.check(caller, message, is_open=isinstance(message, Command) and not self.controller.decides)
+            answer = self._requests.get(type(message))
+            if answer is not None:
+                return await answer(caller, message)
+            if isinstance(message, Command):
+                return Answer(await self._decided(message))
+        except REFUSED as error:
+            self._refused(caller, message, error)
+            raise
         if isinstance(message, ForwardGroup | InstanceRequest):
             return await self._about_groups(message)
         if isinstance(message, RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | StandingQuery):
@@ -204,8 +242,6 @@ class PeerService:
             return Answer(self.metadata.described())
         if isinstance(message, DescribeSnapshots | FetchSnapshot):
             return self.metadata.about_snapshots(message)
-        if isinstance(message, Command):
-            return Answer(await self._decided(message))
         return await self.routing.handle(message, payload)
 
     async def _about_groups(self, message: ForwardGroup | InstanceRequest) -> Answer:
@@ -238,6 +274,28 @@ class PeerService:
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         """Takes a message that needs no answer; see `PeerHandler`."""
+        try:
+            self.claims.check(caller, message)
+            self._note(caller, message, payload)
+        except REFUSED as error:
+            self._refused(caller, message, error)
+
+    def _refused(self, caller: Hello, message: msgspec.Struct, error: TidelogError) -> None:
+        """Counts it, and says so once in a while."""
+        reason = REASONS[type(error)]
+        self.statistics.refused[reason] += 1
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._complained_s.get(reason, -COMPLAINT_S) + COMPLAINT_S:
+            self._complained_s[reason] = now_s
+            logger.warning(
+                "a message of another broker is refused",
+                node=caller.node_id,
+                incarnation=caller.incarnation,
+                message=type(message).__name__,
+                reason=str(error),
+            )
+
+    def _note(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         take = self._notifications.get(type(message))
         if take is not None:
             take(caller.node_id, message, payload)

@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.model.cluster import Endpoint
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, LevelRange
+from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -72,7 +73,7 @@ class AlterTopicConfigs(Command, frozen=True, tag=True):
 class ReportRemoved(Command, frozen=True, tag=True):
     """A broker holds no data of these deleted topics any more. Answered by `Done`."""
 
-    node_id: int
+    node_id: Natural
     topic_ids: Sequence[str]
 
 
@@ -86,7 +87,7 @@ class AllocateProducerIds(Command, frozen=True, tag=True):
 class RegisterBroker(Command, frozen=True, tag=True):
     """A broker process reports for duty. Answered by `BrokerAdmitted`, or `RegistrationOutdated`."""
 
-    node_id: int
+    node_id: Natural
     incarnation: str
     """Of the process."""
     storage: str
@@ -98,15 +99,15 @@ class RegisterBroker(Command, frozen=True, tag=True):
     rack: str | None = None
     cluster_id: str = ""
     """The cluster that its disk belongs to; empty if it is new."""
-    clean_epoch: int = -1
+    clean_epoch: NaturalOrNone = -1
     """The broker epoch under which its predecessor on this disk stopped in good order; -1 if it did not."""
-    replaces: int = -1
+    replaces: NaturalOrNone = -1
     """The newest registration of its node id that it knows of; -1 if none."""
     lost_storage: str = ""
     """The disk under which its data directory took part before, if that was lost since; else empty."""
-    starts: int = 0
+    starts: Natural = 0
     """How often a process has begun on its data directory, this one included; 0 if that is not counted."""
-    stamp: int = 0
+    stamp: Natural = 0
     """The last time mark in its data directory."""
     levels: LevelRange = FIRST_LEVEL
     """The feature levels that it speaks."""
@@ -115,46 +116,46 @@ class RegisterBroker(Command, frozen=True, tag=True):
 class BrokerHeartbeat(Command, frozen=True, tag=True):
     """A broker lives. Answered by `HeartbeatAnswered`."""
 
-    node_id: int
-    broker_epoch: int
-    position: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
+    position: Natural
     """How far it has applied the metadata log."""
     wants_shutdown: bool = False
     """It is about to stop, and asks that nobody counts on it any more."""
-    snapshot_position: int = 0
+    snapshot_position: Natural = 0
     """Of its newest snapshot, with its root hash."""
     snapshot_hash: str = ""
-    stamp: int = 0
+    stamp: Natural = 0
     """The last time mark in its data directory."""
-    wall_ms: int | None = None
+    wall_ms: Int64 | None = None
     """The time by its own clock."""
 
 
 class MetadataApplied(Command, frozen=True, tag=True):
     """A broker has applied the metadata log up to `position`; it says so at once, between its heartbeats. One-way."""
 
-    node_id: int
-    broker_epoch: int
-    position: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
+    position: Natural
 
 
 class ReportSilence(Command, frozen=True, tag=True):
     """A broker, the witness, is owed answers by another one, which does not even say that it is there. Told again while
     that lasts; a word of two witnesses lets the controller fence it. One-way."""
 
-    node_id: int
+    node_id: Natural
     """The witness."""
-    broker_epoch: int
+    broker_epoch: NaturalOrNone
     """The witness's."""
-    silent_node: int
-    silent_epoch: int
+    silent_node: Natural
+    silent_epoch: NaturalOrNone
 
 
 class RemoveBroker(Command, frozen=True, tag=True):
     """Answered by `Done`. `broker_epoch` is the registration that the asker saw; -1 if it saw none."""
 
-    node_id: int
-    broker_epoch: int = -1
+    node_id: Int64
+    broker_epoch: Int64 = -1
 
 
 class SpokenLevels(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from tidelog.controller.commands import Command, CommandAnswer
 from tidelog.controller.member_steps import MemberSet
 from tidelog.controller.records import GivenUpRange
 from tidelog.model.losses import LossStatement
+from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 
 ANY_LIFE = -1
 """For a broker epoch: whichever the member is in the ISR with already."""
@@ -20,25 +21,25 @@ ANY_LIFE = -1
 class IsrMember(msgspec.Struct, frozen=True, array_like=True):
     """A broker in the life in which it is in sync (KIP-903): what an earlier life had says nothing of this one."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
 
 
 class IsrAsked(msgspec.Struct, frozen=True):
     """The ISR that a leader wants, and what it knew of the partition when it did."""
 
     topic_id: str
-    partition: int
-    leader_epoch: int
-    partition_epoch: int
+    partition: Natural
+    leader_epoch: Natural
+    partition_epoch: Natural
     isr: Sequence[IsrMember]
 
 
 class AlterPartition(Command, frozen=True, tag=True):
     """The leader of partitions asks for other ISRs (KIP-497). Answered by `PartitionsAltered`."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
     partitions: Sequence[IsrAsked]
 
 
@@ -46,7 +47,7 @@ class PartitionNamed(msgspec.Struct, frozen=True, array_like=True):
     """By the topic's id, so that a repetition cannot hit another topic of the same name."""
 
     topic_id: str
-    partition: int
+    partition: Int64
 
 
 class ElectionType(enum.StrEnum):
@@ -65,8 +66,8 @@ class ElectLeaders(Command, frozen=True, tag=True):
     election: ElectionType
     partitions: Sequence[PartitionNamed] | None = None
     by: str = ""
-    via: int = -1
-    at_ms: int = 0
+    via: NaturalOrNone = -1
+    at_ms: Int64 = 0
 
 
 HAND_OVER_LEVEL: Final = 2
@@ -79,16 +80,16 @@ class PartitionLed(msgspec.Struct, frozen=True, array_like=True):
     """A partition that a broker leads in this epoch."""
 
     topic_id: str
-    partition: int
-    leader_epoch: int
+    partition: Natural
+    leader_epoch: Natural
 
 
 class HandOver(Command, frozen=True, tag=True):
     """A broker is about to stop, and asks for other leaders of what it leads; it stays live, and in sync. Answered by
     `LeadersElected`. The controller adds who else is about to stop."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
     partitions: Sequence[PartitionLed]
     leaving: Sequence[int] = ()
 
@@ -124,8 +125,8 @@ class UnfitReplica(msgspec.Struct, frozen=True, array_like=True):
     """One replica of the reporting broker, in this leader epoch."""
 
     topic_id: str
-    partition: int
-    leader_epoch: int
+    partition: Natural
+    leader_epoch: Natural
     reason: UnfitReason
 
 
@@ -133,8 +134,8 @@ class ReportUnfitReplicas(Command, frozen=True, tag=True):
     """A broker's replicas that should not be counted on (Kafka: the offline directories of a heartbeat, KIP-112 and
     858). Answered by `Done`; said again with each heartbeat for as long as it is so."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
     replicas: Sequence[UnfitReplica]
 
 
@@ -142,16 +143,16 @@ class LostReplica(msgspec.Struct, frozen=True, array_like=True):
     """Names a replica of the reporting broker, which began it at the position `since`."""
 
     topic_id: str
-    partition: int
-    since: int
+    partition: Natural
+    since: NaturalOrNone
 
 
 class ReportLostReplicas(Command, frozen=True, tag=True):
     """Replicas of the reporting broker that copy their leader, and whose logs are gone though the disk is there: what
     stands in their place is empty. Answered by `Done`; said again until the metadata has these replicas begin anew."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
     replicas: Sequence[LostReplica]
 
 
@@ -159,9 +160,9 @@ class MembersAsked(msgspec.Struct, frozen=True):
     """The members in force in a partition's log, and what its leader knew of the partition when it said so."""
 
     topic_id: str
-    partition: int
-    leader_epoch: int
-    partition_epoch: int
+    partition: Natural
+    leader_epoch: Natural
+    partition_epoch: Natural
     in_force: MemberSet
 
 
@@ -172,8 +173,8 @@ class AlterMembers(Command, frozen=True, tag=True):
     before it changes them itself.
     """
 
-    node_id: int
-    broker_epoch: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
     partitions: Sequence[MembersAsked]
 
 
@@ -190,8 +191,8 @@ class LostReign(msgspec.Struct, frozen=True, array_like=True):
     """One partition that the reporting broker leads in this epoch, by the metadata."""
 
     topic_id: str
-    partition: int
-    leader_epoch: int
+    partition: Natural
+    leader_epoch: Natural
     end: ReignEnd
 
 
@@ -199,8 +200,8 @@ class ReportPaxosLeader(Command, frozen=True, tag=True):
     """Reigns that are over. Each gets the next leader epoch, if a majority of its members is live: of the same broker
     or of the next. Answered by `Done`."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
     lost: Sequence[LostReign]
 
 
@@ -208,16 +209,16 @@ class LostVote(msgspec.Struct, frozen=True, array_like=True):
     """One engine id of the reporting broker."""
 
     topic_id: str
-    partition: int
-    engine_id: int
+    partition: Natural
+    engine_id: Natural
 
 
 class ReportLostVotes(Command, frozen=True, tag=True):
     """Replicas that are to vote, or did, and no longer know what they have promised: their journals are damaged, or
     gone, though the disk is there. Each is wanted under another engine id. Answered by `Done`."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: Natural
+    broker_epoch: NaturalOrNone
     votes: Sequence[LostVote]
 
 
@@ -226,12 +227,12 @@ class AcceptLoss(Command, frozen=True, tag=True):
     replicas. Answered by `Done`; what was given up before keeps its record."""
 
     topic_id: str
-    partition: int
+    partition: Int64
     ranges: tuple[GivenUpRange, ...]
     """In order of offsets."""
     by: str
-    via: int
-    at_ms: int
+    via: Natural
+    at_ms: Int64
 
 
 class RegroupPartition(Command, frozen=True, tag=True):
@@ -239,18 +240,18 @@ class RegroupPartition(Command, frozen=True, tag=True):
     it led nobody, and what it knew at `partition_epoch` is still so. Answered by `Done`."""
 
     topic_id: str
-    partition: int
-    partition_epoch: int
+    partition: Int64
+    partition_epoch: Int64
     kept: tuple[int, ...]
     """The brokers whose replicas are what is left."""
-    end: int
-    source: int
+    end: Int64
+    source: Int64
     statements: tuple[LossStatement, ...]
     by: str
-    via: int
-    at_ms: int
-    position: int = 0
-    birth: int = 0
+    via: Natural
+    at_ms: Int64
+    position: Int64 = 0
+    birth: Int64 = 0
 
 
 class AlterReassignments(Command, frozen=True, tag=True):

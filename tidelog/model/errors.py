@@ -68,6 +68,13 @@ class InvalidRequest(TidelogError):
     kafka = KafkaCode.INVALID_REQUEST
 
 
+class ImplausibleNumber(InvalidRequest):
+    """A broker named a ballot, position or offset that no broker could have come to; nothing was done, and nothing is
+    remembered of it. Look for a broker with damaged memory, or for a process that is none of the cluster's."""
+
+    kafka = KafkaCode.INVALID_REQUEST
+
+
 class TopicExists(InvalidRequest):
     """A topic cannot be created because there is one of this name.
 
@@ -102,6 +109,14 @@ class NotAuthorized(TidelogError):
 
     code = 40301
     kafka = KafkaCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class ForeignSender(NotAuthorized):
+    """A broker spoke to another one for a third, or named an epoch that the metadata does not give it; nothing was
+    done. Look for two brokers with one `node.id`, or for a process on the peer network that is none of the cluster's.
+    """
+
+    kafka = KafkaCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 class ForeignOrigin(TidelogError):
@@ -506,6 +521,18 @@ class CoordinatorNotAvailable(TidelogError):
 
     code = 50309
     kafka = KafkaCode.COORDINATOR_NOT_AVAILABLE
+    retriable = True
+
+
+class BrokerNotRegistered(TidelogError):
+    """A broker asked another one for what only brokers that are registered are given, and the metadata there do not
+    name its process, or not yet; nothing was done.
+
+    Clients never see it: their broker asks again.
+    """
+
+    code = 50310
+    kafka = KafkaCode.LEADER_NOT_AVAILABLE
     retriable = True
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidelog.model.wire_numbers import Natural
 from tidelog.replication.quorum import Quorum
 
 # -- messages --------------------------------------------------------------------------------------------------------
@@ -15,30 +16,30 @@ from tidelog.replication.quorum import Quorum
 class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The leader lives, and asks for the next lease."""
 
-    number: int
+    number: Natural
     """The proposal number that it was elected under."""
-    beat: int
+    beat: Natural
     """Counts its heartbeats; the answer names it, and so the moment from which the lease counts."""
-    end: int
+    end: Natural
     """Of the leader's log: how far a follower has to come."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Granted: the sender promises nobody else for the length of a lease."""
 
-    number: int
-    beat: int
+    number: Natural
+    beat: Natural
 
 
 class PreVote(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Would you promise me?"""
 
-    round: int
+    round: Natural
     """Counts the sender's rounds of asking."""
 
 
 class PreVoteAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
-    round: int
+    round: Natural
     granted: bool
     """Binds nobody."""
 
@@ -46,8 +47,8 @@ class PreVoteAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
 class LeaseReleased(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The reign under this number is over, and so are its leases."""
 
-    number: int
-    successor: int | None = None
+    number: Natural
+    successor: Natural | None = None
     """Who should follow; None if anybody may."""
 
 

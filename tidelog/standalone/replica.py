@@ -26,7 +26,7 @@ from tidelog.broker.consensus.waiting import Past
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.stats import Stats
 from tidelog.controller.records import VoterAssigned
-from tidelog.model.errors import InvalidRequest, NotController, TooLarge
+from tidelog.model.errors import ForeignSender, ImplausibleNumber, InvalidRequest, NotController, TooLarge
 from tidelog.model.levels import SPOKEN_LEVELS
 from tidelog.model.ports import BlockingRunner, Clock, Entropy, Network
 from tidelog.replication.election_settings import ElectionSettings
@@ -51,6 +51,7 @@ from tidelog.standalone.servers import Servers
 from tidelog.standalone.state_keeper import StateKeeper
 from tidelog.standalone.truncation import Truncation
 from tidelog.transport.peer import Answer, ClusterSecret, Hello, PeerNode
+from tidelog.transport.peer.statistics import NUMBER, SENDER
 
 ENTRY_BYTES_MAX = 4_000_000
 """Replicas send no more at a time to each other."""
@@ -269,11 +270,18 @@ class LogReplica:
         raise InvalidRequest("a replica of a log by itself does not answer that")
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
-        """For `PeerNode`."""
-        if self._parts is not None and isinstance(message, PaxosFrame):
-            self._parts.log.receive_paxos(caller.node_id, message, payload)
-        elif self._parts is not None and isinstance(message, ElectionFrame):
-            self._parts.log.receive_election(caller.node_id, message)
+        """For `PeerNode`. What no correct replica could have sent is counted, and as good as lost."""
+        if self._parts is None:
+            return
+        try:
+            if isinstance(message, PaxosFrame):
+                self._parts.log.receive_paxos(caller.node_id, message, payload)
+            elif isinstance(message, ElectionFrame):
+                self._parts.log.receive_election(caller.node_id, message)
+        except ForeignSender:
+            self._peers.statistics.refused[SENDER] += 1
+        except ImplausibleNumber:
+            self._peers.statistics.refused[NUMBER] += 1
 
     def _peer_down(self, node_id: int) -> None:
         if self._parts is not None:

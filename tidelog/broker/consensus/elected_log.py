@@ -24,6 +24,7 @@ from tidelog.broker.consensus.leadership import Leadership
 from tidelog.broker.consensus.listener import LeaderListener, LogListener
 from tidelog.broker.consensus.log_member import LogContext, LogMember
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame, QuorumDescribed
+from tidelog.broker.consensus.plausible import Known, check_election, check_paxos
 from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.model.cluster import Voter
@@ -242,7 +243,9 @@ class ElectedLog:
     # -- from the network --------------------------------------------------------------------------------------------
 
     def receive_paxos(self, node_id: int, frame: PaxosFrame, payload: memoryview) -> None:
-        """A peer's engine speaks."""
+        """A peer's engine speaks. Raises `ForeignSender`, `ImplausibleNumber`: nothing has happened then."""
+        self.routes.check(frame.sender, node_id)
+        check_paxos(frame, self._known)
         self.routes.heard(frame.sender, node_id)
         if self._is_muted and isinstance(frame.message, PromiseRequest | WriteRequest):
             return  # as lost: it comes again
@@ -253,9 +256,18 @@ class ElectedLog:
         self.engine.receive(frame, payload)
 
     def receive_election(self, node_id: int, frame: ElectionFrame) -> None:
-        """A peer's election speaks."""
+        """A peer's election speaks. Raises as `receive_paxos`."""
+        self.routes.check(frame.sender, node_id)
+        check_election(frame, self._known)
         self.routes.heard(frame.sender, node_id)
         self._campaigner.receive(frame)
+
+    @property
+    def _known(self) -> Known:
+        """A leader may have been heard here under a number that the engine has not seen."""
+        replica = self.engine.node.replica
+        number = max(replica.highest, replica.metadata.issued, self._campaigner.election.number)
+        return Known(number, replica.end, replica.applied.next_offset)
 
     def peer_down(self, node_id: int) -> None:
         """This broker's process has ended."""

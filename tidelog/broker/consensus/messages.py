@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidelog.model.wire_numbers import Natural, NaturalOrNone
 from tidelog.replication.election_events import ElectionMessage
 from tidelog.replication.paxos.messages import Learned, LearnResponse, Message, PromiseResponse, WriteRequest
 from tidelog.replication.paxos.state import Value
@@ -16,10 +17,10 @@ from tidelog.replication.paxos.state import Value
 class PaxosFrame(msgspec.Struct, frozen=True, tag=True):
     """An engine's message. The payloads of its values follow, one behind the other."""
 
-    sender: int
-    to: int
+    sender: Natural
+    to: Natural
     message: Message
-    sizes: tuple[int, ...] = ()
+    sizes: tuple[Natural, ...] = ()
     """The length of each payload, in the order of `values_of`."""
     notices: tuple[Learned, ...] = ()
     """Notices of what is chosen by now, told along with the message, and before it."""
@@ -28,8 +29,8 @@ class PaxosFrame(msgspec.Struct, frozen=True, tag=True):
 class ElectionFrame(msgspec.Struct, frozen=True, tag=True):
     """An election core's message."""
 
-    sender: int
-    to: int
+    sender: Natural
+    to: Natural
     message: ElectionMessage
 
 
@@ -40,31 +41,31 @@ class DescribeQuorum(msgspec.Struct, frozen=True, tag=True):
 class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     """Answers with what the broker knows."""
 
-    node_id: int
+    node_id: Natural
     incarnation: str
     """The incarnation of its metadata log's disk."""
     cluster_id: str
     """Empty if it belongs to no cluster yet."""
-    voter_id: int
+    voter_id: Natural
     """Under which it votes, or would if the voter set named it; 0 if it cannot."""
     founders: tuple[tuple[int, str], ...]
     """Voter id and incarnation, if it is one of those who found or founded the cluster."""
     voters: bytes
     """The newest voter set that it has applied, encoded; empty if it knows none."""
-    voters_position: int
+    voters_position: NaturalOrNone
     """The position of that set in the log."""
     configured_voters: tuple[str, ...]
     """The setting `cluster.voters` there."""
     remembers: str | None = None
     """The cluster whose data it holds though its metadata log is lost, empty if it cannot say which; else None. Such a
     broker founds nothing, and nobody founds with it."""
-    generation: int = 0
+    generation: Natural = 0
     """How often that cluster's metadata log was begun anew."""
     recovery_id: str = ""
     """The id of the last time; empty as well for a new disk that may join any."""
     directories: tuple[tuple[int, str, int, int], ...] = ()
     """Node, disk, starts and stamp of the data directory of each broker, as far as it knows (`BrokerInfo`)."""
-    lacks: int | None = None
+    lacks: Natural | None = None
     """The position of the entry that its log cannot go on without, if it is damaged there and nobody has given it yet
     (`ElectedLog.unreadable`)."""
 
@@ -85,8 +86,8 @@ class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):
 
     header: bytes | None = None
     """The header of that snapshot, as in the file. At the first feature level it is not told, but `position`."""
-    first: int = 0
-    position: int = -1
+    first: Natural = 0
+    position: NaturalOrNone = -1
     """The position of the snapshot, if there is no header; -1 stands for the newest."""
 
 
@@ -94,14 +95,14 @@ class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
     """Chunks of a snapshot, which follow, one behind the other. At the first feature level they have no gap, and
     `header`, `first` and `count` stand in the place of the others; they are empty at higher ones."""
 
-    indexes: tuple[int, ...] = ()
+    indexes: tuple[Natural, ...] = ()
     """The chunks that are sound there, of those from the first one asked for up to `end`."""
-    end: int = 0
+    end: Natural = 0
     """The next question goes on here."""
     header: bytes = b""
     """The header of the snapshot, as in the file."""
-    first: int = 0
-    count: int = 0
+    first: Natural = 0
+    count: Natural = 0
 
     @property
     def told(self) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ from tidelog.controller.sessions import Sessions
 from tidelog.controller.upkeep import fresh_stamps, misled, next_snapshot, overdue
 from tidelog.controller.voting import ChangeVoters, next_step
 from tidelog.model.cluster import ClusterImage
-from tidelog.model.errors import ControllerLost, NotController, Overloaded, TidelogError
+from tidelog.model.errors import ControllerLost, ImplausibleNumber, NotController, Overloaded, TidelogError
 from tidelog.model.ids import NodeId
 
 COMMANDS_MAX = 1_000
@@ -62,6 +62,8 @@ GROUP_MAX = 64
 COMMAND_S_MAX = 10.0
 APPLIED_S_MAX = 5.0
 """How long an answer waits for the slowest live broker to see what was decided."""
+AHEAD_MAX = 2**32
+"""How much further than all that is known here a broker may be, before nobody believes it."""
 TICKS_PER_HEARTBEAT = 4
 EARLY_S = 0.001
 """A timer may fire so much too early: an event loop counts in whole milliseconds."""
@@ -125,6 +127,11 @@ class ActiveController:
         return self._is_serving
 
     @property
+    def decides(self) -> bool:
+        """True from its election on, when it has applied the whole log; it may not serve yet."""
+        return self._reign is not None
+
+    @property
     def lags(self) -> dict[NodeId, int]:
         """By how many records each live broker is behind in applying the metadata log; empty if this one does not
         decide."""
@@ -172,6 +179,8 @@ class ActiveController:
         if isinstance(command, MetadataApplied | ReportSilence):
             self.noted(command)
             return Done(self._image().position)
+        if isinstance(command, BrokerHeartbeat):
+            _check_progress(self._image(), command)
         if isinstance(command, BrokerHeartbeat) and self._is_serving:
             answer = self._hear(command)
             if answer is not None:
@@ -235,10 +244,11 @@ class ActiveController:
         return msgspec.structs.replace(answer, position=known_at, clock_offset_ms=offset_ms)
 
     def noted(self, report: MetadataApplied | ReportSilence) -> None:
-        """Takes what a broker says without waiting for an answer."""
+        """Takes what a broker says without waiting for an answer. Raises `ImplausibleNumber`."""
         if isinstance(report, ReportSilence):
             self._note_silence(report)
         elif self._is_serving:
+            _check_progress(self._image(), report)
             self._note(report)
 
     def _note_silence(self, report: ReportSilence) -> None:
@@ -393,3 +403,16 @@ class ActiveController:
             await self._log.change_voters(add=change.add, remove=change.remove)
         except TidelogError as error:
             logger.warning("the voters could not be changed now", error=str(error))
+
+
+def _check_progress(image: ClusterImage, report: BrokerHeartbeat | MetadataApplied) -> None:
+    """Raises `ImplausibleNumber` if no broker can have come so far: what it says of its directory is written down, and
+    would find a directory old that is not."""
+    known = image.brokers.get(NodeId(report.node_id))
+    numbers = [("position", report.position, image.position)]
+    if isinstance(report, BrokerHeartbeat):
+        numbers.append(("snapshot", report.snapshot_position, image.position))
+        numbers.append(("time mark", report.stamp, 0 if known is None else known.stamp))
+    for name, number, base in numbers:
+        if number - base > AHEAD_MAX:
+            raise ImplausibleNumber(f"node {report.node_id} names the {name} {number}, and {base} is known here")

@@ -21,7 +21,7 @@ from tidelog.broker.routing import bulk_calls
 from tidelog.broker.routing.routing import Routing
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.model.cluster import PartitionInfo, Topic
-from tidelog.model.errors import LeaderNotAvailable, TidelogError
+from tidelog.model.errors import BrokerNotRegistered, LeaderNotAvailable, TidelogError
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.transport.peer import PeerLost, PeerUnreachable
 
@@ -120,14 +120,14 @@ class Partitions:
         """Reads and checks a part of the replica at one broker. Raises `NotFound`, `LeaderNotAvailable`."""
         try:
             return await self._replicas.verifier.verify(node_id, query)
-        except (PeerUnreachable, PeerLost, TimeoutError):
+        except (PeerUnreachable, BrokerNotRegistered, PeerLost, TimeoutError):
             raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
 
     async def verify_files(self, node_id: int, query: VerifyFilesQuery) -> VerifyFilesReply:
         """Reads and checks some of what one broker keeps besides logs. Raises `LeaderNotAvailable`, `Overloaded`."""
         try:
             return await self._replicas.files_verifier.verify(node_id, query)
-        except (PeerUnreachable, PeerLost, TimeoutError):
+        except (PeerUnreachable, BrokerNotRegistered, PeerLost, TimeoutError):
             raise LeaderNotAvailable(f"broker {node_id} cannot be asked now") from None
 
     async def find_losses(

@@ -31,6 +31,7 @@ from tidelog.broker.routing.leader_calls import LeaderCalls, LeaderTarget, Pause
 from tidelog.broker.routing.peer_partition import PeerPartition
 from tidelog.groups.decision import GroupAnswer
 from tidelog.model.errors import (
+    BrokerNotRegistered,
     CoordinatorLost,
     CoordinatorNotAvailable,
     InternalError,
@@ -52,7 +53,7 @@ PATIENCE_S: Final = 10.0
 """How long a coordinator is looked for, if the deadline allows it. Whoever asked may ask again."""
 FORWARDED_POLLS_MAX: Final = 256
 """At each other broker: a quarter of what one peer connection carries."""
-NOT_DONE: Final = (LeaderNotAvailable, PeerUnreachable, CoordinatorNotAvailable)
+NOT_DONE: Final = (LeaderNotAvailable, PeerUnreachable, CoordinatorNotAvailable, BrokerNotRegistered)
 UNKNOWN: Final = (PeerLost, TimeoutError, CoordinatorLost)
 SAY_AS_IT_IS: Final = (Heartbeat, FetchOffsets, DescribeGroup, DescribeInstance, ListGroups, ListInstances)
 """Requests whose refusals are true, whatever became of an earlier try: they tell where the member or group stands."""

@@ -129,6 +129,14 @@ class ClusterMetrics(Collector):
         yield _gauge("peers_connected", "Those of them that it is connected to.", len(peers.connected))
         for name, meaning in PEER_COUNTERS.items():
             yield CounterMetricFamily(f"tidelog_peer_{name}", meaning, getattr(peers.statistics, name))
+        refused = CounterMetricFamily(
+            "tidelog_peer_messages_refused",
+            "Messages of other brokers that no correct broker could have sent, or not that one, or not then.",
+            labels=["reason"],
+        )
+        for reason, count in peers.statistics.refused.items():
+            refused.add_metric([reason], count)
+        yield refused
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -12,39 +12,51 @@ from typing import Final
 
 import msgspec
 
+from tidelog.model.errors import ImplausibleNumber
+from tidelog.model.wire_numbers import Natural, NaturalOrNone
+
 
 class FollowerState(msgspec.Struct, frozen=True, array_like=True):
     """A follower's side of one partition: what it has, and so what it needs next."""
 
     topic_id: str
-    partition: int
-    leader_epoch: int
-    fetch_offset: int
+    partition: Natural
+    leader_epoch: Natural
+    fetch_offset: Natural
     """Its log end: where it wants to read on."""
-    last_epoch: int
+    last_epoch: NaturalOrNone
     """Of its last batch; -1 if it has none."""
-    durable_offset: int
+    durable_offset: Natural
     """It holds everything below on its disk."""
-    log_start_offset: int
-    damaged: tuple[int, ...] = ()
+    log_start_offset: Natural
+    damaged: tuple[Natural, ...] = ()
     """The damaged ranges of its log begin here; the first of them are named."""
+
+
+def check_state(state: FollowerState) -> None:
+    """Raises `ImplausibleNumber` if no log is so: what is on its disk, or its beginning, is beyond its end."""
+    if state.durable_offset > state.fetch_offset or state.log_start_offset > state.fetch_offset:
+        raise ImplausibleNumber(
+            f"a log of partition {state.topic_id}/{state.partition} that ends at {state.fetch_offset} is said to begin "
+            f"at {state.log_start_offset}, and to be durable up to {state.durable_offset}"
+        )
 
 
 class FetchReplicas(msgspec.Struct, frozen=True, tag=True):
     """Asks for what follows. Answered by `ReplicasFetched`, as soon as there is something, or empty after `wait_ms`."""
 
-    replica: int
-    broker_epoch: int
+    replica: Natural
+    broker_epoch: NaturalOrNone
     session: str
     """Drawn by the follower for each session; another one than before begins anew."""
-    number: int
+    number: Natural
     """Counts the session's fetches, from 0 on: one out of turn is refused."""
     changed: tuple[FollowerState, ...]
     forgotten: tuple[tuple[str, int], ...]
     """Partitions that it follows no more."""
-    wait_ms: int
-    bytes_max: int
-    throttled_bytes_max: int = 1 << 62
+    wait_ms: Natural
+    bytes_max: Natural
+    throttled_bytes_max: Natural = 1 << 62
     """Of these, how many may be of replicas that the leader holds to the throttle of moves; 0: none of them now."""
 
 
@@ -70,18 +82,18 @@ class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
     """Answers for one partition; `size` bytes of batches, or of rows, belong to it."""
 
     topic_id: str
-    partition: int
-    leader_epoch: int
-    fetch_offset: int
+    partition: Natural
+    leader_epoch: NaturalOrNone
+    fetch_offset: Natural
     """As asked: the answer is of use only while the follower's log still ends there."""
-    last_epoch: int
+    last_epoch: NaturalOrNone
     status: FetchStatus
-    size: int
-    high_watermark: int
-    log_start_offset: int
-    epoch: int = -1
+    size: Natural
+    high_watermark: NaturalOrNone
+    log_start_offset: NaturalOrNone
+    epoch: NaturalOrNone = -1
     """If it diverges: the largest epoch of the leader's that is not larger than the follower's last, ..."""
-    end_offset: int = -1
+    end_offset: NaturalOrNone = -1
     """... and where that ends."""
 
 
@@ -96,8 +108,8 @@ class ReplicasFetched(msgspec.Struct, frozen=True, tag=True):
 class ReplicasFlushed(msgspec.Struct, frozen=True, tag=True):
     """One-way: these logs are durable further than the last fetch said, which is parked at the leader."""
 
-    replica: int
-    broker_epoch: int
+    replica: Natural
+    broker_epoch: NaturalOrNone
     states: tuple[FollowerState, ...]
     has_questions: bool = False
     """The follower has more to ask: the fetch that waits is to be answered now."""

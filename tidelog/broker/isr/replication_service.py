@@ -28,6 +28,7 @@ from tidelog.broker.isr.replica_messages import (
     PartitionFetched,
     ReplicasFetched,
     ReplicasFlushed,
+    check_state,
 )
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.runtime.stats import Stats
@@ -44,6 +45,8 @@ from tidelog.replication.isr.events import (
 from tidelog.transport.peer import Answer, Hello
 
 PARTITION_BYTES_MAX = 1 << 20
+BYTES_MAX = 16 << 20
+"""The most that one answer brings, whatever is asked for."""
 WAIT_MS_MAX = 5_000
 
 
@@ -106,8 +109,11 @@ class ReplicationService:
     # -- from the followers ------------------------------------------------------------------------------------------
 
     async def fetch(self, caller: Hello, asked: FetchReplicas) -> Answer:
-        """Answers as soon as there is something to say, or when the time is up. Raises `StaleBrokerEpoch`."""
+        """Answers as soon as there is something to say, or when the time is up. Raises `StaleBrokerEpoch`,
+        `ImplausibleNumber`."""
         self._check(asked.replica, asked.broker_epoch)
+        for state in asked.changed:
+            check_state(state)
         session = self._session(caller, asked)
         if session is None:
             return Answer(ReplicasFetched((), is_session_lost=True))
@@ -120,7 +126,7 @@ class ReplicationService:
         session.granted = asked.throttled_bytes_max
         if not session.ready and not (session.held and self._allowance(session)):
             await self._wait(session, min(asked.wait_ms, WAIT_MS_MAX) / 1000)
-        return self._answer(session, asked.bytes_max)
+        return self._answer(session, min(asked.bytes_max, BYTES_MAX))
 
     def _check(self, replica: int, broker_epoch: int) -> None:
         if broker_epoch < self._broker_epoch(replica):
@@ -184,7 +190,9 @@ class ReplicationService:
             session.waiter = None
 
     def flushed(self, report: ReplicasFlushed) -> None:
-        """Logs of a follower are durable further, while its fetch waits here."""
+        """Logs of a follower are durable further, while its fetch waits here. Raises `ImplausibleNumber`."""
+        for state in report.states:
+            check_state(state)
         self._stats.replica_reports += 1
         if report.broker_epoch < self._broker_epoch(report.replica):
             return

@@ -17,7 +17,14 @@ import msgspec
 from tidelog.broker.controller.active import AWAITED, ActiveController
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.controller.commands import Command, CommandAnswer, ControllerElsewhere
-from tidelog.model.errors import ControllerLost, NotController, Overloaded, ShuttingDown, TidelogError
+from tidelog.model.errors import (
+    BrokerNotRegistered,
+    ControllerLost,
+    NotController,
+    Overloaded,
+    ShuttingDown,
+    TidelogError,
+)
 from tidelog.model.ports import Entropy
 from tidelog.transport.peer import Answer, PeerLost, PeerUnreachable
 
@@ -89,7 +96,7 @@ class ControllerChannel:
         while True:
             try:
                 answer = await self._try(command, deadline_s)
-            except (NotController, PeerUnreachable, Overloaded) as error:
+            except (NotController, BrokerNotRegistered, PeerUnreachable, Overloaded) as error:
                 failure: Exception = error
             except (ControllerLost, PeerLost, TimeoutError) as error:
                 is_begun, failure = True, error

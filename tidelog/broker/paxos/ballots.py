@@ -44,6 +44,11 @@ def epoch_of(number: int) -> int:
     return number >> (ATTEMPT_BITS + NODE_BITS)
 
 
+def number_after(leader_epoch: int) -> int:
+    """The end of the numbers of a leader epoch, and of all before it."""
+    return (leader_epoch + 1) << (ATTEMPT_BITS + NODE_BITS)
+
+
 class BallotNumbers:
     """Attempts of one replica to lead, and the numbers that it makes them under."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.broker.consensus.messages import PaxosFrame
+from tidelog.model.wire_numbers import Natural
 from tidelog.replication.paxos.state import Value
 
 
@@ -16,9 +17,9 @@ class PartitionFrame(msgspec.Struct, frozen=True, tag=True):
     """An engine's message to the engine of another replica. The payloads of its values follow."""
 
     topic_id: str
-    partition: int
+    partition: Natural
     frame: PaxosFrame
-    era: int = 0
+    era: Natural = 0
     """The sender's (`ReplicaIdentity.era`): a replica of another drops it."""
 
 
@@ -27,21 +28,21 @@ class AppliedDurable(msgspec.Struct, frozen=True, tag=True):
     with the next flush."""
 
     topic_id: str
-    partition: int
-    senders: tuple[int, ...]
+    partition: Natural
+    senders: tuple[Natural, ...]
     """All engine ids that this disk goes by: what was promised under another is forgotten."""
-    durable_offset: int
-    era: int = 0
+    durable_offset: Natural
+    era: Natural = 0
 
 
 class ReadApplied(msgspec.Struct, frozen=True, tag=True):
     """Asks any replica for batches as they lie in its log, from `offset` on. Answered by `AppliedRead`."""
 
     topic_id: str
-    partition: int
-    offset: int
-    bytes_max: int
-    era: int = 0
+    partition: Natural
+    offset: Natural
+    bytes_max: Natural
+    era: Natural = 0
     """The era of the replica that asks: one of another has nothing for it."""
     takes_rows: bool = False
     """The replica that asks can read the rows behind the batches."""
@@ -52,12 +53,12 @@ class AppliedRead(msgspec.Struct, frozen=True, tag=True):
     from its beginning on; the first may begin before that. Whoever asks may then have to start over with the first, so
     behind the batches come PRODUCER rows (docs/data-files.md): what was known of producers before it."""
 
-    log_start_offset: int
+    log_start_offset: Natural
     floor: bytes
     """What the answering replica's journal begins with (`journal.Floor`), encoded."""
-    producers_size: int = 0
+    producers_size: Natural = 0
     """How many of the last bytes that follow are rows."""
-    damaged_to: int = 0
+    damaged_to: Natural = 0
     """The batches from the offset asked for up to there cannot be read here; 0 if it is none of them."""
     damaged_digest: bytes = b""
     """The digest of the batch that is damaged there; empty if its row is lost as well."""
@@ -68,10 +69,10 @@ class ReadValue(msgspec.Struct, frozen=True, tag=True):
     or log: its digest proves it, whatever else the answering replica has there. Answered by `ValueRead`."""
 
     topic_id: str
-    partition: int
-    position: int
+    partition: Natural
+    position: Natural
     value: Value
-    era: int = 0
+    era: Natural = 0
     """The era of the replica that asks."""
 
 

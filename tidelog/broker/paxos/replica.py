@@ -24,9 +24,11 @@ from msgspec import structs
 from tidelog.broker.consensus.disk import ReplicaDisk
 from tidelog.broker.consensus.engine import NOTICE_S, Engine, LogEffect
 from tidelog.broker.consensus.messages import PaxosFrame
+from tidelog.broker.consensus.plausible import Known, check_offset, check_paxos
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import AppliedLog
 from tidelog.broker.paxos.applying import Applying
+from tidelog.broker.paxos.ballots import number_after
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity
 from tidelog.broker.paxos.election_wait import ElectionWait
 from tidelog.broker.paxos.files import ReplicaFiles
@@ -244,13 +246,26 @@ class PaxosReplica:
     # -- from other replicas -------------------------------------------------------------------------------------------
 
     def receive(self, node_id: int, frame: PaxosFrame, payload: memoryview) -> None:
-        """A peer's engine speaks."""
+        """A peer's engine speaks, and `check` has found nothing wrong with it."""
         if not self._is_closed:
             self._links.routes.heard(frame.sender, node_id)
             self.engine.receive(frame, payload)
 
+    def check(self, node_id: int, frame: PaxosFrame) -> None:
+        """Raises `ForeignSender`, `ImplausibleNumber`: this is not to be taken. The metadata may know of a leader epoch
+        that no number has come from yet."""
+        self._links.routes.check(frame.sender, node_id)
+        replica = self.engine.node.replica
+        newest = number_after(self.leader_epoch)
+        number = max(newest, replica.highest, replica.metadata.issued)
+        check_paxos(frame, Known(number, replica.end, replica.applied.next_offset))
+
     def heard(self, node_id: int, engine_ids: tuple[int, ...], durable_offset: int) -> None:
-        """A peer's log is durable up to there, and its disk goes by these ids."""
+        """A peer's log is durable up to there, and its disk goes by these ids. Raises `ForeignSender`,
+        `ImplausibleNumber`."""
+        check_offset(durable_offset, self.agreed_end)
+        for engine_id in engine_ids:
+            self._links.routes.check(engine_id, node_id)
         self._links.reported(node_id, engine_ids)
         for engine_id in engine_ids:
             self._truncator.heard(engine_id, durable_offset)

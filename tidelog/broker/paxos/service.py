@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -15,7 +16,7 @@ from tidelog.broker.paxos.messages import AppliedDurable, AppliedRead, Partition
 from tidelog.broker.paxos.move_throttle import MoveThrottle, where
 from tidelog.broker.paxos.replica import PaxosReplica
 from tidelog.model.batch_header import parse_header
-from tidelog.model.errors import DamagedBatch, InvalidRequest, NotFound
+from tidelog.model.errors import DamagedBatch, ForeignSender, ImplausibleNumber, InvalidRequest, NotFound
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.replication.paxos.state import WITH_PAYLOAD
 from tidelog.storage.rows import Row
@@ -38,14 +39,18 @@ class PaxosService:
         """The questions that wait, by partition and asker."""
 
     def take_durable(self, node_id: int, message: AppliedDurable, _payload: memoryview) -> None:
-        """Another broker's log of a partition is durable further."""
+        """Another broker's log of a partition is durable further. Raises `ForeignSender`, `ImplausibleNumber`."""
         replica = self._find(message.topic_id, message.partition)
         if replica is not None and replica.era == message.era:
             replica.heard(node_id, message.senders, message.durable_offset)
 
     def take_frame(self, node_id: int, message: PartitionFrame, payload: memoryview) -> None:
-        """Hands a frame to the engine that it is for."""
+        """Hands a frame to the engine that it is for. Raises `ForeignSender`, `ImplausibleNumber`."""
         partition_id = where(message)
+        replica = self._replica(partition_id)
+        if replica is None or replica.era != message.era:
+            return
+        replica.check(node_id, message.frame)
         early_s = self._move_throttle.early_s(node_id, message)
         if early_s > 0:
             asker = (partition_id, node_id)
@@ -53,14 +58,13 @@ class PaxosService:
                 loop = asyncio.get_running_loop()
                 self._early[asker] = loop.call_later(early_s, self._take_up, asker, message, payload)
             return
-        replica = self._replica(partition_id)
-        if replica is not None and replica.era == message.era:
-            self._move_throttle.heard(message, len(payload))
-            replica.receive(node_id, message.frame, payload)
+        self._move_throttle.heard(message, len(payload))
+        replica.receive(node_id, message.frame, payload)
 
     def _take_up(self, asker: tuple[PartitionId, int], message: PartitionFrame, payload: memoryview) -> None:
         del self._early[asker]
-        self.take_frame(asker[1], message, payload)
+        with suppress(ForeignSender, ImplausibleNumber):  # by what is known since it came: as good as lost
+            self.take_frame(asker[1], message, payload)
 
     async def read(self, node_id: int, asked: ReadApplied) -> Answer:
         """Batches of a replica here, for another broker. Raises `NotFound`, `Overloaded`, `OffsetOutOfRange`."""

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tidelog.model.holdings import Holding
+from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 
 WANTED_MAX: Final = 64
 """Batches that one question may name."""
@@ -21,8 +22,8 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     """One batch. Without a sound catalog row, `epoch` is -1 and `digest` empty: what is committed there is meant, or
     what the leader's log has there of which both logs are prefixes."""
 
-    offset: int
-    epoch: int
+    offset: Natural
+    epoch: NaturalOrNone
     digest: bytes
 
 
@@ -30,9 +31,9 @@ class RecoverQuery(msgspec.Struct, frozen=True, tag=True):
     """Asks for copies. Answered by `RecoverReply`."""
 
     topic_id: str
-    partition: int
+    partition: Natural
     wanted: tuple[Wanted, ...]
-    aligned_epoch: int = -1
+    aligned_epoch: NaturalOrNone = -1
     """As `Holder.aligned_epoch`, of the asking replica."""
 
 
@@ -40,18 +41,18 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     """About one batch; `size` bytes of it follow."""
 
     holding: Holding
-    size: int = 0
+    size: Natural = 0
 
 
 class RecoverReply(msgspec.Struct, frozen=True, tag=True):
     """One answer to each of the first that were asked for: those that follow were too much for one message. The bytes
     come one after the other."""
 
-    leader_epoch: int
+    leader_epoch: NaturalOrNone
     """Which the answering replica follows, or leads in; -1 if it does neither. It takes nothing from older ones."""
-    broker_epoch: int
+    broker_epoch: NaturalOrNone
     """Of the answering process."""
-    high_watermark: int
+    high_watermark: NaturalOrNone
     """What the answering replica knows to be committed."""
     held: tuple[Held, ...]
     is_aligned: bool = False
@@ -63,9 +64,9 @@ class VerifyQuery(msgspec.Struct, frozen=True, tag=True):
     Answered by `VerifyReply`."""
 
     topic_id: str
-    partition: int
-    offset: int
-    to: int
+    partition: Int64
+    offset: Int64
+    to: Int64
     names_batches: bool = False
 
 
@@ -115,9 +116,9 @@ class DamageQuery(msgspec.Struct, frozen=True, tag=True):
     """Asks a replica what of the offsets [start, end) it knows to be damaged. Answered by `DamageReply`."""
 
     topic_id: str
-    partition: int
-    start: int
-    end: int
+    partition: Int64
+    start: Int64
+    end: Int64
 
 
 class Suspect(msgspec.Struct, frozen=True, array_like=True):
@@ -144,7 +145,7 @@ class StandingQuery(msgspec.Struct, frozen=True, tag=True):
     """Asks a replica of a partition that nobody leads what it has, and whether it may vote. Answered by `Standing`."""
 
     topic_id: str
-    partition: int
+    partition: Int64
 
 
 class Standing(msgspec.Struct, frozen=True, tag=True):

@@ -31,6 +31,7 @@ from tidelog.broker.runtime.heavy_work import HeavyWork
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.errors import (
+    BrokerNotRegistered,
     CoordinatorLost,
     CoordinatorNotAvailable,
     NotLeader,
@@ -44,7 +45,7 @@ PATIENCE_S: Final = 5.0
 """How long a coordinator is looked for, from the first failure on. A client is better off with a 503 then."""
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 0.5
-_NOT_DONE: Final = (CoordinatorNotAvailable, NotLeader, PeerUnreachable)
+_NOT_DONE: Final = (CoordinatorNotAvailable, NotLeader, PeerUnreachable, BrokerNotRegistered)
 _UNKNOWN: Final = (CoordinatorLost, PeerLost, TimeoutError)
 
 

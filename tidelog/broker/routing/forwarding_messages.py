@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from tidelog.model.errors import TidelogError
+from tidelog.model.wire_numbers import Int64
 from tidelog.transport.errors import error_from_code
 
 
@@ -22,9 +23,9 @@ class Addressed(msgspec.Struct, frozen=True, array_like=True):
 
     topic: str
     topic_id: str
-    partition: int
-    leader_epoch: int
-    position: int
+    partition: Int64
+    leader_epoch: Int64
+    position: Int64
     """Of the caller's image in the metadata log: an older one at the leader proves nothing."""
 
 
@@ -32,11 +33,11 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
     """Append the batches that follow, all or none. Answered by `Produced`."""
 
     partition: Addressed
-    acks: int
-    timeout_ms: int
+    acks: Int64
+    timeout_ms: Int64
     idempotency: tuple[int, int] | None
     """The producer id made from an idempotency key, and the fingerprint of the content."""
-    expected_end: int | None = None
+    expected_end: Int64 | None = None
     """Where the last batch must end, lest nothing be appended."""
 
 
@@ -54,28 +55,28 @@ class ForwardDeletion(msgspec.Struct, frozen=True, tag=True):
     """Delete the committed records below `offset`. Answered by nothing."""
 
     partition: Addressed
-    offset: int
-    timeout_ms: int
+    offset: Int64
+    timeout_ms: Int64
 
 
 class ForwardRead(msgspec.Struct, frozen=True, tag=True):
     """Committed batches from the one with `offset` on. Answered by `BatchesRead` and the batches."""
 
     partition: Addressed
-    offset: int
-    bytes_max: int
-    timeout_ms: int
+    offset: Int64
+    bytes_max: Int64
+    timeout_ms: Int64
 
 
 class BatchesRead(msgspec.Struct, frozen=True, tag=True):
     """`FetchedBatches`, whose data follows."""
 
-    next_offset: int
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
-    leader_epoch: int
-    replica: int
+    next_offset: Int64
+    log_start_offset: Int64
+    high_watermark: Int64
+    log_end_offset: Int64
+    leader_epoch: Int64
+    replica: Int64
     lost: tuple[tuple[int, int], ...] = ()
 
 
@@ -83,9 +84,9 @@ class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
     """Wait until `bytes_min` committed bytes lie behind `offset`. Answered by nothing."""
 
     partition: Addressed
-    offset: int
-    bytes_min: int
-    timeout_ms: int
+    offset: Int64
+    bytes_min: Int64
+    timeout_ms: Int64
 
 
 class ForwardChangeWait(msgspec.Struct, frozen=True, tag=True):
@@ -93,7 +94,7 @@ class ForwardChangeWait(msgspec.Struct, frozen=True, tag=True):
     nothing."""
 
     known: list[tuple[Addressed, int]]
-    timeout_ms: int
+    timeout_ms: Int64
 
 
 class ForwardOffsets(msgspec.Struct, frozen=True, tag=True):
@@ -101,7 +102,7 @@ class ForwardOffsets(msgspec.Struct, frozen=True, tag=True):
     later. Answered by `OffsetsFound` (Kafka: ListOffsets)."""
 
     asked: list[tuple[Addressed, int | None]]
-    timeout_ms: int
+    timeout_ms: Int64
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True):
@@ -141,8 +142,8 @@ class ForwardFingerprints(msgspec.Struct, frozen=True, tag=True):
     `Fingerprints`."""
 
     partitions: list[Addressed]
-    producer_id: int
-    timeout_ms: int
+    producer_id: Int64
+    timeout_ms: Int64
 
 
 class Fingerprints(msgspec.Struct, frozen=True, tag=True):

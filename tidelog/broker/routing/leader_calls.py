@@ -4,7 +4,8 @@ A request is repeated, until its deadline, when it went to the wrong broker or t
 
     what happened                            done?     what the caller does
     ---------------------------------------  --------  --------------------------------------------------------------
-    `NotLeader`, no connection               no        waits for news of the leader, then asks whoever leads
+    `NotLeader`, no connection, or the       no        waits for news of the leader, then asks whoever leads
+    leader has not read of this broker yet
     connection lost, no answer in time       unknown   the same if repeating is harmless, else says so: 504
     any other answer of the leader           it says   passes it on, as the leader made it
 
@@ -31,7 +32,7 @@ from tidelog.broker.routing.forwarding_messages import Addressed
 from tidelog.broker.routing.leader_lookup import LeaderLookup
 from tidelog.broker.routing.peer_partition import PeerLeader, PeerPartition, Peers, Waits
 from tidelog.model.cluster import NO_LEADER
-from tidelog.model.errors import LeaderNotAvailable, NotLeader, TidelogError, TimedOutAfterAppend
+from tidelog.model.errors import BrokerNotRegistered, LeaderNotAvailable, NotLeader, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.transport.peer import PeerLost, PeerUnreachable
 
@@ -40,7 +41,7 @@ T = TypeVar("T")
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
 LeaderTarget = LedPartition | PeerPartition
-NOT_DONE: Final = (NotLeader, PeerUnreachable)
+NOT_DONE: Final = (NotLeader, PeerUnreachable, BrokerNotRegistered)
 UNKNOWN: Final = (PeerLost, TimeoutError)
 
 

@@ -21,6 +21,7 @@ from enum import Enum
 
 import msgspec
 
+from tidelog.model.wire_numbers import Natural
 from tidelog.replication.paxos.numbers import NO_NUMBER
 from tidelog.replication.paxos.state import Prefix, Slot, Status, Value
 
@@ -44,19 +45,19 @@ class Reply(Enum):
 class PromiseRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Accept nothing smaller than `number` any more, at any position; and what is open from `position` on?"""
 
-    number: int
-    position: int
+    number: Natural
+    position: Natural
 
 
 class PromiseResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The answer. Durable before it is sent, as every ACCEPT."""
 
     reply: Reply
-    number: int
+    number: Natural
     """The request's."""
-    highest: int = NO_NUMBER
+    highest: Natural = NO_NUMBER
     """Of a REJECT: the largest number known here."""
-    learned_end: int = 0
+    learned_end: Natural = 0
     """All positions below are learned here, or gone."""
     slots: tuple[Slot, ...] = ()
     """Every slot from max(`position`, `learned_end`) on."""
@@ -65,8 +66,8 @@ class PromiseResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
 class WriteRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Accept this value at this position."""
 
-    number: int
-    position: int
+    number: Natural
+    position: Natural
     value: Value
     is_lazy: bool = False
     """The answer need not wait for the disk."""
@@ -76,9 +77,9 @@ class WriteRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     reply: Reply
-    number: int
-    position: int
-    highest: int = NO_NUMBER
+    number: Natural
+    position: Natural
+    highest: Natural = NO_NUMBER
     """Of a REJECT: the largest number known here."""
     value: Value | None = None
     """Of LEARNED: what was chosen; None if the log begins behind it."""
@@ -87,15 +88,15 @@ class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Learned(msgspec.Struct, frozen=True, tag=True, gc=False):
     """This value is chosen. Not acknowledged, not repeated."""
 
-    position: int
+    position: Natural
     value: Value
 
 
 class LearnRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
     """What have you learned from `position` on, and before `end`?"""
 
-    position: int
-    end: int = POSITION_MAX
+    position: Natural
+    end: Natural = POSITION_MAX
 
 
 class LearnResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -103,7 +104,7 @@ class LearnResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     floor: Prefix
     slots: tuple[Slot, ...]
-    learned_end: int
+    learned_end: Natural
     """All positions below are learned here: ask again if that is more than what came."""
 
 

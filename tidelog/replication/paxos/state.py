@@ -15,6 +15,7 @@ from enum import Enum
 
 import msgspec
 
+from tidelog.model.wire_numbers import Natural
 from tidelog.replication.paxos.numbers import NO_NUMBER
 
 
@@ -56,16 +57,16 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     """What a position may hold. Equal values are the same value, payload included."""
 
     kind: Kind
-    birth: int = NO_NUMBER
+    birth: Natural = NO_NUMBER
     """The number of the coordinator that proposed it first; proposing it again under another number keeps it.
     A NOP has none: it is neutral in the order of births."""
-    base_offset: int = 0
-    count: int = 0
+    base_offset: Natural = 0
+    count: Natural = 0
     """Offsets taken, from `base_offset` on: by an APPEND, and by records that come with VOTERS; 0 for the rest. Of a
     DELETE, `base_offset` is the first to stay."""
     digest: bytes = b""
     """Names the payload's content: any copy with this digest is right."""
-    begin: int = 0
+    begin: Natural = 0
     """Of a TRUNCATE: the first position to stay; at most its own."""
 
     def names_voters(self, since: int) -> bool:
@@ -80,8 +81,8 @@ UNKNOWN = Value(Kind.UNKNOWN)
 class Slot(msgspec.Struct, frozen=True, gc=False):
     """One position of one replica: the acceptor's record and the learner's in one row."""
 
-    position: int
-    number: int
+    position: Natural
+    number: Natural
     """The highest under which this value was accepted here; NO_NUMBER if it only was learned."""
     value: Value
     learned: bool = False
@@ -93,12 +94,12 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 class Prefix(msgspec.Struct, frozen=True, gc=False):
     """All that the rest of a log depends on of what lies before `position`."""
 
-    position: int = 0
-    epoch: int = NO_NUMBER
+    position: Natural = 0
+    epoch: Natural = NO_NUMBER
     """The newest birth applied."""
-    next_offset: int = 0
+    next_offset: Natural = 0
     """The offset that the next record gets."""
-    start_offset: int = 0
+    start_offset: Natural = 0
     """Records below are deleted."""
 
 

@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-COUNTED = ("fault", "loss accepted", "old directory", "gap of")
+COUNTED = ("fault", "forged", "refused", "loss accepted", "old directory", "gap of")
 """The beginnings of the counters that a batch of runs tells."""
 
 

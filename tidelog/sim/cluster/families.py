@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
-from tidelog.sim.cluster import hung_strikes
+from tidelog.sim.cluster import forged_strikes, hung_strikes
 from tidelog.sim.cluster.scenario import Strike, Swarm
 from tidelog.sim.kit.seeds import stream
 
@@ -39,6 +39,8 @@ class Family(StrEnum):
     """A batch is given up while the broker with its last good copy is away."""
     EIO = "eio"
     """Sectors cannot be read: of a log, a catalog, metainfo, a snapshot."""
+    FORGED = "forged"
+    """Messages arrive besides that no correct broker has sent. Not for walks, in which none may be refused."""
     HUNG = "hung"
     """A broker, or its disk, hangs while clients write. Not for walks: the bounds hold where nothing else happens."""
 
@@ -69,6 +71,7 @@ KINDS: dict[Family, dict[str, float]] = {
         "unreadable metainfo": 1.0,
         "unreadable snapshot": 1.0,
     },
+    Family.FORGED: dict.fromkeys(forged_strikes.KINDS, 1.0),
     Family.HUNG: dict.fromkeys(hung_strikes.KINDS, 1.0),
 }
 """Kinds of strikes, with their weights."""

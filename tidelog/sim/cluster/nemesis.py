@@ -33,6 +33,7 @@ minds whether the machine it hits is up, down, or starting. Kinds whose name say
 | late copy | a batch is given up while the only broker that has it whole is away: `LossStrikes` |
 | unreadable ... | sectors that held something give EIO: `ReadStrikes` |
 | hung ... | a broker or its disk hangs, and how long nothing is committed is judged: `HungStrikes` |
+| forged by ... | messages arrive besides that no correct broker has sent: `ForgedStrikes` |
 | restore | a disk comes back as it was some time ago; of brokers without data that never voted: docs/testing.md |
 """
 
@@ -44,6 +45,7 @@ from tidelog.sim.cluster.apart_strikes import ApartStrikes
 from tidelog.sim.cluster.data_rot import DataRot
 from tidelog.sim.cluster.directory_strikes import DirectoryStrikes
 from tidelog.sim.cluster.disk_strikes import DiskStrikes
+from tidelog.sim.cluster.forged_strikes import ForgedStrikes
 from tidelog.sim.cluster.hung_strikes import HungStrikes
 from tidelog.sim.cluster.journal_rot import JournalRot
 from tidelog.sim.cluster.ledger import Ledger
@@ -80,7 +82,7 @@ class Nemesis:
         parts += data_rot, JournalRot(world, ledger, data_rot), tails, SweepStrikes(world, ledger, tails)
         parts += DirectoryStrikes(world, ledger, data_rot, processes), MetadataStrikes(world, ledger)
         parts += ApartStrikes(world, ledger, data_rot), ReadStrikes(world, ledger, data_rot), LossStrikes(world, ledger)
-        parts += (HungStrikes(world, ledger),)
+        parts += HungStrikes(world, ledger), ForgedStrikes(world)
         for part in parts:
             self._effects |= part.effects()
 

@@ -25,6 +25,7 @@ from tidelog.sim.cluster.ledger import Ledger
 from tidelog.sim.cluster.movers import Movers
 from tidelog.sim.cluster.nemesis import Nemesis
 from tidelog.sim.cluster.paxos_watch import PaxosWatch
+from tidelog.sim.cluster.refusal_watch import RefusalWatch
 from tidelog.sim.cluster.replica_watch import ReplicaWatch
 from tidelog.sim.cluster.rules import all_rules
 from tidelog.sim.cluster.scenario import Scenario, Step, Strike, simpler
@@ -142,6 +143,7 @@ class Run:
                 ReplicaWatch(world, self._ledger).open(),
                 PaxosWatch(world, self._ledger).open(),
                 GroupWatch(world.swarm.groups, self._truth).open(),
+                RefusalWatch(self._scenario, self._truth).open(),
             ):
                 try:
                     await self._play(world, watch, data, groups)

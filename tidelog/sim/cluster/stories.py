@@ -11,6 +11,7 @@ import random
 
 from msgspec import structs
 
+from tidelog.sim.cluster import forged_strikes
 from tidelog.sim.cluster.families import Family, kinds_of
 from tidelog.sim.cluster.scenario import Scenario, Strike, Swarm
 from tidelog.sim.cluster.sweep_strikes import PATTERNS
@@ -23,6 +24,8 @@ WRITERS = 4
 PATIENCE_S = 1.0
 """As the clients of the Python library have it (`tidelog.transport.presence`)."""
 HUNG_S = 8.0
+FORGED_S = 2.5
+BESIDE_FORGED = ("crash", "kill", "isolate", "pause", "power cut of all")
 ALL_BUT_ONE_SHARE = 0.4
 """The part of the stories about ends of logs in which a single good copy is left."""
 
@@ -32,6 +35,8 @@ def draw_story(family: Family, seed: int) -> Scenario:
     rng = stream(seed, f"story of {family}")
     if family is Family.HUNG:
         return _draw_hung(seed, rng)
+    if family is Family.FORGED:
+        return _draw_forged(seed, rng)
     partitions = 2 if family is Family.SWAPPED else rng.choice((1, 1, 2))
     is_paxos = family is Family.APART or (family is not Family.EMPTIED and rng.random() < 0.5)
     swarm = _draw_swarm(rng, partitions, is_paxos=is_paxos)
@@ -64,6 +69,28 @@ def _draw_hung(seed: int, rng: random.Random) -> Scenario:
     kinds = kinds_of(Family.HUNG, swarm)
     strike = Strike(1.0, rng.choices([*kinds], [*kinds.values()])[0], (1,), HUNG_S, 0.0)
     return Scenario(seed, swarm, (strike,))
+
+
+def _draw_forged(seed: int, rng: random.Random) -> Scenario:
+    """Forged messages while the cluster works, and while a machine or two of it fail."""
+    is_paxos = rng.random() < 0.4
+    kind = rng.choice([kind for kind in forged_strikes.KINDS if not (is_paxos and kind == forged_strikes.FOLLOWER)])
+    swarm = structs.replace(_draw_swarm(rng, 1, is_paxos=is_paxos), chaos_s=FORGED_S)
+    nodes = tuple(rng.sample(swarm.nodes, FACTOR))
+    forged = Strike(0.1, kind, nodes, FORGED_S, round(rng.random(), 4))
+    if kind == forged_strikes.FOLLOWER:
+        return Scenario(seed, swarm, (structs.replace(forged, lasts_s=round(rng.uniform(0.1, 1.0), 4)),))
+    others = [
+        Strike(
+            at_s=round(rng.uniform(0.2, FORGED_S), 4),
+            kind=rng.choice(BESIDE_FORGED),
+            nodes=tuple(rng.sample(swarm.nodes, 1)),
+            lasts_s=round(rng.uniform(0.1, 1.0), 4),
+            amount=round(rng.random(), 4),
+        )
+        for _ in range(rng.choice((0, 1, 2, 3)))
+    ]
+    return Scenario(seed, swarm, (forged, *sorted(others, key=lambda strike: strike.at_s)))
 
 
 def _draw_swarm(rng: random.Random, partitions: int, *, is_paxos: bool) -> Swarm:

@@ -31,6 +31,8 @@ class SimNetwork:
         self.rng = rng
         self.statistics: Counter[str] = Counter()
         """What happened, and what was injected."""
+        self.overhearers: list[Callable[[SimConnection, bytes], None]] = []
+        """Told of each frame, and of the end where it is about to arrive."""
         self._hosts: dict[str, SimHost] = {}
         """The last life of each machine."""
         self._links: dict[tuple[str, str], Link] = {}
@@ -98,6 +100,8 @@ class SimNetwork:
     def note(self, end: SimConnection, frame: bytes) -> None:
         """A frame is about to arrive: perhaps it will do so once more."""
         assert end.other is not None
+        for overhear in list(self.overhearers):
+            overhear(end, frame)
         link = end.other.out.link
         if not link.replay_rate or self.rng.random() >= link.replay_rate:
             return

@@ -20,7 +20,7 @@ from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.line import Common, Line
 from tidelog.transport.peer.proof import Role
-from tidelog.transport.peer.statistics import PeerStatistics
+from tidelog.transport.peer.statistics import UNREADABLE, PeerStatistics
 
 
 class AnsweringEnd(Line):
@@ -102,6 +102,7 @@ class AnsweringEnd(Line):
         try:
             self._handler.notified(self.theirs, self.common.codec.message(frame.header), frame.payload)
         except BadFrame as error:  # of a newer version, perhaps: nobody counts on its arrival
+            self._statistics.refused[UNREADABLE] += 1
             self.common.logger.warning("a notification is dropped", remote=self.connection.remote, reason=str(error))
         except Exception:
             self.common.logger.exception("a notification failed in a way that was not foreseen")
@@ -137,6 +138,7 @@ class AnsweringEnd(Line):
         try:
             return self.common.codec.message(frame.header)
         except BadFrame as error:  # of a newer version, perhaps: the caller can be told
+            self._statistics.refused[UNREADABLE] += 1
             raise InvalidRequest(str(error)) from error
 
     async def _answer(self, correlation: int, message: msgspec.Struct, payload: memoryview) -> None:

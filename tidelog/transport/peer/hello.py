@@ -3,10 +3,13 @@
 A broker that restarts keeps its node id, and frames of its earlier life may still be under way, or the earlier process
 may only be paused. So a caller names its *incarnation*, drawn afresh by each process, and its *broker epoch*, the
 position of its registration in the metadata log (Kafka: KIP-903). `Incarnations` remembers which of a node's lives is
-newest.
+newest, and learns that from the metadata alone. By those a hello may turn out to be that of an earlier life; what it
+says itself makes no other life one: else whoever says a large epoch in a node's name would put that node out.
 
-A life that is not registered yet (epoch -1) is always listened to, unless it is known to be over: registering is the
-first thing it has to ask for. The handler of a request sees the caller's `Hello` and judges what such a caller may ask.
+A life that the metadata here do not name is listened to, whatever epoch it says, unless it is known to be over: it may
+be about to register, or have registered later than this broker has read. The handler of a request sees the caller's
+`Hello` and judges what such a caller may ask. Until the metadata name the later one, an earlier life is listened to as
+well: what it says is judged by its epoch where it counts, by leaders and by the controller.
 
 A caller names the feature levels that it speaks (`model/levels.py`), too, and the level that its cluster is at. Who
 does not speak that level is refused: it could not read the metadata.
@@ -134,7 +137,7 @@ def recovered_apart(generation: int, recovery_ids: Mapping[int, str]) -> str:
 
 
 class Incarnations:
-    """Which life of each node is the newest, as far as this broker heard from the metadata log or from the node."""
+    """Which life of each node is the newest, as far as this broker has read the metadata log."""
 
     def __init__(self) -> None:
         self._newest: dict[int, str] = {}
@@ -157,15 +160,13 @@ class Incarnations:
         self._epochs[node_id] = broker_epoch
 
     def hear(self, theirs: Hello) -> str | None:
-        """Notes who spoke. Says why not to listen, if it is an earlier life."""
+        """Says why not to listen, if it is an earlier life. A hello changes nothing here."""
         if self.is_stale(theirs):
             return (
                 f"this is an earlier life of node {theirs.node_id} (incarnation {theirs.incarnation}, epoch "
                 f"{theirs.broker_epoch}); the newest known is {self._newest.get(theirs.node_id)}, epoch "
                 f"{self._epochs.get(theirs.node_id)}; is the same node id configured twice?"
             )
-        if theirs.broker_epoch >= 0:
-            self.accept_only(theirs.node_id, theirs.incarnation, theirs.broker_epoch)
         return None
 
     def is_stale(self, theirs: Hello) -> bool:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
+
+UNREADABLE: Final = "unreadable"
+"""No message of this protocol, or with a number that its field cannot hold."""
+SENDER: Final = "sender"
+"""In another broker's name, or under an epoch or id that is not the sender's."""
+NUMBER: Final = "number"
+"""A ballot or position that nobody can have come to."""
+UNREGISTERED: Final = "unregistered"
+"""From a process that the metadata do not name, or not yet."""
+REASONS: Final = (UNREADABLE, SENDER, NUMBER, UNREGISTERED)
 
 
 @dataclass(slots=True)
@@ -31,3 +42,5 @@ class PeerStatistics:
     """Connections, in either direction, that this end would not have, for whatever reason."""
     unproved: int = 0
     """Refusals of ends that did not prove that they know the cluster's secret."""
+    refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    """Messages of others that no correct broker could have sent, or not this one, or not now, by the reason."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
 import pytest
 
 from tests.unit.controller.cluster import newest, registration, topic_id, voter
@@ -36,6 +37,7 @@ from tidelog.controller.records import (
 from tidelog.model.cluster import ClusterImage, Voter
 from tidelog.model.errors import (
     ControllerLost,
+    ImplausibleNumber,
     InvalidRequest,
     NotController,
     Overloaded,
@@ -308,6 +310,25 @@ def test_clocks_are_compared_whenever_they_were_told() -> None:
                 assert isinstance(answer, HeartbeatAnswered)
                 offsets += [answer.clock_offset_ms] if round_number else []
         assert offsets == pytest.approx([-20, 0, 3_599_980], abs=1)
+
+    on_bench(story)
+
+
+@pytest.mark.parametrize("field", ["position", "snapshot_position", "stamp"])
+def test_a_broker_is_not_believed_to_have_come_where_nobody_can_be(field: str) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.lead()
+        await bench.register(1)
+        await bench.heartbeat(1)
+        epoch = bench.log.image.brokers[NodeId(1)].epoch
+        told = BrokerHeartbeat(1, epoch, bench.log.image.position)
+        with pytest.raises(ImplausibleNumber):
+            await bench.controller.handle(msgspec.structs.replace(told, **{field: 2**40}))
+        with pytest.raises(ImplausibleNumber):
+            bench.controller.noted(MetadataApplied(1, epoch, 2**40))
+        before = bench.log.image
+        await bench.heartbeat(1)
+        assert bench.log.image is before
 
     on_bench(story)
 

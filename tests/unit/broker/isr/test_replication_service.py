@@ -17,7 +17,7 @@ from tidelog.broker.isr.replica_messages import (
     ReplicasFetched,
     ReplicasFlushed,
 )
-from tidelog.model.errors import StaleBrokerEpoch
+from tidelog.model.errors import ImplausibleNumber, StaleBrokerEpoch
 from tidelog.replication.isr.events import IsrChanged
 from tidelog.transport.peer import Hello
 
@@ -45,6 +45,21 @@ def test_a_process_of_the_past_is_refused() -> None:
         stage.lead()
         with pytest.raises(StaleBrokerEpoch):
             await ask(stage, state(), epoch=10)
+
+    play(story)
+
+
+def test_a_disk_beyond_the_logs_end_is_refused_and_moves_nothing() -> None:
+    async def story(stage: Stage) -> None:
+        partition = stage.lead(isr=(1, 2))
+        await produce(partition, batch(b"a", timestamp_ms=1), acks=1)
+        impossible = state(offset=1, last_epoch=1, durable=2**40)
+        with pytest.raises(ImplausibleNumber, match=r"ends at 1 .* durable up to 1099511627776"):
+            await ask(stage, impossible)
+        with pytest.raises(ImplausibleNumber):
+            stage.service.flushed(ReplicasFlushed(2, 12, (impossible,)))
+        assert partition.high_watermark == 0
+        assert (await told(stage, state())).status is FetchStatus.OK
 
     play(story)
 

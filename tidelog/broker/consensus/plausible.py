@@ -1,0 +1,134 @@
+"""Refuses what no correct engine could have sent, whoever sent it: judged by what this one has.
+
+A ballot number belongs to the one engine that may propose under it, and rounds are counted up one by one, as positions
+are. A number that is 2^32 rounds beyond all that is known here was not come to by counting; were it promised, nobody
+could propose a larger one for long, and a promise is for ever. So it is refused before an engine sees it: to the sender
+that is a lost message, and here it leaves no trace.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
+from tidelog.model.errors import ImplausibleNumber
+from tidelog.replication.election_events import Heartbeat, LeaseReleased
+from tidelog.replication.paxos.messages import (
+    Learned,
+    LearnResponse,
+    PromiseRequest,
+    PromiseResponse,
+    WriteRequest,
+    WriteResponse,
+)
+from tidelog.replication.paxos.numbers import NODE_BITS, owner_of
+from tidelog.replication.paxos.state import Prefix, Slot, Value
+
+ROUNDS_AHEAD_MAX: Final = 2**32
+NUMBERS_AHEAD_MAX: Final = ROUNDS_AHEAD_MAX << NODE_BITS
+AHEAD_MAX: Final = 2**32
+"""The bound of positions, and of offsets."""
+
+
+class Known(NamedTuple):
+    """The replica here has come to this: nobody correct is far ahead of it."""
+
+    number: int
+    """The largest number promised, accepted, issued or heard here."""
+    end: int
+    """The position behind all that is here."""
+    next_offset: int
+    """The offset behind all that is applied here."""
+
+
+def check_paxos(frame: PaxosFrame, known: Known) -> None:
+    """Raises `ImplausibleNumber`."""
+    message = frame.message
+    match message:
+        case WriteRequest(number, position, value):
+            _check_owner(number, frame.sender)
+            _check_number(number, known)
+            _check_value(position, value, known)
+            if value.birth > number:
+                raise ImplausibleNumber(f"a value born under {value.birth} is proposed under {number}, before that")
+        case PromiseRequest(number, position):
+            _check_owner(number, frame.sender)
+            _check_number(number, known)
+            _check_position(position, known)
+        case WriteResponse(_, number, position, highest):
+            _check_number(max(number, highest), known)
+            _check_position(position, known)
+        case PromiseResponse():
+            _check_number(message.highest, known)
+            _check_position(message.learned_end, known)
+            _check_slots(message.slots, known)
+        case LearnResponse():
+            _check_floor(message.floor, known)
+            _check_position(message.learned_end, known)
+            _check_slots(message.slots, known)
+        case Learned(position, value):
+            _check_value(position, value, known)
+    for notice in frame.notices:
+        _check_value(notice.position, notice.value, known)
+
+
+def check_election(frame: ElectionFrame, known: Known) -> None:
+    """Raises `ImplausibleNumber`."""
+    message = frame.message
+    if isinstance(message, Heartbeat | LeaseReleased):
+        _check_owner(message.number, frame.sender)
+        _check_number(message.number, known)
+    if isinstance(message, Heartbeat):
+        _check_position(message.end, known)
+
+
+def check_offset(offset: int, end: int) -> None:
+    """Raises `ImplausibleNumber`. `end` is that of all offsets that are known here."""
+    if offset - end > AHEAD_MAX:
+        raise ImplausibleNumber(f"the offset {offset} is more than 2^32 ahead of {end}, the end of what is known here")
+
+
+def _check_owner(number: int, sender: int) -> None:
+    if owner_of(number) != sender:
+        raise ImplausibleNumber(
+            f"engine {sender} speaks under the number {number}, which is that of {owner_of(number)}"
+        )
+
+
+def _check_number(number: int, known: Known) -> None:
+    if number - known.number > NUMBERS_AHEAD_MAX:
+        raise ImplausibleNumber(
+            f"the number {number} is more than 2^32 rounds ahead of {known.number}, the largest known here"
+        )
+
+
+def _check_position(position: int, known: Known) -> None:
+    if position - known.end > AHEAD_MAX:
+        raise ImplausibleNumber(
+            f"the position {position} is more than 2^32 ahead of {known.end}, the end of what is here"
+        )
+
+
+def _check_value(position: int, value: Value, known: Known) -> None:
+    """Looks at all four at once: this is done for each value of each message."""
+    if (
+        position - known.end > AHEAD_MAX
+        or value.birth - known.number > NUMBERS_AHEAD_MAX
+        or value.base_offset + value.count - known.next_offset > AHEAD_MAX
+        or value.begin > position
+    ):
+        raise ImplausibleNumber(
+            f"the value {value} at position {position} is far ahead of {known}, or begins behind it"
+        )
+
+
+def _check_slots(slots: tuple[Slot, ...], known: Known) -> None:
+    for slot in slots:
+        _check_number(slot.number, known)
+        _check_value(slot.position, slot.value, known)
+
+
+def _check_floor(floor: Prefix, known: Known) -> None:
+    _check_position(floor.position, known)
+    _check_number(floor.epoch, known)
+    check_offset(max(floor.next_offset, floor.start_offset), known.next_offset)

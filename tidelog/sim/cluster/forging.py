@@ -1,0 +1,179 @@
+"""Messages that no correct broker sends, made of those that are under way: decoded, changed at one place, encoded.
+
+Some changes a broker cannot tell from the truth, since a broker alone knows its own disk: those are not made, because
+nothing helps against them. What is made names another sender, an epoch that is not the sender's, or a number that
+nobody can have come to. The simulator does not ask the brokers' own table where a message names its sender: it has one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.ids import NodeId
+from tidelog.transport.peer.frames import BadFrame, Frame, Kind, pack, unpack
+
+Message = dict[str, Any]
+
+NAMES_NODE: Final[Mapping[str, str]] = {
+    "FetchReplicas": "replica",
+    "ReplicasFlushed": "replica",
+    **dict.fromkeys(
+        (
+            "BrokerHeartbeat",
+            "MetadataApplied",
+            "ReportSilence",
+            "ReportRemoved",
+            "RegisterBroker",
+            "AlterPartition",
+            "HandOver",
+            "ReportUnfitReplicas",
+            "ReportLostReplicas",
+            "AlterMembers",
+            "ReportLostVotes",
+            "ReportPaxosLeader",
+        ),
+        "node_id",
+    ),
+}
+"""The messages that name the node that sends them, and where."""
+NAMES_ENGINE: Final = ("PaxosFrame", "ElectionFrame", "PartitionFrame", "AppliedDurable")
+"""The messages that name engines."""
+OF_NEWCOMERS: Final = ("DescribeQuorum", "DescribeSnapshots", "FetchSnapshot", "RegisterBroker")
+"""The messages that may come from anybody."""
+OF_VOTERS: Final = ("PaxosFrame", "ElectionFrame")
+"""These may come from a voter whose process has not registered yet: credentials decide who is that."""
+NUMBER_BITS: Final = 16
+HUGE: Final = (2**33, 2**49, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+ROUNDS: Final = (2**33, 2**40, 2**47 - 1)
+"""The rounds of huge ballots; after the last there is none that fits into its field."""
+NEGATIVE: Final = (-2, -(2**40), -(2**63))
+FUTURE: Final = (1, 2**20, 2**40)
+FIRST_ID: Final = 3 << 62
+"""No caller counts as far, and no frame that arrives again."""
+
+
+def read(frame: bytes) -> tuple[Frame, Message] | None:
+    """Returns a request or notification, taken apart; None if it is anything else."""
+    try:
+        parts = unpack(memoryview(frame))
+    except BadFrame:
+        return None
+    if parts.kind not in (Kind.REQUEST, Kind.NOTIFY):
+        return None
+    message = msgspec.msgpack.decode(parts.header)
+    return (parts, message) if isinstance(message, dict) and "type" in message else None
+
+
+def written(parts: Frame, message: Message, number: int) -> bytes:
+    """Returns the frame of a changed message, with a correlation id that nobody waits for."""
+    correlation = FIRST_ID + number if parts.kind is Kind.REQUEST else 0
+    header = msgspec.msgpack.encode(message)
+    return b"".join(pack(parts.kind, header, [parts.payload], correlation=correlation, timeout_ms=parts.timeout_ms))
+
+
+def notification(parts: Frame, message: Message) -> bytes:
+    """Returns the frame of a message that nobody answers."""
+    return written(parts._replace(kind=Kind.NOTIFY, payload=memoryview(b"")), message, 0)
+
+
+def of_another(message: Message, caller: int, image: ClusterImage, rng: random.Random) -> Message | None:
+    """Returns the message as that of another broker: its node and epoch, or one of its ids; None if it names none."""
+    if message["type"] in NAMES_NODE:
+        others = [node for node in image.brokers if node != caller]
+        if not others:
+            return None
+        other = rng.choice(others)
+        changed = {**message, NAMES_NODE[message["type"]]: int(other)}
+        return changed | ({"broker_epoch": image.brokers[other].epoch} if "broker_epoch" in message else {})
+    if message["type"] not in NAMES_ENGINE:
+        return None
+    ids = _ids_of_others(message, caller, image)
+    return _under(message, rng.choice(ids)) if ids else None
+
+
+def _ids_of_others(message: Message, caller: int, image: ClusterImage) -> list[int]:
+    if "topic_id" not in message:
+        return [voter.voter_id for voter in image.voters if voter.node_id != caller]
+    topics = [topic for topic in image.topics.values() if topic.topic_id == message["topic_id"]]
+    infos = [topic.partitions[message["partition"]] for topic in topics if message["partition"] < len(topic.partitions)]
+    return [member.engine_id for info in infos for member in info.members if member.node_id != caller]
+
+
+def _under(message: Message, engine_id: int) -> Message:
+    if message["type"] == "AppliedDurable":
+        return {**message, "senders": [engine_id]}
+    if message["type"] == "PartitionFrame":
+        return {**message, "frame": {**message["frame"], "sender": engine_id}}
+    return {**message, "sender": engine_id}
+
+
+def as_reports_of(message: Message, node: int, image: ClusterImage) -> Message | None:
+    """Returns what a follower has told of its logs as the report of another one that has them, too; None if it has told
+    nothing."""
+    states = message.get("states") or message.get("changed")
+    broker = image.brokers.get(NodeId(node))
+    if message["type"] not in ("FetchReplicas", "ReplicasFlushed") or not states or broker is None:
+        return None
+    return {"type": "ReplicasFlushed", "replica": node, "broker_epoch": broker.epoch, "states": states}
+
+
+def as_ballot(message: Message, rng: random.Random) -> Message | None:
+    """Returns a message of an engine as one in which it asks for the promise to a huge number of its own."""
+    if message["type"] == "PartitionFrame":
+        ballot = as_ballot({"type": "PaxosFrame", **message["frame"]}, rng)
+        return None if ballot is None else {**message, "frame": {name: ballot[name] for name in message["frame"]}}
+    if message["type"] not in OF_VOTERS or message["sender"] >> NUMBER_BITS:
+        return None
+    request = {"type": "PromiseRequest", "number": rng.choice(ROUNDS) << NUMBER_BITS | message["sender"], "position": 0}
+    frame = {"type": "PaxosFrame", "sender": message["sender"], "to": message["to"], "message": request}
+    return {**frame, "sizes": [], "notices": []}
+
+
+def of_another_epoch(message: Message, caller: int, image: ClusterImage, rng: random.Random) -> Message | None:
+    """Returns the message under an epoch that the metadata do not give its sender, one of the past or of the future."""
+    broker = image.brokers.get(NodeId(caller))
+    if "broker_epoch" not in message or broker is None:
+        return None
+    return {**message, "broker_epoch": rng.choice((0, broker.epoch - 1, *(broker.epoch + more for more in FUTURE)))}
+
+
+def with_impossible_number(message: Message, rng: random.Random) -> Message | None:
+    """Returns the message with a number in it that is huge, or negative where there can be none. A ballot stays its
+    engine's."""
+    places = list(_numbers(message, ()))
+    if not places:
+        return None
+    path, number = rng.choice(places)
+    huge = rng.choice(HUGE)
+    is_ballot = number >> NUMBER_BITS > 0 and rng.random() < 0.5
+    if rng.random() < 0.3:
+        other = rng.choice(NEGATIVE)
+    else:
+        other = min((huge << NUMBER_BITS | number % (1 << NUMBER_BITS)) if is_ballot else huge, 2**64 - 1)
+    return {**message, path[0]: _put(message[path[0]], path[1:], other)}
+
+
+def _numbers(whole: object, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], int]]:
+    """Yields all numbers of a decoded message, and where they stand."""
+    if isinstance(whole, int) and not isinstance(whole, bool):
+        yield path, whole
+    elif isinstance(whole, dict):
+        for name, part in whole.items():
+            yield from _numbers(part, (*path, name))
+    elif isinstance(whole, list):
+        for at, part in enumerate(whole):
+            yield from _numbers(part, (*path, at))
+
+
+def _put(whole: Any, path: tuple[Any, ...], other: int) -> Any:
+    """Returns a copy with another number at its place."""
+    if not path:
+        return other
+    if isinstance(whole, dict):
+        return {**whole, path[0]: _put(whole[path[0]], path[1:], other)}
+    return [*whole[: path[0]], _put(whole[path[0]], path[1:], other), *whole[path[0] + 1 :]]

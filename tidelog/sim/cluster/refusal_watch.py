@@ -1,0 +1,52 @@
+"""Eyes on what brokers refuse of each other: among correct brokers that is nothing, whatever befalls them.
+
+That a process is not registered yet, as far as another has read, may be; that it speaks for another, or of what cannot
+be, may not. A run with forged messages only counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tidelog.broker.peer_service import PeerService
+from tidelog.model.errors import BrokerNotRegistered, TidelogError
+from tidelog.sim.cluster.forged_strikes import KINDS
+from tidelog.sim.cluster.scenario import Scenario
+from tidelog.sim.cluster.truth import Truth
+from tidelog.sim.kit.patching import patched
+from tidelog.transport.peer import Hello
+from tidelog.transport.peer.frames import BadFrame, MessageCodec
+
+
+class RefusalWatch:
+    """Watches one run."""
+
+    def __init__(self, scenario: Scenario, truth: Truth) -> None:
+        self._truth = truth
+        self._is_forged = any(step.kind in KINDS for step in scenario.steps)
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Looks, for as long as this is open."""
+        refuse, decode = PeerService._refused, MessageCodec.message
+
+        def refused(service: PeerService, caller: Hello, message: Any, error: TidelogError) -> None:
+            self._note(f"{type(error).__name__}", f"{type(message).__name__} of node {caller.node_id}: {error}")
+            refuse(service, caller, message, error)
+
+        def message(codec: MessageCodec, header: memoryview) -> Any:
+            try:
+                return decode(codec, header)
+            except BadFrame as error:
+                self._note("unreadable", str(error))
+                raise
+
+        with patched(PeerService, "_refused", refused), patched(MessageCodec, "message", message):
+            yield
+
+    def _note(self, why: str, what: str) -> None:
+        self._truth.saw(f"refused: {why}")
+        if not self._is_forged and why != BrokerNotRegistered.__name__:
+            self._truth.violate("belief", f"a broker is not believed ({why}): {what}")
