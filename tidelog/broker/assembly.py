@@ -22,7 +22,9 @@ from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name, thread_busy_s
-from tidelog.adapters.tcp_network import TcpNetwork
+from tidelog.adapters.tcp_network import TcpNetwork, TlsNetwork
+from tidelog.adapters.tls_listener import HANDSHAKES_MAX
+from tidelog.adapters.tls_store import TlsStore
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
@@ -63,7 +65,8 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     log_to_standard_error(config.log_level, config.log_format)
     keep_freed_memory()
     limit = raise_open_files_limit()
-    descriptors = share(limit, config.http_connections_max, PEER_BOUNDS.connections_max)
+    arriving = 2 * HANDSHAKES_MAX if config.uses_tls else 0
+    descriptors = share(limit, config.http_connections_max, PEER_BOUNDS.connections_max + arriving)
     if descriptors.clients < config.http_connections_max:
         logger.warning(
             "few files may be open, so fewer clients may connect than http.connections.max says; raise the limit "
@@ -83,17 +86,22 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
 
 async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[str], None]) -> int:
     log_level = LogLevel(config.log_level)
-    stop_requested = stop_on_signals(log_level.switch)
+    tls = TlsStore(config) if config.uses_tls else None
+    stop_requested = stop_on_signals(log_level.switch, *([] if tls is None else [tls.reload]))
     disk, entropy = DiskThreads(), SystemEntropy()
     worker = DiskThreads(1, name="tidelog-codecs")
     contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
-    network = TcpNetwork(http_address=lambda: config.http_listener)
+    network = _network(config, tls)
     files = DiskFiles(config.log_dir)
     broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker)
     servers: list[HttpServer] = []
+    watching = None if tls is None else asyncio.create_task(tls.watch())
+    is_encrypted = config.http_security_protocol == "SSL"
     try:
         listener = http_listener(config)
-        server = await start_http(broker.face, listener, host_name(), thread_busy_s, log_level)
+        server = await start_http(
+            broker.face, listener, host_name(), thread_busy_s, log_level, tls, is_encrypted=is_encrypted
+        )
         servers.append(server)
         if config.http_ops_listener is not None:
             servers.append(await start_ops(server, Endpoint(*split_address(config.http_ops_listener))))
@@ -101,11 +109,25 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
             return _status(broker)
         _settle_memory()
         bound = Endpoint(listener.bind.host, server.address[1])
-        announce(f"tidelog: ready http://{bound} cluster={broker.cluster_id} node={broker.node_id}")
+        scheme = server.context.scheme
+        announce(f"tidelog: ready {scheme}://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
         has_stopped = await _stop(servers, broker, disk, worker)
+        if watching is not None:
+            watching.cancel()
     return _status(broker) if has_stopped else 1
+
+
+def _network(config: BrokerConfig, tls: TlsStore | None) -> TcpNetwork:
+    """Peers, in plain text or encrypted."""
+
+    def directions() -> str:
+        return config.http_listener
+
+    if tls is not None and config.security_inter_broker_protocol == "SSL":
+        return TlsNetwork(tls, http_address=directions)
+    return TcpNetwork(http_address=directions)
 
 
 async def _stop(servers: Sequence[HttpServer], broker: Broker, *threads: DiskThreads) -> bool:

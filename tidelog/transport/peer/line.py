@@ -21,6 +21,7 @@ from tidelog.transport.peer.bounds import PeerBounds
 from tidelog.transport.peer.errors import Fault, PeerRefused
 from tidelog.transport.peer.frames import BadFrame, Frame, Kind, MessageCodec, pack, unpack
 from tidelog.transport.peer.hello import Hello, Incarnations, refusal
+from tidelog.transport.peer.names import name_refusal
 
 COMPLAINT_S: Final = 60.0
 """How often the same is said about the same machine."""
@@ -164,7 +165,12 @@ class Line(ABC):
 
     def _hear(self, theirs: Hello) -> None:
         common = self.common
-        why = common.refusal(common.hello(), theirs) or self.objection(theirs) or common.incarnations.hear(theirs)
+        why = (
+            name_refusal(theirs, self.connection.own_name, self.connection.peer_name)
+            or common.refusal(common.hello(), theirs)
+            or self.objection(theirs)
+            or common.incarnations.hear(theirs)
+        )
         if why:
             self.refuse(why)
             return
