@@ -39,6 +39,7 @@ from tidelog.model.cluster import Endpoint
 from tidelog.model.errors import OldDirectory
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
+from tidelog.transport.security import PLAIN, Security
 
 STOP_GRACE_S = 5.0
 """How long requests may take to end once the broker has handed over what it leads."""
@@ -90,7 +91,9 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
     stop_requested = stop_on_signals(log_level.switch, *([] if tls is None else [tls.reload]))
     disk, entropy = DiskThreads(), SystemEntropy()
     worker = DiskThreads(1, name="tidelog-codecs")
-    contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
+    contacts = no_contacts
+    if config.cluster_join is not None:
+        contacts = partial(peer_contacts, config.cluster_join, entropy, _as_client(config))
     network = _network(config, tls)
     files = DiskFiles(config.log_dir)
     broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker)
@@ -128,6 +131,13 @@ def _network(config: BrokerConfig, tls: TlsStore | None) -> TcpNetwork:
     if tls is not None and config.security_inter_broker_protocol == "SSL":
         return TlsNetwork(tls, http_address=directions)
     return TcpNetwork(http_address=directions)
+
+
+def _as_client(config: BrokerConfig) -> Security:
+    """A broker that joins a cluster asks one of its brokers over HTTP, with its own certificate if it has one."""
+    if config.cluster_join is None or not config.cluster_join.startswith("https:"):
+        return PLAIN
+    return Security(ca_location=config.ssl_truststore_location, keystore_location=config.ssl_keystore_location)
 
 
 async def _stop(servers: Sequence[HttpServer], broker: Broker, *threads: DiskThreads) -> bool:

@@ -29,6 +29,7 @@ from tidelog.producer.routes import TopicRoute
 from tidelog.producer.sender import Sender
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.parameters import client_parameters
+from tidelog.transport.security import Security
 from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Producer:
         batch_bytes="batch_size",
         compression="compression_type",
         idempotent="enable_idempotence",
+        ssl_truststore_location="ssl_ca_location",
     )
     def __init__(
         self,
@@ -72,6 +74,10 @@ class Producer:
         request_timeout_ms: float = 30_000,
         delivery_timeout_ms: float = 120_000,
         metadata_max_age_ms: float = 300_000,
+        security_protocol: str | None = None,
+        ssl_ca_location: str | None = None,
+        ssl_keystore_location: str | None = None,
+        ssl_endpoint_identification_algorithm: str = "https",
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
@@ -94,6 +100,9 @@ class Producer:
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             entropy=entropy,
+            security=Security(
+                security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
+            ),
         )
         self._sender = Sender(self._session, self._options)
         self._intake = Intake(self._session, self._sender, self._options, entropy)
