@@ -61,7 +61,7 @@ COMMANDS: Final[dict[str, Command]] = {
 }
 
 ASKING: Final = frozenset({"topic", "broker", "cluster", "group", "admin", "produce", "consume", "log"})
-"""Those whose commands may ask a broker, and say how they connect to it."""
+"""Commands of these may ask a broker, and are told how to connect to it."""
 
 COMPLETION_VARIABLE: Final = "_TIDELOG_COMPLETE"
 """Set by the shell when it asks for completions; what was typed then comes another way, so everything is imported."""

@@ -39,6 +39,7 @@ class Consumer(PartitionReader):
     - `check_crcs`: hold every batch against its checksum.
     - `on_loss`: what to do where records are lost and an operator has accepted that. `fail` raises `RecordsLost` there,
       and again until a `seek` goes around it; `skip` goes on behind them, says so in the log, and counts them (`lost`).
+    - `security_protocol`, `ssl_*`: as of the `Producer`.
 
     Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`.
 

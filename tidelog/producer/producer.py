@@ -48,6 +48,9 @@ class Producer:
     - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
     - `max_request_size`: how many bytes one request carries; no record is larger.
     - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
+    - `security_protocol`: `SSL` or `PLAINTEXT`, where the addresses do not say. `ssl_ca_location`: a file in PEM of the
+      CAs that vouch for brokers, instead of the system's. `ssl_keystore_location`: one with this client's private key
+      and certificate. `ssl_endpoint_identification_algorithm`: empty if brokers' certificates need not name their host.
 
     Use it as an async context manager, or call `start` and `stop`.
     """

@@ -124,7 +124,7 @@ class LocalCluster:
 
     @property
     def security(self) -> dict[str, Any]:
-        """What clients are given beside `bootstrap`."""
+        """The arguments that clients are given beside `bootstrap`."""
         return {} if self.certificates is None else {"ssl_ca_location": str(self.certificates.ca)}
 
     @property

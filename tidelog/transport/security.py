@@ -20,7 +20,7 @@ CHECKS_HOST: Final[Mapping[str, bool]] = {"https": True, "": False, "none": Fals
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What a user has said; plain values, which travel."""
+    """Holds what a user has said; plain values, which travel."""
 
     protocol: str | None = None
     """`PLAINTEXT` or `SSL`; None: as the bootstrap addresses say."""
@@ -71,7 +71,7 @@ NAMES: Final[Mapping[str, str]] = {
 
 
 def parse_security(settings: Mapping[str, str]) -> Security:
-    """What these settings say, by Kafka's names. Raises `InvalidRequest` for a name that is none of them."""
+    """Reads settings by Kafka's names. Raises `InvalidRequest` for a name that is none of them."""
     unknown = sorted(settings.keys() - NAMES.keys())
     if unknown:
         raise InvalidRequest(f"there is no {unknown[0]}; there are {', '.join(NAMES)}")
@@ -102,7 +102,7 @@ def _read(name: str, path: str, read: Callable[[str], None]) -> None:
 
 
 def tls_fault(error: BaseException) -> str | None:
-    """What a fault of TLS means to a user, and what to do; None if it is no such fault.
+    """Says what a fault of TLS means to a user, and what to do; None if it is no such fault.
 
     Libraries pass on what OpenSSL said in exceptions of their own, so it is looked for in the text.
     """

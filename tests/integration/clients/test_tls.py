@@ -20,9 +20,11 @@ import pytest
 from tidelog.admin import AdminClient
 from tidelog.consumer import Consumer
 from tidelog.producer import Producer
+from tidelog.spark.cluster import find_cluster
 from tidelog.testing import LocalCluster
 from tidelog.testing.certificates import ClusterCertificates
 from tidelog.transport.errors import ConnectFailed
+from tidelog.transport.security import Security
 
 pytestmark = pytest.mark.process
 PATIENCE_S = 30.0
@@ -116,6 +118,15 @@ async def test_who_does_not_trust_the_ca_or_speaks_plain_text_is_told_what_to_se
             encrypted = other.bootstrap.replace("http://", "https://")
             async with AdminClient(encrypted, request_timeout_ms=1000):
                 pass
+
+
+def test_sparks_client_reads_over_tls(cluster: LocalCluster) -> None:
+    addresses = tuple(cluster.bootstrap.split(","))
+    found = find_cluster(addresses, timeout_s=PATIENCE_S, security=Security("SSL", str(made_for(cluster).ca)))
+    assert all(broker.address.startswith("https://") for broker in found.metadata([]).brokers)
+    found.close()
+    with pytest.raises(ConnectFailed, match=r"ssl\.ca\.location"):
+        find_cluster(addresses, timeout_s=1.0)
 
 
 def test_links_and_addresses_say_https(cluster: LocalCluster) -> None:
