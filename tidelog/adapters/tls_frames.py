@@ -9,7 +9,7 @@ turn of the event loop. What waits meanwhile counts as queued.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.adapters.frame_protocol import FrameProtocol, Receiver, TcpTimeouts
@@ -59,40 +59,37 @@ class TlsFrameProtocol(FrameProtocol):
     def _flush(self) -> None:
         if not self._unsent or self._is_closed:
             return
-        waiting, self._unsent, self._unsent_bytes = self._unsent, [], 0
-        turn, rest = _divided(waiting, TURN_BYTES)
+        turn, rest = records(self._unsent, TURN_BYTES)
+        self._unsent, self._unsent_bytes = rest, sum(map(len, rest))
         if rest:
-            self._unsent, self._unsent_bytes = rest, sum(memoryview(buffer).nbytes for buffer in rest)
             self._loop.call_soon(self._flush)
-        self._transport.writelines(joined(turn))
+        self._transport.writelines(turn)
 
 
-def _divided(buffers: list[Buffer], size: int) -> tuple[list[Buffer], list[Buffer]]:
-    """The buffers up to so many bytes, and the rest; a buffer that does not fit is cut."""
-    left = size
+def records(buffers: Sequence[Buffer], size: int) -> tuple[list[Buffer], list[Buffer]]:
+    """The first `size` bytes, what is small joined up to the size of a record, the others as they are; and the rest. A
+    buffer across the end is cut."""
+    out: list[Buffer] = []
+    small: list[Buffer] = []
+    small_bytes, left = 0, size
+    rest: list[Buffer] = []
     for index, buffer in enumerate(buffers):
-        length = memoryview(buffer).nbytes
+        length = len(buffer)
         if length > left:
             view = memoryview(buffer)
-            return [*buffers[:index], view[:left]], [view[left:], *buffers[index + 1 :]]
+            rest = [view[left:], *buffers[index + 1 :]]
+            buffer, length = view[:left], left  # noqa: PLW2901 -- what is left of it now
         left -= length
-    return buffers, []
-
-
-def joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
-    """The same bytes; buffers that are small are joined up to the size of a record, the others stay as they are."""
-    small: list[Buffer] = []
-    size = 0
-    for buffer in buffers:
-        length = memoryview(buffer).nbytes
-        if size + length > RECORD_BYTES:
-            if small:
-                yield b"".join(small)
-            small, size = [], 0
+        if small_bytes + length > RECORD_BYTES and small:
+            out.append(b"".join(small))
+            small, small_bytes = [], 0
         if length >= RECORD_BYTES:
-            yield buffer
-        elif length:
+            out.append(buffer)
+        else:
             small.append(buffer)
-            size += length
-    if small:
-        yield b"".join(small)
+            small_bytes += length
+        if rest:
+            break
+    if small_bytes:
+        out.append(b"".join(small))
+    return out, rest
