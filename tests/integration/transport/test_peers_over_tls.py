@@ -64,9 +64,12 @@ class Brokers:
     async def why_not(self, caller: PeerNode, address: tuple[str, int], node_id: int = 1) -> str:
         """What a broker learns that calls another in vain."""
         caller.know(node_id, *address)
-        with pytest.raises(PeerUnreachable) as raised:
-            await caller.request(node_id, Echo(1), deadline_s=PATIENCE_S)
-        return raised.value.message
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with pytest.raises(PeerUnreachable) as raised:
+                    await caller.request(node_id, Echo(1), deadline_s=PATIENCE_S)
+                if "does not answer" not in raised.value.message:  # in time, on a machine that is busy
+                    return raised.value.message
 
     async def close(self) -> None:
         for node in self._nodes:
@@ -287,7 +290,8 @@ def test_a_ca_that_is_taken_out_vouches_for_nobody_who_comes_later(
         keys = TlsStore(BrokerConfig.model_validate(settings))
         watching = asyncio.create_task(keys.watch())
         _, address = await brokers.listening(1, TlsNetwork(keys))
-        old = {**brokers.made.settings(2), "ssl.truststore.location": str(trusted), "node.id": "2"}
+        both = shutil.copy(trusted, tmp_path / "both.pem")
+        old = {**brokers.made.settings(2), "ssl.truststore.location": str(both), "node.id": "2"}
         caller = brokers.node(2, TlsNetwork(TlsStore(BrokerConfig.model_validate(old))))
         caller.know(1, *address)
         await caller.request(1, Echo(1), deadline_s=PATIENCE_S)
@@ -295,10 +299,8 @@ def test_a_ca_that_is_taken_out_vouches_for_nobody_who_comes_later(
         keys.reload()
         await until(lambda: keys.reloads["done"])
         await caller.request(1, Echo(2), deadline_s=PATIENCE_S)  # on the connection that there is
-        later = brokers.node(
-            2, TlsNetwork(TlsStore(BrokerConfig.model_validate({**brokers.made.settings(2), "node.id": "2"})))
-        )
-        assert "not accepted" in await brokers.why_not(later, address)
+        later = brokers.node(2, TlsNetwork(TlsStore(BrokerConfig.model_validate(old))))
+        assert "unknown ca" in (await brokers.why_not(later, address)).lower()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
 
