@@ -178,7 +178,7 @@ class TlsListener:
         except ssl.SSLError as error:
             self._refuse(remote, HANDSHAKE, words_of(error))
         except OSError as error:
-            self._refuse(remote, HANDSHAKE, f"it ended: {error}")
+            self._refuse(remote, HANDSHAKE, f"it ended: {str(error) or type(error).__name__}")
         finally:
             if is_mine:
                 sock.close()
