@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tidelog.adapters.tcp_network import TcpNetwork
+from tidelog.adapters.tcp_network import TcpNetwork, TlsNetwork
+from tidelog.adapters.tls_store import TlsStore
+from tidelog.config.schema import BrokerConfig
 from tidelog.model.ports import Buffer, FrameConnection, Network
 from tidelog.sim.kit.network import SimNetwork
+from tidelog.testing.certificates import ClusterCertificates
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
@@ -49,8 +53,10 @@ class End:
         await self.wait(lambda: bool(self.losses))
 
 
-@pytest.fixture(params=["tcp", "sim"])
-def network(request: pytest.FixtureRequest) -> Network:
+@pytest.fixture(params=["tcp", "tls", "sim"])
+def network(request: pytest.FixtureRequest, tmp_path: Path) -> Network:
+    if request.param == "tls":
+        return TlsNetwork(TlsStore(BrokerConfig.model_validate(ClusterCertificates(tmp_path).settings(1))))
     return TcpNetwork() if request.param == "tcp" else SimNetwork(random.Random(7)).host(HOST)
 
 

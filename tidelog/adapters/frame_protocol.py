@@ -42,6 +42,7 @@ UNSENT_BYTES_HIGH: Final = 1 << 20
 _HTTP_STARTS: Final = frozenset(
     {b"CONN", b"DELE", b"GET ", b"HEAD", b"OPTI", b"PATC", b"POST", b"PRI ", b"PUT ", b"TRAC"}
 )
+_TLS_START: Final = b"\x16\x03"
 
 Receiver = Callable[[FrameConnection], FrameReceiver]
 
@@ -104,6 +105,16 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def remote(self) -> str:
         """See the port."""
         return self._remote
+
+    @property
+    def own_name(self) -> str | None:
+        """See the port."""
+        return None
+
+    @property
+    def peer_name(self) -> str | None:
+        """See the port."""
+        return None
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         """See the port."""
@@ -267,6 +278,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._watch()
 
     def _refuse_length(self, length: int, first: bytes) -> None:
+        if first.startswith(_TLS_START):
+            self._break_off(
+                "it speaks TLS, and this port plain text: set security.inter.broker.protocol to the same on all brokers"
+            )
+            return
         if self._http_address is not None and first in _HTTP_STARTS:
             self._transport.write(_http_answer(self._http_address()))
             self._break_off("somebody speaks HTTP to the peer port")

@@ -1,4 +1,4 @@
-"""The `Network` port on TCP (`tidelog.adapters.frame_protocol` cuts the streams into frames)."""
+"""The `Network` port on TCP (`tidelog.adapters.frame_protocol` cuts the streams into frames), and on TLS over it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
 from tidelog.adapters.frame_protocol import FrameProtocol, Receiver, TcpTimeouts
+from tidelog.adapters.tls_frames import TlsFrameProtocol
+from tidelog.adapters.tls_listener import HANDSHAKE_S, TlsListener, TlsTerms, tls_listeners, words_of
+from tidelog.adapters.tls_store import TlsStore
 from tidelog.model.ports import FrameConnection, NetworkListener
 
 BACKLOG: Final = 256
@@ -73,12 +77,65 @@ async def _resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
+class TlsNetwork(TcpNetwork):
+    """The same, where both ends of each connection prove who they are. The certificates are those of the store."""
+
+    def __init__(
+        self,
+        store: TlsStore,
+        *,
+        http_address: Callable[[], str] = _default_directions,
+        timeouts: TcpTimeouts = DEFAULT_TIMEOUTS,
+    ) -> None:
+        super().__init__(http_address=http_address, timeouts=timeouts)
+        self._store = store
+
+    async def _open(self, address: str, port: int, receiver: Receiver) -> FrameProtocol:
+        protocol = TlsFrameProtocol(receiver, self._timeouts, self._store.contexts.name)
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: protocol,
+                address,
+                port,
+                ssl=self._store.calling,
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=2 * self._timeouts.close_s_max,  # the protocol gives it up before
+            )
+        except ssl.SSLError as error:
+            protocol.give_up()
+            raise OSError(f"there is no TLS handshake with it: {words_of(error)}") from error
+        except (ConnectionAbortedError, ConnectionResetError) as error:
+            protocol.give_up()
+            raise OSError("it ended the TLS handshake; does it speak TLS (security.inter.broker.protocol)?") from error
+        except BaseException:
+            protocol.give_up()
+            raise
+        return protocol
+
+    async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
+        """See the port."""
+        store = self._store
+        terms = TlsTerms("peer", lambda: store.answering, store.note_refused, 2 * self._timeouts.close_s_max)
+        bound = await tls_listeners(
+            lambda: TlsFrameProtocol(
+                receiver, self._timeouts, self._store.contexts.name, http_address=self._http_address
+            ),
+            host,
+            port,
+            terms,
+            backlog=BACKLOG,
+        )
+        for listener in bound:
+            await listener.start_serving()
+        return TcpListener(*bound)
+
+
 class TcpListener:
     """`NetworkListener`."""
 
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-        address, number, *_ = server.sockets[0].getsockname()
+    def __init__(self, *servers: asyncio.Server | TlsListener) -> None:
+        self._servers = servers
+        address, number, *_ = servers[0].sockets[0].getsockname()
         self._address: tuple[str, int] = (address, number)
 
     @property
@@ -88,4 +145,5 @@ class TcpListener:
 
     async def close(self) -> None:
         """See the port."""
-        self._server.close()
+        for server in self._servers:
+            server.close()

@@ -37,6 +37,7 @@ from tidelog.transport.losses import AcceptedLoss, LossesJudged
 from tidelog.transport.metadata import TopicMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.parameters import client_parameters
+from tidelog.transport.security import Security
 from tidelog.transport.session import ClusterSession
 from tidelog.transport.verification import BrokerVerification, ReplicaVerification
 
@@ -56,12 +57,19 @@ class AdminClient(GroupCalls):
     """Manages topics and consumer groups, and looks at a cluster. An async context manager; or call `start` and `stop`.
 
     `bootstrap_servers` are URLs or `host:port` of any brokers of the cluster, as a comma list or a list;
-    `request_timeout_ms` bounds each call.
+    `request_timeout_ms` bounds each call. `security_protocol` and `ssl_*` are those of the `Producer`.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers")
+    @client_parameters(bootstrap="bootstrap_servers", ssl_truststore_location="ssl_ca_location")
     def __init__(
-        self, bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP, *, request_timeout_ms: float = 30_000
+        self,
+        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP,
+        *,
+        request_timeout_ms: float = 30_000,
+        security_protocol: str | None = None,
+        ssl_ca_location: str | None = None,
+        ssl_keystore_location: str | None = None,
+        ssl_endpoint_identification_algorithm: str = "https",
     ) -> None:
         super().__init__(
             ClusterSession(
@@ -69,6 +77,9 @@ class AdminClient(GroupCalls):
                 request_timeout_s=request_timeout_ms / 1000,
                 connections_max=8,
                 entropy=SystemEntropy(),
+                security=Security(
+                    security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
+                ),
             )
         )
 
@@ -238,11 +249,14 @@ class AdminClient(GroupCalls):
 
     async def list_brokers(self) -> list[BrokerDescription]:
         """The registered brokers, live and fenced, by node id."""
-        return (await self._read(Listed[BrokerDescription], "/brokers")).data
+        return [self._reached(broker) for broker in (await self._read(Listed[BrokerDescription], "/brokers")).data]
 
     async def describe_broker(self, broker_id: int) -> BrokerDescription:
         """A registered broker. Raises `NotFound`."""
-        return await self._read(BrokerDescription, f"/brokers/{broker_id}")
+        return self._reached(await self._read(BrokerDescription, f"/brokers/{broker_id}"))
+
+    def _reached(self, broker: BrokerDescription) -> BrokerDescription:
+        return msgspec.structs.replace(broker, scheme=self._session.scheme)
 
     async def broker_states(self, brokers: Sequence[BrokerDescription]) -> dict[int, BrokerState | None]:
         """How each of these brokers is, asked of itself; None where none answers."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidelog.transport.addresses import base_url
+from tidelog.transport.addresses import HTTP, base_url
 from tidelog.transport.metadata import PartitionVoter, TopicMetadata
 
 
@@ -159,11 +159,13 @@ class BrokerDescription(msgspec.Struct, frozen=True):
     peer_port: int
     feature_levels: FeatureLevels | None = None
     """None if the broker that answers does not know what this one speaks."""
+    scheme: str = HTTP
+    """`https` if the client speaks that to its brokers."""
 
     @property
     def address(self) -> str:
         """Its base URL."""
-        return base_url(self.host, self.port)
+        return base_url(self.host, self.port, self.scheme)
 
 
 class VoterDescription(msgspec.Struct, frozen=True):

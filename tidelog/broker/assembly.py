@@ -24,7 +24,9 @@ from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, addresses_of, host_name, thread_busy_s
-from tidelog.adapters.tcp_network import TcpNetwork
+from tidelog.adapters.tcp_network import TcpNetwork, TlsNetwork
+from tidelog.adapters.tls_listener import HANDSHAKES_MAX
+from tidelog.adapters.tls_store import TlsStore
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
@@ -41,6 +43,7 @@ from tidelog.model.errors import OldDirectory
 from tidelog.storage.disk_files import DiskFiles
 from tidelog.transport.peer import ClusterSecret
 from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
+from tidelog.transport.security import PLAIN, Security
 
 STOP_GRACE_S = 5.0
 """How long requests may take to end once the broker has handed over what it leads."""
@@ -65,10 +68,11 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     `OSError` if the broker cannot start.
     """
     log_to_standard_error(config.log_level, config.log_format)
-    security = _secure(config)
+    safeguards = _secure(config)
     keep_freed_memory()
     limit = raise_open_files_limit()
-    descriptors = share(limit, config.http_connections_max, PEER_BOUNDS.connections_max)
+    arriving = 2 * HANDSHAKES_MAX if config.uses_tls else 0
+    descriptors = share(limit, config.http_connections_max, PEER_BOUNDS.connections_max + arriving)
     if descriptors.clients < config.http_connections_max:
         logger.warning(
             "few files may be open, so fewer clients may connect than http.connections.max says; raise the limit "
@@ -81,19 +85,19 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     _settle_memory()
     while True:
         try:
-            return uvloop.run(_serve(config, security, descriptors.files, announce))
+            return uvloop.run(_serve(config, safeguards, descriptors.files, announce))
         except OldDirectory as error:  # noted on the disk by now, so that it does not come twice
             logger.error("beginning anew on the data directory", reason=str(error))
 
 
-class Security(NamedTuple):
+class Safeguards(NamedTuple):
     """The start settles who may come in."""
 
     secret: ClusterSecret | None
     insecure_listeners: list[str]
 
 
-def _secure(config: BrokerConfig) -> Security:
+def _secure(config: BrokerConfig) -> Safeguards:
     """Reads what is secret, and looks for what is open to strangers. Raises `ConfigError` if that is not allowed."""
     path = config.cluster_secret_file
     secret = ClusterSecret(read_secret(path, "cluster.secret.file")) if path is not None else None
@@ -102,22 +106,31 @@ def _secure(config: BrokerConfig) -> Security:
         raise not_allowed(insecure_listeners)
     for sentence in insecure_listeners:
         logger.warning("not secure, as security.allow.insecure allows", reason=sentence)
-    return Security(secret, insecure_listeners)
+    return Safeguards(secret, insecure_listeners)
 
 
-async def _serve(config: BrokerConfig, security: Security, open_files_max: int, announce: Callable[[str], None]) -> int:
+async def _serve(
+    config: BrokerConfig, safeguards: Safeguards, open_files_max: int, announce: Callable[[str], None]
+) -> int:
     log_level = LogLevel(config.log_level)
-    stop_requested = stop_on_signals(log_level.switch)
+    tls = TlsStore(config) if config.uses_tls else None
+    stop_requested = stop_on_signals(log_level.switch, *([] if tls is None else [tls.reload]))
     disk, entropy = DiskThreads(), SystemEntropy()
     worker = DiskThreads(1, name="tidelog-codecs")
-    contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
-    network = TcpNetwork(http_address=lambda: config.http_listener)
+    contacts = no_contacts
+    if config.cluster_join is not None:
+        contacts = partial(peer_contacts, config.cluster_join, entropy, _as_client(config))
+    network = _network(config, tls)
     files = DiskFiles(config.log_dir)
-    broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker, *security)
+    broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker, *safeguards)
     servers: list[HttpServer] = []
+    watching = None if tls is None else asyncio.create_task(tls.watch())
+    is_encrypted = config.http_security_protocol == "SSL"
     try:
         listener = http_listener(config)
-        server = await start_http(broker.face, listener, host_name(), thread_busy_s, log_level)
+        server = await start_http(
+            broker.face, listener, host_name(), thread_busy_s, log_level, tls, is_encrypted=is_encrypted
+        )
         servers.append(server)
         if config.http_ops_listener is not None:
             servers.append(await start_ops(server, Endpoint(*split_address(config.http_ops_listener))))
@@ -125,11 +138,32 @@ async def _serve(config: BrokerConfig, security: Security, open_files_max: int, 
             return _status(broker)
         _settle_memory()
         bound = Endpoint(listener.bind.host, server.address[1])
-        announce(f"tidelog: ready http://{bound} cluster={broker.cluster_id} node={broker.node_id}")
+        scheme = server.context.scheme
+        announce(f"tidelog: ready {scheme}://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
         has_stopped = await _stop(servers, broker, disk, worker)
+        if watching is not None:
+            watching.cancel()
     return _status(broker) if has_stopped else 1
+
+
+def _network(config: BrokerConfig, tls: TlsStore | None) -> TcpNetwork:
+    """Peers, in plain text or encrypted."""
+
+    def directions() -> str:
+        return config.http_listener
+
+    if tls is not None and config.security_inter_broker_protocol == "SSL":
+        return TlsNetwork(tls, http_address=directions)
+    return TcpNetwork(http_address=directions)
+
+
+def _as_client(config: BrokerConfig) -> Security:
+    """A broker that joins a cluster asks one of its brokers over HTTP, with its own certificate if it has one."""
+    if config.cluster_join is None or not config.cluster_join.startswith("https:"):
+        return PLAIN
+    return Security(ca_location=config.ssl_truststore_location, keystore_location=config.ssl_keystore_location)
 
 
 async def _stop(servers: Sequence[HttpServer], broker: Broker, *threads: DiskThreads) -> bool:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from tidelog.admin import AdminClient
+from tidelog.cli.security import client_arguments
 from tidelog.consumer import Consumer
 from tidelog.producer import Producer
 from tidelog.transport.errors import ConnectFailed
@@ -32,7 +33,7 @@ def ask(bootstrap: str, work: Callable[[AdminClient], Coroutine[Any, Any, T]]) -
     """What `work` makes of an admin client of the cluster. Raises as `connected`."""
 
     async def connect_and_work() -> T:
-        async with connected(AdminClient(bootstrap), bootstrap) as admin:
+        async with connected(AdminClient(bootstrap, **client_arguments()), bootstrap) as admin:
             return await work(admin)
 
     return run(connect_and_work())

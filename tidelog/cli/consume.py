@@ -24,6 +24,7 @@ from aiofiles import stdout_bytes
 from tidelog.cli.connection import connected, run
 from tidelog.cli.options import Bootstrap, KeySeparator, TopicName, separator_bytes
 from tidelog.cli.record_text import Show, as_json, as_line
+from tidelog.cli.security import client_arguments
 from tidelog.cli.terminal import EXIT_INTERRUPTED, Notices, ReaderGone, UsageError, counted
 from tidelog.consumer import Consumer, ConsumerRecord, TopicPartition
 from tidelog.model.errors import RecordsLost, UnknownPartition
@@ -144,6 +145,7 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
         auto_offset_reset=reset,
         client_id="tidelog-consume",
         on_loss=reading.on_loss,
+        **client_arguments(),
     )
     async with connected(client, bootstrap) as consumer:
         await _seek(consumer, reading)

@@ -52,12 +52,16 @@ COMMANDS: Final[dict[str, Command]] = {
     "produce": Command("produce", "produce", "Write lines to a topic, from a file or standard input."),
     "consume": Command("consume", "consume", "Print a topic's records."),
     "log": Command("log", "app", "Look into a broker's data on disk, and verify it."),
+    "tls": Command("tls", "app", "Make a private CA, and certificates for brokers and clients."),
     "config": Command("config", "app", "Show, explain and check settings."),
     "bench": Command("bench", "app", "Measure a broker: throughput, latency, cost."),
     "sim": Command("sim", "sim", "Run simulations, each from one number."),
     "check": Command("check", "check", "Judge the recorded history of a run under faults."),
     "openapi": Command("openapi", "openapi", "Print the OpenAPI document of the HTTP interface."),
 }
+
+ASKING: Final = frozenset({"topic", "broker", "cluster", "group", "admin", "produce", "consume", "log"})
+"""Commands of these may ask a broker, and are told how to connect to it."""
 
 COMPLETION_VARIABLE: Final = "_TIDELOG_COMPLETE"
 """Set by the shell when it asks for completions; what was typed then comes another way, so everything is imported."""
@@ -131,6 +135,9 @@ def build(words: Sequence[str]) -> typer.Typer:
 
 def _add(app: typer.Typer, name: str, command: Command) -> None:
     target = getattr(imported(f"tidelog.cli.{command.module}"), command.attribute)
+    if name in ASKING:
+        security = imported("tidelog.cli.security")
+        target = security.with_security(target) if isinstance(target, typer.Typer) else security.secured(target)
     if isinstance(target, typer.Typer):
         app.add_typer(target, name=name, short_help=command.summary)
     else:

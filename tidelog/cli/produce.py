@@ -29,6 +29,7 @@ from tidelog.cli.options import (
     TopicName,
     separator_bytes,
 )
+from tidelog.cli.security import client_arguments
 from tidelog.cli.tables import byte_progress
 from tidelog.cli.tally import Tally
 from tidelog.cli.terminal import EXIT_INTERRUPTED, CommandError, Notices, say
@@ -66,7 +67,11 @@ def produce(
     job = _Job(topic, partition, separator_bytes(key_separator))
     with Notices(), _opened(file) as fd:
         producer = Producer(
-            bootstrap, acks=acks.value, compression_type=compression.value, delivery_timeout_ms=timeout_ms
+            bootstrap,
+            acks=acks.value,
+            compression_type=compression.value,
+            delivery_timeout_ms=timeout_ms,
+            **client_arguments(),
         )
         run(job.run(producer, bootstrap, fd))
     say(job.tally.document(topic), f"{topic}: {job.tally.summary()}", as_json=as_json)

@@ -29,6 +29,10 @@ def start(
     peer: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="peer.listener: for other brokers.")] = None,
     node_id: Annotated[str | None, typer.Option(metavar="N", help="node.id: this broker's number.")] = None,
     rack: Annotated[str | None, typer.Option(metavar="RACK", help="broker.rack: where it stands.")] = None,
+    tls: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Speak TLS to all, with what `tidelog tls` made for this broker in DIR."),
+    ] = None,
     settings: Settings = None,
     join: Annotated[
         str | None, typer.Option(metavar="URL", help="cluster.join: a broker of a cluster to join.")
@@ -47,9 +51,12 @@ def start(
       tidelog start
       tidelog start --data-dir /var/lib/tidelog --http 0.0.0.0:8082
       tidelog start --config tidelog.toml --set log.retention.ms=86400000
+      tidelog start --node-id 1 --tls tls --http 0.0.0.0:8082
       tidelog start --node-id 4 --data-dir d4 --http 127.0.0.1:8085 --peer 127.0.0.1:9195 --join http://127.0.0.1:8082
     """
+    encrypted = {} if tls is None else _encrypted(tls, node_id)
     named = {
+        **encrypted,
         "log.dir": data_dir,
         "http.listener": http,
         "peer.listener": peer,
@@ -62,6 +69,18 @@ def start(
     except ConfigError as error:
         raise UsageError(error.message) from None
     raise typer.Exit(_run(loaded))
+
+
+def _encrypted(directory: str, node_id: str | None) -> dict[str, str | None]:
+    """The settings that `--tls` stands for. The environment and a settings file may name another node."""
+    if node_id is None:
+        raise UsageError("--tls needs --node-id, which says whose certificate it is")
+    return {
+        "http.security.protocol": "SSL",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.location": f"{directory}/broker-{node_id}.pem",
+        "ssl.truststore.location": f"{directory}/ca.pem",
+    }
 
 
 def _flags(named: dict[str, str | None], settings: dict[str, str]) -> dict[str, str]:

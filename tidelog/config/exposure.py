@@ -20,10 +20,12 @@ Resolve = Callable[[str], Sequence[str]]
 def exposed(config: BrokerConfig, resolve: Resolve) -> list[str]:
     """Returns a sentence about each listener that can be reached from other machines and believes whoever comes."""
     sentences = []
-    if config.cluster_secret_file is None and not is_loopback(split_address(config.peer_listener)[0], resolve):
+    are_peers_known = config.cluster_secret_file is not None or config.security_inter_broker_protocol == "SSL"
+    if not are_peers_known and not is_loopback(split_address(config.peer_listener)[0], resolve):
         sentences.append(
             f"peer.listener {config.peer_listener} can be reached from other machines, and takes whoever comes for a "
-            "broker: set cluster.secret.file, the same on all brokers, or let peer.listener be on 127.0.0.1"
+            "broker: set cluster.secret.file, the same on all brokers, or security.inter.broker.protocol=SSL, or let "
+            "peer.listener be on 127.0.0.1"
         )
     return sentences
 

@@ -22,6 +22,7 @@ from tidelog.config.values import (
     Boolean,
     Bytes,
     CleanupPolicy,
+    ClientAuth,
     CommitSemantics,
     CompressionType,
     Count,
@@ -35,10 +36,12 @@ from tidelog.config.values import (
     NodeNumber,
     Path,
     Rack,
+    SecurityProtocol,
     SegmentBytes,
     ShownBytes,
     Skew,
     TimestampType,
+    TlsVersions,
     TopicCleanupPolicy,
     Url,
     Voters,
@@ -159,6 +162,47 @@ class BrokerConfig(Settings):
         "Starts the broker although strangers on other machines can reach a listener that believes everybody: "
         "peer.listener without cluster.secret.file. Otherwise that is refused. The log, /metrics and `tidelog cluster "
         "describe` say so. (Not in Kafka.)",
+    )
+
+    # -- encrypted connections -----------------------------------------------------------------------------------
+
+    http_security_protocol: SecurityProtocol = setting(
+        "http.security.protocol",
+        "PLAINTEXT",
+        "How HTTP clients connect: `PLAINTEXT`, http://, or `SSL`, https://. http.ops.listener always speaks plain "
+        "text. The same on all brokers. (Kafka: listener.security.protocol.map.)",
+    )
+    security_inter_broker_protocol: SecurityProtocol = setting(
+        "security.inter.broker.protocol",
+        "PLAINTEXT",
+        "How brokers connect to each other: `PLAINTEXT`, or `SSL`, TLS 1.3 by which both ends prove which broker they "
+        "are: the certificate of each names it by the URI `broker://CLUSTER/NODE`, CLUSTER the same in all of them. "
+        "The same on all brokers.",
+    )
+    ssl_keystore_location: Path | None = setting(
+        "ssl.keystore.location",
+        None,
+        "A file in PEM with this broker's private key, its certificate and those of the CAs between it and the root. "
+        "Nobody but its owner may be able to read it (mode 0600). Looked at every few seconds, and on SIGHUP: new "
+        "connections get what is new. Default: none; needed for `SSL`. (Kafka: with ssl.keystore.type=PEM.)",
+    )
+    ssl_truststore_location: Path | None = setting(
+        "ssl.truststore.location",
+        None,
+        "A file in PEM with the certificates of the CAs that vouch for other brokers and for clients. Loaded again as "
+        "ssl.keystore.location is. Default: none; needed among brokers, and to ask clients for certificates.",
+    )
+    ssl_client_auth: ClientAuth = setting(
+        "ssl.client.auth",
+        "none",
+        "Whether HTTP clients show a certificate of a CA of ssl.truststore.location: `none`, they are not asked; "
+        "`requested`, they may; `required`, they must. Other brokers always must.",
+    )
+    ssl_enabled_protocols: TlsVersions = setting(
+        "ssl.enabled.protocols",
+        ("TLSv1.3",),
+        "The versions of TLS that HTTP clients may speak: `TLSv1.3`, or `TLSv1.2,TLSv1.3`. Brokers speak 1.3 among "
+        "each other. (Kafka: both.)",
     )
 
     # -- the cluster's metadata ----------------------------------------------------------------------------------
@@ -696,6 +740,23 @@ class BrokerConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _has_keys(self) -> BrokerConfig:
+        if self.uses_tls and self.ssl_keystore_location is None:
+            raise ValueError(
+                "SSL needs ssl.keystore.location, a file with this broker's key and certificate; `tidelog tls issue` "
+                "makes one"
+            )
+        asks = self.security_inter_broker_protocol == "SSL" or self.ssl_client_auth != "none"
+        if asks and self.ssl_truststore_location is None:
+            raise ValueError(
+                "security.inter.broker.protocol=SSL and ssl.client.auth need ssl.truststore.location, a file with the "
+                "certificates of the CAs to trust; `tidelog tls init` makes one"
+            )
+        if self.ssl_client_auth != "none" and self.http_security_protocol != "SSL":
+            raise ValueError("ssl.client.auth needs http.security.protocol=SSL: plain HTTP knows no certificates")
+        return self
+
+    @model_validator(mode="after")
     def _is_reached_as_named(self) -> BrokerConfig:
         _, port = split_address(self.peer_listener)
         for entry in self.cluster_voters:
@@ -706,6 +767,11 @@ class BrokerConfig(Settings):
                     "have the same port"
                 )
         return self
+
+    @property
+    def uses_tls(self) -> bool:
+        """Returns True if one of the listeners speaks TLS."""
+        return "SSL" in (self.http_security_protocol, self.security_inter_broker_protocol)
 
     @property
     def levels(self) -> LevelRange:

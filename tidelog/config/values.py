@@ -15,6 +15,7 @@ from tidelog.model.levels import LEVEL_MAX, LEVEL_MIN
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _URL = re.compile(r"https?://(?P<address>[^/?#@]+)/?")
@@ -85,6 +86,13 @@ def _read_hosts(value: object) -> object:
     return tuple(host.lower() for host in hosts)
 
 
+def _read_versions(value: object) -> object:
+    versions = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(versions, list | tuple) or not versions or not {*TLS_VERSIONS}.issuperset(versions):
+        raise ValueError(f"must be one or both of {' and '.join(TLS_VERSIONS)}, as in TLSv1.2,TLSv1.3")
+    return tuple(dict.fromkeys(versions))
+
+
 def _is_url(value: str) -> str:
     match = _URL.fullmatch(value)
     if match is None:
@@ -142,6 +150,7 @@ BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_read_hosts)]
+TlsVersions = Annotated[tuple[str, ...], BeforeValidator(_read_versions)]
 Url = Annotated[str, AfterValidator(_is_url)]
 Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
 Rack = Annotated[str, Field(pattern=f"^{_PRINTABLE.pattern}$")]
@@ -158,4 +167,6 @@ CompressionType = Annotated[
 ]
 CommitSemantics = Literal["processed", "next"]
 AckDurability = Literal["fsynced", "replicated"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL"]
+ClientAuth = Literal["none", "requested", "required"]
 Never = Annotated[Literal[False], BeforeValidator(_refuse_auto_creation)]

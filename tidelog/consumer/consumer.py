@@ -19,6 +19,7 @@ from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.parameters import client_parameters
+from tidelog.transport.security import Security
 from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Consumer(PartitionReader):
     - `check_crcs`: hold every batch against its checksum.
     - `on_loss`: what to do where records are lost and an operator has accepted that. `fail` raises `RecordsLost` there,
       and again until a `seek` goes around it; `skip` goes on behind them, says so in the log, and counts them (`lost`).
+    - `security_protocol`, `ssl_*`: as of the `Producer`.
 
     Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`.
 
@@ -62,7 +64,7 @@ class Consumer(PartitionReader):
     - `client_id`, `client_rack`: what the group's description says of this consumer.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers", group="group_id")
+    @client_parameters(bootstrap="bootstrap_servers", group="group_id", ssl_truststore_location="ssl_ca_location")
     def __init__(
         self,
         *topics: str,
@@ -85,6 +87,10 @@ class Consumer(PartitionReader):
         on_loss: str = "fail",
         request_timeout_ms: float = 30_000,
         metadata_max_age_ms: float = 300_000,
+        security_protocol: str | None = None,
+        ssl_ca_location: str | None = None,
+        ssl_keystore_location: str | None = None,
+        ssl_endpoint_identification_algorithm: str = "https",
         entropy: Entropy | None = None,
     ) -> None:
         self._topics = topics
@@ -95,6 +101,9 @@ class Consumer(PartitionReader):
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             entropy=entropy,
+            security=Security(
+                security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
+            ),
         )
         options = FetchOptions(
             reset=self._reset,

@@ -30,6 +30,7 @@ from tidelog.model.ports import Buffer, Entropy
 from tidelog.transport.connections import Pieces
 from tidelog.transport.errors import DeliveryExpired, DeliveryUnknown, NoAnswer, decode_answer
 from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
+from tidelog.transport.security import Security
 from tidelog.transport.session import ClusterSession, needs_refresh, verdict_ms
 
 T = TypeVar("T")
@@ -82,8 +83,11 @@ class LogPartition:
         *,
         request_timeout_s: float,
         entropy: Entropy,
+        security: Security,
     ) -> None:
-        self._session = ClusterSession(bootstrap, request_timeout_s=request_timeout_s, entropy=entropy)
+        self._session = ClusterSession(
+            bootstrap, request_timeout_s=request_timeout_s, entropy=entropy, security=security
+        )
         self._topic = topic
         self._partition = partition
         self._path = f"/topics/{quote(topic, safe='')}/partitions/{partition}"

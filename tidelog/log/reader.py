@@ -14,6 +14,7 @@ from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, OffsetOutOfRange
 from tidelog.model.ports import Entropy
 from tidelog.transport.parameters import client_parameters
+from tidelog.transport.security import Security
 
 FETCH_BYTES: Final = 1 << 20
 POLL_S: Final = 0.5
@@ -28,7 +29,7 @@ class Reader:
     Use it as an async context manager, or call `start` and `close`. For one event loop; reads may overlap.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers")
+    @client_parameters(bootstrap="bootstrap_servers", ssl_truststore_location="ssl_ca_location")
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -37,6 +38,10 @@ class Reader:
         partition: int = 0,
         timeout_ms: float = 30_000,
         request_timeout_ms: float = 5_000,
+        security_protocol: str | None = None,
+        ssl_ca_location: str | None = None,
+        ssl_keystore_location: str | None = None,
+        ssl_endpoint_identification_algorithm: str = "https",
         entropy: Entropy | None = None,
     ) -> None:
         self._partition = LogPartition(
@@ -45,6 +50,9 @@ class Reader:
             partition,
             request_timeout_s=request_timeout_ms / 1000,
             entropy=entropy or SystemEntropy(),
+            security=Security(
+                security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
+            ),
         )
         self._timeout_s = timeout_ms / 1000
 

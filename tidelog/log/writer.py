@@ -15,6 +15,7 @@ from tidelog.model.errors import InvalidRequest, TooLarge
 from tidelog.model.ports import Clock, Entropy
 from tidelog.transport.errors import ClientClosed
 from tidelog.transport.parameters import client_parameters
+from tidelog.transport.security import Security
 
 GROUP_BYTES_MAX: Final = 1 << 20
 BATCH_OVERHEAD_BYTES: Final = 64
@@ -32,7 +33,7 @@ class Writer:
     Use it as an async context manager, or call `start` and `close`. For one event loop.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers")
+    @client_parameters(bootstrap="bootstrap_servers", ssl_truststore_location="ssl_ca_location")
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -42,6 +43,10 @@ class Writer:
         name: str = "",
         timeout_ms: float = 30_000,
         request_timeout_ms: float = 5_000,
+        security_protocol: str | None = None,
+        ssl_ca_location: str | None = None,
+        ssl_keystore_location: str | None = None,
+        ssl_endpoint_identification_algorithm: str = "https",
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
@@ -53,6 +58,9 @@ class Writer:
             partition,
             request_timeout_s=request_timeout_ms / 1000,
             entropy=entropy or SystemEntropy(),
+            security=Security(
+                security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
+            ),
         )
         self._name = name
         self._timeout_s = timeout_ms / 1000

@@ -166,6 +166,17 @@ class FrameConnection(Protocol):
         """Who is at the other end, for people: `host:port`."""
         ...
 
+    @property
+    def own_name(self) -> str | None:
+        """This broker's name in the certificate that it showed (`model/broker_names.py`); None without TLS."""
+        ...
+
+    @property
+    def peer_name(self) -> str | None:
+        """The other end's name in its certificate, which was verified; empty if a certificate names no broker, None
+        without TLS."""
+        ...
+
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Sends the buffers, one after the other, as one frame. Never blocks, never raises, and drops the frame if the
         connection is closed. The buffers must not change until the connection is lost or the frame has arrived."""

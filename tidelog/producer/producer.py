@@ -29,6 +29,7 @@ from tidelog.producer.routes import TopicRoute
 from tidelog.producer.sender import Sender
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.parameters import client_parameters
+from tidelog.transport.security import Security
 from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,9 @@ class Producer:
     - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
     - `max_request_size`: how many bytes one request carries; no record is larger.
     - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
+    - `security_protocol`: `SSL` or `PLAINTEXT`, where the addresses do not say. `ssl_ca_location`: a file in PEM of the
+      CAs that vouch for brokers, instead of the system's. `ssl_keystore_location`: one with this client's private key
+      and certificate. `ssl_endpoint_identification_algorithm`: empty if brokers' certificates need not name their host.
 
     Use it as an async context manager, or call `start` and `stop`.
     """
@@ -56,6 +60,7 @@ class Producer:
         batch_bytes="batch_size",
         compression="compression_type",
         idempotent="enable_idempotence",
+        ssl_truststore_location="ssl_ca_location",
     )
     def __init__(
         self,
@@ -72,6 +77,10 @@ class Producer:
         request_timeout_ms: float = 30_000,
         delivery_timeout_ms: float = 120_000,
         metadata_max_age_ms: float = 300_000,
+        security_protocol: str | None = None,
+        ssl_ca_location: str | None = None,
+        ssl_keystore_location: str | None = None,
+        ssl_endpoint_identification_algorithm: str = "https",
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
@@ -94,6 +103,9 @@ class Producer:
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             entropy=entropy,
+            security=Security(
+                security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
+            ),
         )
         self._sender = Sender(self._session, self._options)
         self._intake = Intake(self._session, self._sender, self._options, entropy)

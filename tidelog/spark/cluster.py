@@ -22,7 +22,7 @@ import msgspec
 from tidelog.adapters.system import SystemEntropy
 from tidelog.model.errors import TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
-from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S
+from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S, HTTPS
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.errors import (
     ConnectFailed,
@@ -32,8 +32,9 @@ from tidelog.transport.errors import (
     lost_from_answer,
     no_broker_answers,
 )
-from tidelog.transport.metadata import ClusterMetadata
+from tidelog.transport.metadata import ClusterMetadata, with_scheme
 from tidelog.transport.offsets import JSON_HEADERS, PARTITIONS_MAX, OffsetQuery, OffsetsAnswer, PartitionOffsets
+from tidelog.transport.security import PLAIN, Security, scheme_of, tls_fault
 
 REQUEST_TIMEOUT_S = 30.0
 """Of one try: a broker that says nothing for so long is given up."""
@@ -85,11 +86,19 @@ class Cluster:
     """Requests to the brokers of one cluster, one at a time. Not for several threads."""
 
     def __init__(
-        self, bootstrap: Sequence[str], *, timeout_s: float, request_timeout_s: float = REQUEST_TIMEOUT_S
+        self,
+        bootstrap: Sequence[str],
+        *,
+        timeout_s: float,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        security: Security = PLAIN,
     ) -> None:
+        """`bootstrap` are base URLs of one scheme."""
         self.timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
         self._addresses = list(bootstrap)
+        self._scheme = scheme_of(bootstrap)
+        self._context = security.context() if self._scheme == HTTPS else None
         self._connections: dict[str, http.client.HTTPConnection] = {}
 
     def close(self) -> None:
@@ -107,7 +116,7 @@ class Cluster:
     def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
         """All brokers, and these topics, or all; those that do not exist are left out."""
         query = "" if topics is None else "?topics=" + ",".join(quote(name, safe="") for name in topics)
-        found = decode_answer(_METADATA, self.call("GET", f"/metadata{query}"))
+        found = with_scheme(decode_answer(_METADATA, self.call("GET", f"/metadata{query}")), self._scheme)
         self._addresses = list(dict.fromkeys((*self._addresses, *(broker.address for broker in found.brokers))))
         return found
 
@@ -178,16 +187,24 @@ class Cluster:
     def _connect(self, address: str) -> http.client.HTTPConnection:
         parts = urlsplit(address)
         assert parts.hostname is not None
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._request_timeout_s)
+        connection: http.client.HTTPConnection
+        if self._context is None:
+            connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self._request_timeout_s)
+        else:
+            connection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=self._request_timeout_s, context=self._context
+            )
         try:
             connection.connect()
         except OSError as error:
-            raise ConnectFailed(f"no connection to {address}: {error}") from error
+            raise ConnectFailed(f"no connection to {address}: {tls_fault(error) or error}") from error
         return connection
 
     def cut(self, address: str, error: Exception) -> NoAnswer:
         """A connection that failed once is never used again: what comes next on it is anybody's guess."""
         self.drop(address)
+        if (why := tls_fault(error)) is not None:
+            return NoAnswer(f"{address}: {why}")
         return NoAnswer(f"{address}: no whole answer came ({error!r})")
 
     def drop(self, address: str) -> None:
@@ -234,30 +251,30 @@ class Stream:
             self._cluster.drop(self._address)
 
 
-def find_cluster(bootstrap: Sequence[str], *, timeout_s: float) -> Cluster:
+def find_cluster(bootstrap: Sequence[str], *, timeout_s: float, security: Security = PLAIN) -> Cluster:
     """Returns a client of the cluster, once a broker has answered at one of these addresses.
 
     The driver calls it when a query begins: tasks and later batches outwait a broker that restarts (`timeout_s`), but
     nobody should wait so long to learn that the address is wrong. Raises `ConnectFailed`, which names the addresses.
     """
     find_s = min(BOOTSTRAP_TIMEOUT_S, timeout_s)
-    trial = Cluster(bootstrap, timeout_s=find_s, request_timeout_s=find_s / len(bootstrap))
+    trial = Cluster(bootstrap, timeout_s=find_s, request_timeout_s=find_s / len(bootstrap), security=security)
     try:
         trial.metadata([])
     except (ConnectFailed, NoAnswer) as error:
         raise no_broker_answers(bootstrap, find_s, error) from error
     finally:
         trial.close()
-    return Cluster(bootstrap, timeout_s=timeout_s)
+    return Cluster(bootstrap, timeout_s=timeout_s, security=security)
 
 
-_SHARED: dict[tuple[int, tuple[str, ...], float], Cluster] = {}
+_SHARED: dict[tuple[int, tuple[str, ...], float, Security], Cluster] = {}
 
 
-def shared_cluster(bootstrap: tuple[str, ...], timeout_s: float) -> Cluster:
+def shared_cluster(bootstrap: tuple[str, ...], timeout_s: float, security: Security = PLAIN) -> Cluster:
     """This process's client of a cluster, with the connections that earlier tasks have left. Spark forks its workers,
     hence the process id: sockets must not be shared with a parent."""
-    key = (os.getpid(), bootstrap, timeout_s)
+    key = (os.getpid(), bootstrap, timeout_s, security)
     if key not in _SHARED:
-        _SHARED[key] = Cluster(bootstrap, timeout_s=timeout_s)
+        _SHARED[key] = Cluster(bootstrap, timeout_s=timeout_s, security=security)
     return _SHARED[key]

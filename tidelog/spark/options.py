@@ -14,7 +14,7 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.spark.bounds import EARLIEST, LATEST, Bound, parse_bound
 from tidelog.spark.errors import LossRule
 from tidelog.spark.option_values import OptionValues
-from tidelog.transport.addresses import parse_bootstrap
+from tidelog.transport.security import NAMES, Security, parse_security
 
 BOOTSTRAP = ("bootstrap.servers", "kafka.bootstrap.servers")
 TIMEOUT_MS = 120_000
@@ -88,6 +88,7 @@ class SourceOptions:
     """All that a reader needs; plain values, since it travels to the executors."""
 
     bootstrap: tuple[str, ...]
+    security: Security
     selection: Selection
     start: Bound
     end: Bound
@@ -106,8 +107,10 @@ def parse_source_options(options: Mapping[str, str], *, is_streaming: bool) -> S
     values.refuse(_REFUSED)
     kind, other = ("streaming", _BATCH_ONLY) if is_streaming else ("batch", _STREAM_ONLY)
     values.refuse(dict.fromkeys(other, f"makes no sense in a {kind} query; leave it out"))
+    bootstrap, security = parse_servers(values)
     found = SourceOptions(
-        bootstrap=parse_servers(values),
+        bootstrap=bootstrap,
+        security=security,
         selection=_parse_selection(values),
         start=parse_bound(values, "starting", LATEST if is_streaming else EARLIEST),
         end=parse_bound(values, "ending", LATEST),
@@ -126,12 +129,14 @@ def parse_source_options(options: Mapping[str, str], *, is_streaming: bool) -> S
     return found
 
 
-def parse_servers(values: OptionValues) -> tuple[str, ...]:
-    """Base URLs of `bootstrap.servers`, or of its alias."""
+def parse_servers(values: OptionValues) -> tuple[tuple[str, ...], Security]:
+    """Base URLs of `bootstrap.servers`, or of its alias, and how to connect there."""
     text = values.text(*BOOTSTRAP)
     if text is None:
         raise InvalidRequest("option bootstrap.servers is missing: give the address of a broker, such as HOST:8082")
-    return parse_bootstrap(text)
+    given = {name: values.text(f"kafka.{name}") for name in NAMES}
+    security = parse_security({name: value for name, value in given.items() if value is not None})
+    return security.addresses(text), security
 
 
 def _parse_limits(values: OptionValues) -> Limits:

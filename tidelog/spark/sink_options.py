@@ -9,6 +9,7 @@ from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidRequest
 from tidelog.spark.option_values import OptionValues
 from tidelog.spark.options import TIMEOUT_MS, parse_servers
+from tidelog.transport.security import Security
 
 _REFUSED = {
     "kafka.acks": "acks=all is all there is: a task's records are on the disks of all in-sync replicas when it ends",
@@ -26,6 +27,7 @@ class SinkOptions:
     """All that a task that writes needs; plain values, since it travels to the executors."""
 
     bootstrap: tuple[str, ...]
+    security: Security
     topic: str | None
     """Instead of a column."""
     compression: Compression
@@ -44,8 +46,10 @@ def parse_sink_options(options: Mapping[str, str], *, is_streaming: bool) -> Sin
     if is_streaming:
         values.refuse({"writeId": "a streaming query is known by its id and its batches' numbers; leave it out"})
     codec = values.choice("kafka.compression.type", [one.label for one in Compression], Compression.NONE.label)
+    bootstrap, security = parse_servers(values)
     found = SinkOptions(
-        bootstrap=parse_servers(values),
+        bootstrap=bootstrap,
+        security=security,
         topic=values.text("topic"),
         compression=next(one for one in Compression if one.label == codec),
         is_idempotent=values.flag("idempotence", True),

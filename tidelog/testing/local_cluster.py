@@ -17,9 +17,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tidelog.testing.broker_process import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, BrokerProcess
+from tidelog.testing.certificates import ClusterCertificates
 from tidelog.testing.commands import HOST, voters_setting
 from tidelog.testing.ports import HeldPorts
 from tidelog.testing.private_network import HTTP_PORT, PEER_PORT, PrivateNetwork
@@ -30,7 +31,9 @@ class LocalCluster:
 
     `data_dir` keeps the data after the end. Nodes are named by their ids; without one, node 1 is meant. With a
     `network` each broker is a node of it, and links between them can be cut. With a `secret`, and always in a network,
-    they take nobody for a broker who does not know what is in `secret_file`.
+    they take nobody for a broker who does not know what is in `secret_file`. With `tls` everybody speaks TLS, with
+    certificates made for this cluster (it needs the extra `tidelog[security]`), and clients are given
+    `**cluster.security` beside their bootstrap addresses.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class LocalCluster:
         start_timeout_s: float = START_TIMEOUT_S,
         network: PrivateNetwork | None = None,
         secret: bool = False,
+        tls: bool = False,
     ) -> None:
         if not 1 <= brokers <= 9:
             raise ValueError(f"a cluster of {brokers} brokers; 1 to 9 are possible here")
@@ -55,6 +59,7 @@ class LocalCluster:
         if secret or network is not None:
             _draw_secret(self.secret_file)
             self._settings = {"cluster.secret.file": str(self.secret_file), **self._settings}
+        self.certificates = ClusterCertificates(self._data_dir / "tls") if tls else None
         self._ports = HeldPorts()
         self._brokers = self._made(brokers)
 
@@ -125,6 +130,11 @@ class LocalCluster:
         return ",".join(broker.url for broker in self._brokers.values())
 
     @property
+    def security(self) -> dict[str, Any]:
+        """The arguments that clients are given beside `bootstrap`."""
+        return {} if self.certificates is None else {"ssl_ca_location": str(self.certificates.ca)}
+
+    @property
     def node_ids(self) -> list[int]:
         """In their order: 1 to the number of brokers, and those that were added; without those that were removed."""
         return list(self._brokers)
@@ -178,7 +188,7 @@ class LocalCluster:
         broker = BrokerProcess(
             node_id,
             self._data_dir / f"broker-{node_id}",
-            {**self._settings, "cluster.join": self._running().url},
+            {**self._settings, **self._encrypted(node_id), "cluster.join": self._running().url},
             http=f"{HOST}:{http}",
             peer=f"{HOST}:{peer}",
         )
@@ -212,13 +222,16 @@ class LocalCluster:
             node_id: BrokerProcess(
                 node_id,
                 self._data_dir / f"broker-{node_id}",
-                shared,
+                {**self._encrypted(node_id), **shared},
                 http=http[node_id - 1],
                 peer=peer[node_id - 1],
                 prefix=() if network is None else network.words(node_id),
             )
             for node_id in range(1, brokers + 1)
         }
+
+    def _encrypted(self, node_id: int) -> Mapping[str, str]:
+        return {} if self.certificates is None else self.certificates.settings(node_id)
 
     def _addresses(self, brokers: int) -> tuple[list[str], list[str]]:
         """HTTP and peer address of each broker, on loopback."""

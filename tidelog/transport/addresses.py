@@ -3,40 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 from tidelog.model.errors import InvalidRequest
 
+HTTP: Final = "http"
+HTTPS: Final = "https"
+SCHEMES: Final = (HTTP, HTTPS)
 DEFAULT_PORT = 8082
 BOOTSTRAP_TIMEOUT_S = 10.0
 """How long the bootstrap addresses are tried: a mistyped one must not look like a slow one."""
 DEFAULT_BOOTSTRAP = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 
-def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[str, ...]:
+def parse_bootstrap(bootstrap: str | Sequence[str], scheme: str | None = None) -> tuple[str, ...]:
     """Returns the base URLs of a comma list, or a list, of URLs or `host:port`, in its order, without repeats.
 
-    Raises `InvalidRequest` if the list is empty or an entry is neither.
+    All have one scheme: `scheme`, or else that of those that name one, or else `http`. Raises `InvalidRequest` if the
+    list is empty, an entry is neither, or they differ.
     """
     entries = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
-    addresses = [parse_address(entry.strip()) for entry in entries if entry.strip()]
-    if not addresses:
+    given = [entry.strip() for entry in entries if entry.strip()]
+    if not given:
         raise InvalidRequest(f"no bootstrap address; give that of a broker, such as {DEFAULT_BOOTSTRAP}")
-    return tuple(dict.fromkeys(addresses))
+    named = dict.fromkeys(entry.partition("://")[0].lower() for entry in given if "://" in entry)
+    schemes = [*named] if scheme is None else [scheme, *(other for other in named if other != scheme)]
+    if len(schemes) > 1 and {*schemes}.issubset(SCHEMES):
+        raise InvalidRequest(
+            f"bootstrap addresses {', '.join(given)} are of {' and '.join(schemes)}, and a client speaks one of them: "
+            "security.protocol=SSL is https, PLAINTEXT is http"
+        )
+    return tuple(dict.fromkeys(parse_address(entry, schemes[0] if schemes else HTTP) for entry in given))
 
 
-def parse_address(entry: str) -> str:
-    """The base URL, `http://host:port`, of one URL or `host[:port]`."""
-    parts = urlsplit(entry if "://" in entry else f"http://{entry}")
+def parse_address(entry: str, scheme: str = HTTP) -> str:
+    """The base URL, `http://host:port` or `https://host:port`, of one URL or `host[:port]`."""
+    parts = urlsplit(entry if "://" in entry else f"{scheme}://{entry}")
     try:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise InvalidRequest(f"bootstrap address {entry!r}: {error}") from error
-    if parts.scheme != "http" or not host or parts.path.strip("/") or parts.query or parts.username:
-        raise InvalidRequest(f"bootstrap address {entry!r} is neither http://HOST:PORT nor HOST:PORT")
-    return base_url(host, DEFAULT_PORT if port is None else port)
+    if parts.scheme not in SCHEMES or not host or parts.path.strip("/") or parts.query or parts.username:
+        raise InvalidRequest(f"bootstrap address {entry!r} is neither http(s)://HOST:PORT nor HOST:PORT")
+    return base_url(host, DEFAULT_PORT if port is None else port, parts.scheme)
 
 
-def base_url(host: str, port: int) -> str:
+def base_url(host: str, port: int, scheme: str = HTTP) -> str:
     """The base URL of a host name or address; IPv6 addresses get their brackets."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

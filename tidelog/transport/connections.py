@@ -16,6 +16,7 @@ not take a connection that dies under its next request for an unknown outcome.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.model.ports import Buffer
 from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, error_from_answer, lost_from_answer
+from tidelog.transport.security import tls_fault
 
 BATCHES_TYPE = "application/vnd.tidelog.batches"
 KEEPALIVE_S = 20.0
@@ -93,8 +95,10 @@ class Pieces(Payload):
 class Connections:
     """A bounded pool of keep-alive connections. Opened and closed inside one event loop."""
 
-    def __init__(self, *, connections_max: int) -> None:
+    def __init__(self, *, connections_max: int, context: ssl.SSLContext | None = None) -> None:
+        """`context` is for https."""
         self._connections_max = connections_max
+        self._context = context
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -107,6 +111,7 @@ class Connections:
             keepalive_timeout=KEEPALIVE_S,
             use_dns_cache=True,
             ttl_dns_cache=30,
+            ssl=self._context or True,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -144,8 +149,10 @@ class Connections:
                     raise NoAnswer(f"{url}: the answer is larger than {ANSWER_BYTES_MAX} bytes; ask for less at once")
                 return Answer(response.status, response.headers, await response.read())
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectFailed(f"no connection to {url.origin()}: {error}") from error
+            raise ConnectFailed(f"no connection to {url.origin()}: {tls_fault(error) or error}") from error
         except TimeoutError as error:
             raise NoAnswer(f"{url}: no answer within {timeout_s:.1f} s") from error
         except (aiohttp.ClientError, OSError) as error:
+            if (why := tls_fault(error)) is not None:  # in TLS 1.3 a client is refused after it has begun to send
+                raise ConnectFailed(f"no connection to {url.origin()}: {why}") from error
             raise NoAnswer(f"{url}: the connection was cut before the answer came ({error!r})") from error

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidelog.model.errors import LeaderNotAvailable, UnknownPartition, UnknownTopic
-from tidelog.transport.addresses import base_url
+from tidelog.transport.addresses import HTTP, base_url
 
 
 class BrokerMetadata(msgspec.Struct, frozen=True):
@@ -25,11 +25,13 @@ class BrokerMetadata(msgspec.Struct, frozen=True):
     host: str
     port: int
     rack: str | None = None
+    scheme: str = HTTP
+    """Brokers do not tell: who asked knows (`with_scheme`)."""
 
     @property
     def address(self) -> str:
         """The broker's base URL."""
-        return base_url(self.host, self.port)
+        return base_url(self.host, self.port, self.scheme)
 
 
 class PartitionVoter(msgspec.Struct, frozen=True):
@@ -70,6 +72,14 @@ class ClusterMetadata(msgspec.Struct, frozen=True):
     controller_id: int
     brokers: tuple[BrokerMetadata, ...]
     topics: tuple[TopicMetadata, ...]
+
+
+def with_scheme(answer: ClusterMetadata, scheme: str) -> ClusterMetadata:
+    """The answer to a client that speaks this to all brokers."""
+    if scheme == HTTP:
+        return answer
+    brokers = tuple(msgspec.structs.replace(broker, scheme=scheme) for broker in answer.brokers)
+    return msgspec.structs.replace(answer, brokers=brokers)
 
 
 @dataclass(frozen=True, slots=True)

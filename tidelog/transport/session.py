@@ -30,13 +30,14 @@ from yarl import URL
 
 from tidelog.model.errors import CoordinatorNotAvailable, LeaderNotAvailable, ShuttingDown, TidelogError, UnknownTopic
 from tidelog.model.ports import Entropy
-from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S, parse_bootstrap
+from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S, HTTPS
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer, Connections, Pieces
 from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, no_broker_answers
-from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata
+from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata, with_scheme
 from tidelog.transport.presence import Presence, Silent
 from tidelog.transport.retry_budget import RetryBudget
+from tidelog.transport.security import PLAIN, Security, scheme_of
 
 AVOID_S = 1.0
 VERDICT_S = 1.0
@@ -54,7 +55,7 @@ class ClusterSession:
     """Requests to the brokers of one cluster.
 
     `bootstrap` are URLs or `host:port` of any of its brokers, as a comma list or a list; `request_timeout_s` bounds one
-    try.
+    try. `security` says how connections are made.
     """
 
     def __init__(
@@ -65,9 +66,13 @@ class ClusterSession:
         connections_max: int = 64,
         metadata_max_age_s: float = 300.0,
         entropy: Entropy,
+        security: Security = PLAIN,
     ) -> None:
-        self._bootstrap = parse_bootstrap(bootstrap)
-        self._connections = Connections(connections_max=connections_max)
+        self._bootstrap = security.addresses(bootstrap)
+        self.scheme = scheme_of(self._bootstrap)
+        """`http` or `https`, of all brokers."""
+        context = security.context() if self.scheme == HTTPS else None
+        self._connections = Connections(connections_max=connections_max, context=context)
         self._cache = MetadataCache(max_age_s=metadata_max_age_s)
         self._entropy = entropy
         self._retries = RetryBudget()
@@ -139,6 +144,7 @@ class ClusterSession:
         return decode_answer(_METADATA, await self.call("GET", target, timeout_s=timeout_s))
 
     def _remember(self, answer: ClusterMetadata, topics: tuple[str, ...] = ()) -> ClusterMetadata:
+        answer = with_scheme(answer, self.scheme)
         self.cluster_id = answer.cluster_id
         self._cache.apply(answer, topics, self._now_s())
         return answer

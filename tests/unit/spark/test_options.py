@@ -82,7 +82,7 @@ def test_what_can_change_when_it_is_looked_up_again() -> None:
     [
         ({"startingOffset": "earliest"}, "unknown option startingoffset"),
         ({"kafka.group.id": "g"}, "not in a consumer group"),
-        ({"kafka.security.protocol": "SSL"}, "unknown option kafka.security.protocol"),
+        ({"kafka.security.protocols": "SSL"}, "unknown option kafka.security.protocols"),
         ({"endingOffsets": "latest"}, "no sense in a streaming query"),
         ({"assign": '{"a": [0]}'}, "exactly one"),
         ({"subscribe": " , "}, "names no topic"),

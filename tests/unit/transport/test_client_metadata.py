@@ -29,9 +29,7 @@ def test_bootstrap_lists(text: str, expected: tuple[str, ...]) -> None:
     assert parse_bootstrap(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", " , ", "https://a:1", "a:b", "a:99999", "http://a:1/x", "http://u@a:1", "http://"]
-)
+@pytest.mark.parametrize("text", ["", " , ", "a:b", "a:99999", "http://a:1/x", "http://u@a:1", "http://"])
 def test_bad_bootstrap_lists_say_what_is_expected(text: str) -> None:
     with pytest.raises(InvalidRequest, match="bootstrap"):
         parse_bootstrap(text)

@@ -64,6 +64,7 @@ class Connection(web.RequestHandler):
     """Serves one client connection."""
 
     __slots__ = (
+        "_certificate",
         "_count",
         "_heads",
         "_is_admitted",
@@ -109,6 +110,7 @@ class Connection(web.RequestHandler):
         self._is_astray = False
         """True once something came that is not HTTP."""
         self._lingering: Lingering | None = None
+        self._certificate: dict[str, Any] | None = None
         self.address = ""
         """The client's, without its port."""
         self.has_asked = False
@@ -118,6 +120,11 @@ class Connection(web.RequestHandler):
         self.waits_since_s = 0.0
         """When the head of the request whose turn is next was there and the one before it was answered, by the
         broker's clock."""
+
+    @property
+    def certificate(self) -> dict[str, Any] | None:
+        """The client's, verified, as `ssl` parses it: its subject, its other names. None if it showed none."""
+        return self._certificate
 
     @property
     def is_busy(self) -> bool:
@@ -134,6 +141,7 @@ class Connection(web.RequestHandler):
         now_s = self._loop.time()
         peer_name = transport.get_extra_info("peername")
         self.address = peer_name[0] if peer_name else ""
+        self._certificate = transport.get_extra_info("peercert") or None
         self._is_admitted = self._find_place(now_s)
         if not self._is_admitted:
             self._metrics.refused("connections")

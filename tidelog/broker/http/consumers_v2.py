@@ -80,7 +80,7 @@ async def create(context: Context, call: Call) -> web.StreamResponse:
         settings=asked.to_settings(config.consumer_request_timeout_ms, context.limits.request_timeout_ms_max),
     )
     await consumers.ask(request)
-    base_uri = f"http://{_host(context, call)}/consumers/{group}/instances/{request.instance}"
+    base_uri = f"{context.scheme}://{_host(context, call)}/consumers/{group}/instances/{request.instance}"
     return json_answer(ConsumerCreated(request.instance, base_uri), content_type=ANSWER_TYPE)
 
 

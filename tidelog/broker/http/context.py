@@ -36,6 +36,8 @@ class Context:
     metrics_page: MetricsPage
     """What `/metrics` shows; one per broker, so that several can live in one process."""
     log_level: LogLevel
+    scheme: str
+    """`http` or `https`: how clients reach it."""
     openapi: Callable[[], bytes]
     """Returns the document of `/openapi.json`, made when it is first asked for: a start does not wait for it."""
     topic_texts: TopicTexts = field(default_factory=TopicTexts)

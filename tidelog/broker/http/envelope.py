@@ -68,7 +68,7 @@ class Links:
         cluster = context.face.cluster
         self.cluster_id = cluster.cluster_id
         self.moves_throttle = cluster.image.moves_throttle or None
-        self.clusters_url = f"http://{context.advertised}{call.prefix}/clusters"
+        self.clusters_url = f"{context.scheme}://{context.advertised}{call.prefix}/clusters"
         """The URL of the list of clusters, which has one."""
         asked = call.path.get("cluster_id")
         if asked is not None and asked != self.cluster_id:

@@ -8,6 +8,7 @@ import socket  # determinism: to hand that descriptor to the event loop
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -24,6 +25,7 @@ from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.metrics_page import MetricsPage
 from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.routes import ROUTES
+from tidelog.broker.http.tls_metrics import TlsMetrics, TlsStatus
 from tidelog.broker.http.work_metrics import WorkMetrics
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
@@ -38,13 +40,32 @@ OPS_CONNECTIONS_MAX = 32
 OPS_ROUTES = tuple(route for route in ROUTES if route.path in ("/healthz", "/readyz", "/metrics"))
 
 
+class Listening(Protocol):
+    """A socket that is bound, and takes connections once it has been told to: a server of an event loop, or another."""
+
+    @property
+    def sockets(self) -> Sequence[socket.socket]: ...
+
+    async def start_serving(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Encryption(TlsStatus, Protocol):
+    """TLS, as an adapter does it."""
+
+    async def bind(self, make: Callable[[], Connection], host: str, port: int, backlog: int) -> Sequence[Listening]:
+        """Binds an address at which all connections are encrypted. Raises `OSError`."""
+        ...
+
+
 class HttpServer:
     """A listener that serves. `address` is where it is bound, `advertised` what clients are told."""
 
     def __init__(
         self,
         server: Server,
-        listeners: Sequence[asyncio.Server],
+        listeners: Sequence[Listening],
         context: Context,
         busy_s: Callable[[], float] | None = None,
     ) -> None:
@@ -96,17 +117,29 @@ def http_listener(config: BrokerConfig) -> Listener[Limits]:
 
 
 async def start_http(
-    face: BrokerFace, listener: Listener[Limits], machine: str, busy_s: Callable[[], float], log_level: LogLevel
+    face: BrokerFace,
+    listener: Listener[Limits],
+    machine: str,
+    busy_s: Callable[[], float],
+    log_level: LogLevel,
+    tls: Encryption | None = None,
+    *,
+    is_encrypted: bool = False,
 ) -> HttpServer:
     """Opens the listener. `machine` is the name that clients are told if it listens on all addresses; `busy_s` tells
-    for how long the thread that calls it was busy; operators change `log_level`. Raises `OSError` if the address cannot
-    be had."""
+    for how long the thread that calls it was busy; operators change `log_level`. With `tls` its state is shown, and if
+    `is_encrypted` clients speak it. Raises `OSError` if the address cannot be had."""
     server: Server
 
     def connected() -> Connection:
         return server()  # which is made below, when it is known where clients find it
 
-    bound = await _bind(connected, listener.bind)
+    at = listener.bind
+    bound: Sequence[Listening]
+    if tls is not None and is_encrypted:
+        bound = await tls.bind(connected, at.host, at.port, BACKLOG)
+    else:
+        bound = await _bind(connected, at)
     host, port, *_ = bound[0].sockets[0].getsockname()
     metrics, admission = RequestMetrics(), face.admission(listener.limits)
     context = Context(
@@ -115,8 +148,9 @@ async def start_http(
         limits=listener.limits,
         advertised=listener.advertised_at(Endpoint(host, port), machine),
         metrics=metrics,
-        metrics_page=MetricsPage(_registry(face, metrics), face),
+        metrics_page=MetricsPage(_registry(face, metrics, tls), face),
         log_level=log_level,
+        scheme="https" if is_encrypted else "http",
         openapi=cache(partial(describe, ROUTES)),
     )
     _show_gauges(context)
@@ -157,13 +191,15 @@ async def _bind(connected: Callable[[], Connection], at: Endpoint) -> list[async
     return bound
 
 
-def _registry(face: BrokerFace, metrics: RequestMetrics) -> CollectorRegistry:
+def _registry(face: BrokerFace, metrics: RequestMetrics, tls: TlsStatus | None) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     registry.register(BrokerMetrics(face))
     registry.register(ClusterMetrics(face))
     registry.register(GroupMetrics(face))
     registry.register(WorkMetrics(face))
+    if tls is not None:
+        registry.register(TlsMetrics(tls))
     ProcessCollector(registry=registry)
     return registry
 

@@ -141,7 +141,10 @@ class Pipe:
 
 
 class SimConnection:
-    """One end of a connection: the `FrameConnection` of its machine."""
+    """One end of a connection: the `FrameConnection` of its machine. Nothing is encrypted here."""
+
+    own_name: str | None = None
+    peer_name: str | None = None
 
     def __init__(
         self,

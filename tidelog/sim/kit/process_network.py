@@ -98,6 +98,14 @@ class _End:
     def remote(self) -> str:
         return self._connection.remote
 
+    @property
+    def own_name(self) -> str | None:
+        return self._connection.own_name
+
+    @property
+    def peer_name(self) -> str | None:
+        return self._connection.peer_name
+
     def send(self, buffers: Sequence[Buffer]) -> None:
         outside(self._connection.send, buffers)
 

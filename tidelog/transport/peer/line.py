@@ -24,6 +24,7 @@ from tidelog.transport.peer.bounds import PeerBounds
 from tidelog.transport.peer.errors import Fault, PeerRefused
 from tidelog.transport.peer.frames import BadFrame, Frame, Kind, MessageCodec, pack, unpack
 from tidelog.transport.peer.hello import Hello, Incarnations, refusal
+from tidelog.transport.peer.names import name_refusal
 from tidelog.transport.peer.proof import Challenge, ClusterSecret, Proofs, Role, secret_missing, secrets_differ
 from tidelog.transport.peer.statistics import PeerStatistics
 
@@ -241,7 +242,12 @@ class Line(ABC):
 
     def _hear(self, theirs: Hello) -> None:
         common = self.common
-        why = common.refusal(common.hello(), theirs) or self.objection(theirs) or common.incarnations.hear(theirs)
+        why = (
+            name_refusal(theirs, self.connection.own_name, self.connection.peer_name)
+            or common.refusal(common.hello(), theirs)
+            or self.objection(theirs)
+            or common.incarnations.hear(theirs)
+        )
         if why:
             self.refuse(why)
             return

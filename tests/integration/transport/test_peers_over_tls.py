@@ -1,0 +1,307 @@
+"""Brokers that prove to each other who they are; and what those get who cannot. On both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import uvloop
+from structlog.testing import capture_logs
+
+from tests.unit.adapters.certificates import Kind, issued
+from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.adapters.tcp_network import TcpNetwork, TlsNetwork
+from tidelog.adapters.tls_frames import TlsFrameProtocol
+from tidelog.adapters.tls_store import TlsStore
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.ports import Network
+from tidelog.testing.certificates import ClusterCertificates
+from tidelog.transport.peer import Answer, Hello, Lane, PeerNode, PeerUnreachable
+
+HOST = "127.0.0.1"
+PATIENCE_S = 30.0
+
+
+class Echo(msgspec.Struct, tag=True):
+    number: int
+
+
+class Echoing:
+    async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
+        return Answer(message, (payload,))
+
+    def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None: ...
+
+
+def store(made: ClusterCertificates, node_id: int, *, keystore: Path | None = None) -> TlsStore:
+    settings = {**made.settings(node_id), "node.id": str(node_id)}
+    if keystore is not None:
+        settings["ssl.keystore.location"] = str(keystore)
+    return TlsStore(BrokerConfig.model_validate(settings))
+
+
+class Brokers:
+    def __init__(self, made: ClusterCertificates) -> None:
+        self.made = made
+        self._nodes: list[PeerNode] = []
+
+    def node(self, node_id: int, network: Network) -> PeerNode:
+        hello = Hello(node_id, f"life of {node_id}", "c")
+        node = PeerNode(network, lambda: hello, [Echo], Echoing(), SystemClock(), SystemEntropy())
+        self._nodes.append(node)
+        return node
+
+    async def listening(self, node_id: int = 1, network: Network | None = None) -> tuple[PeerNode, tuple[str, int]]:
+        node = self.node(node_id, network or TlsNetwork(store(self.made, node_id)))
+        return node, await node.listen(HOST, 0)
+
+    async def why_not(self, caller: PeerNode, address: tuple[str, int], node_id: int = 1) -> str:
+        """What a broker learns that calls another in vain."""
+        caller.know(node_id, *address)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with pytest.raises(PeerUnreachable) as raised:
+                    await caller.request(node_id, Echo(1), deadline_s=PATIENCE_S)
+                if "does not answer" not in raised.value.message:  # in time, on a machine that is busy
+                    return raised.value.message
+
+    async def close(self) -> None:
+        for node in self._nodes:
+            await node.close()
+
+
+Scenario = Callable[[Brokers], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario], None]:
+    """Runs a scenario; afterwards no task is left, and no callback has failed."""
+
+    def run(scenario: Scenario) -> None:
+        failures: list[dict[str, Any]] = []
+
+        async def main() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+            brokers = Brokers(ClusterCertificates(tmp_path / "tls"))
+            try:
+                await scenario(brokers)
+            finally:
+                await brokers.close()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(main())
+        assert failures == []
+
+    return run
+
+
+def test_brokers_of_one_ca_talk_and_large_payloads_go_into_buffers_of_their_own(
+    play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large: list[int] = []
+    get_buffer = TlsFrameProtocol.get_buffer
+
+    def noting(protocol: TlsFrameProtocol, sizehint: int) -> memoryview:
+        buffer = get_buffer(protocol, sizehint)
+        large.append(len(buffer))
+        return buffer
+
+    monkeypatch.setattr(TlsFrameProtocol, "get_buffer", noting)
+
+    async def scenario(brokers: Brokers) -> None:
+        _, address = await brokers.listening()
+        two = brokers.node(2, TlsNetwork(store(brokers.made, 2)))
+        two.know(1, *address)
+        payload = SystemEntropy().token_hex(1 << 10).encode() * (8 << 10)
+        answer = await two.request(1, Echo(1), [payload], deadline_s=PATIENCE_S, lane=Lane.DATA)
+        assert answer.body == payload
+        assert max(large) > 1 << 20  # the frame's own buffer is offered for what comes, not the chunk
+
+    play(scenario)
+
+
+# -- who is refused --------------------------------------------------------------------------------------------------
+
+
+def test_who_has_no_certificate_is_told_that_one_is_required(play: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        _, address = await brokers.listening()
+        context = ssl.create_default_context(cafile=brokers.made.ca)
+        context.check_hostname = False
+        reader, writer = await asyncio.open_connection(*address, ssl=context)
+        with pytest.raises(ssl.SSLError, match=r"(?i)certificate.required"):
+            await reader.read()
+        writer.close()
+
+    play(scenario)
+
+
+def test_a_broker_of_another_ca_is_refused_by_either_end(play: Callable[[Scenario], None], tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        _, address = await brokers.listening()
+        stranger = brokers.node(2, TlsNetwork(store(ClusterCertificates(tmp_path / "other"), 2)))
+        assert "its certificate is not accepted" in await brokers.why_not(stranger, address)
+        half = ClusterCertificates(tmp_path / "half")
+        believer = store(half, 2)
+        believer.contexts.calling.load_verify_locations(brokers.made.ca)  # type: ignore[union-attr]
+        assert "unknown ca" in (await brokers.why_not(brokers.node(3, TlsNetwork(believer)), address)).lower()
+
+    play(scenario)
+
+
+def test_the_certificate_of_another_node_is_refused(play: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        _, address = await brokers.listening()
+        impostor = brokers.node(3, TlsNetwork(store(brokers.made, 2)))
+        assert "the certificate of node 3 is that of node 2" in await brokers.why_not(impostor, address)
+        _, of_impostor = await brokers.listening(3, TlsNetwork(store(brokers.made, 2)))
+        caller = brokers.node(4, TlsNetwork(store(brokers.made, 4)))
+        assert "the certificate of node 3 is that of node 2" in await brokers.why_not(caller, of_impostor, 3)
+
+    play(scenario)
+
+
+def test_a_broker_of_another_cluster_of_the_same_ca_is_refused(
+    play: Callable[[Scenario], None], tmp_path: Path
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        _, address = await brokers.listening(2)
+        file = issued(brokers.made, tmp_path / "other.pem", Kind.OTHER_CLUSTER)
+        stranger = brokers.node(1, TlsNetwork(store(brokers.made, 1, keystore=file)))
+        assert "is of cluster other" in await brokers.why_not(stranger, address, 2)
+
+    play(scenario)
+
+
+def test_a_clients_certificate_opens_no_peer_connection(play: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        _, address = await brokers.listening()
+        client = store(brokers.made, 2)
+        assert client.contexts.calling is not None
+        client.contexts.calling.load_cert_chain(brokers.made.client())
+        why = await brokers.why_not(brokers.node(2, TlsNetwork(client)), address)
+        assert "names no broker" in why
+
+    play(scenario)
+
+
+def test_an_expired_certificate_opens_no_peer_connection(play: Callable[[Scenario], None], tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        _, address = await brokers.listening()
+        late = store(brokers.made, 2)
+        assert late.contexts.calling is not None
+        late.contexts.calling.load_cert_chain(issued(brokers.made, tmp_path / "old.pem", Kind.BROKER, days=-1))
+        assert "certificate expired" in (await brokers.why_not(brokers.node(2, TlsNetwork(late)), address)).lower()
+
+    play(scenario)
+
+
+def test_plain_text_and_tls_do_not_mix_and_each_side_says_so(play: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        _, encrypted = await brokers.listening(1)
+        _, plain = await brokers.listening(2, TcpNetwork())
+        with capture_logs() as logs:
+            await brokers.why_not(brokers.node(3, TcpNetwork()), encrypted)
+            why = await brokers.why_not(brokers.node(4, TlsNetwork(store(brokers.made, 4))), plain, 2)
+        assert "security.inter.broker.protocol" in why
+        reasons = [str(entry.get("reason")) for entry in logs]
+        assert "it speaks no TLS" in reasons
+        assert any("it speaks TLS, and this port plain text" in reason for reason in reasons)
+
+    play(scenario)
+
+
+def test_older_versions_of_tls_are_refused(play: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        _, address = await brokers.listening()
+        context = ssl.create_default_context(cafile=brokers.made.ca)
+        context.check_hostname = False
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises(ssl.SSLError, match=r"(?i)protocol.version"):
+            await asyncio.open_connection(*address, ssl=context)
+
+    play(scenario)
+
+
+def test_silent_strangers_give_way_to_those_who_speak(
+    play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.adapters.tls_listener.HANDSHAKES_MAX", 8)
+
+    async def scenario(brokers: Brokers) -> None:
+        keys = store(brokers.made, 1)
+        _, address = await brokers.listening(1, TlsNetwork(keys))
+        silent = [await asyncio.open_connection(*address) for _ in range(20)]
+        two = brokers.node(2, TlsNetwork(store(brokers.made, 2)))
+        two.know(1, *address)
+        await two.request(1, Echo(1), deadline_s=PATIENCE_S)
+        assert keys.refused["peer", "too many handshakes"] >= 12
+        for _, one in silent:
+            one.close()
+
+    play(scenario)
+
+
+# -- loading again ---------------------------------------------------------------------------------------------------
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_what_changes_is_loaded_and_what_is_bad_is_not(play: Callable[[Scenario], None], tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        keys = store(brokers.made, 1)
+        watching = asyncio.create_task(keys.watch())
+        file, first = brokers.made.broker(1), keys.contexts
+        keys.reload()
+        await until(lambda: keys.reloads["done"] == 1)
+        assert keys.contexts.answering is not first.answering
+        second = keys.contexts
+        with capture_logs() as logs:
+            shutil.copy(brokers.made.broker(2), file)  # noticed without being told
+            await until(lambda: keys.reloads["refused"] == 1)
+        assert any("is that of node 2" in str(entry.get("reason")) for entry in logs)
+        assert keys.contexts is second
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    play(scenario)
+
+
+def test_a_ca_that_is_taken_out_vouches_for_nobody_who_comes_later(
+    play: Callable[[Scenario], None], tmp_path: Path
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        newer = ClusterCertificates(tmp_path / "newer")
+        trusted = tmp_path / "trusted.pem"
+        trusted.write_text(brokers.made.ca.read_text() + newer.ca.read_text())
+        settings = {**newer.settings(1), "ssl.truststore.location": str(trusted)}
+        keys = TlsStore(BrokerConfig.model_validate(settings))
+        watching = asyncio.create_task(keys.watch())
+        _, address = await brokers.listening(1, TlsNetwork(keys))
+        both = shutil.copy(trusted, tmp_path / "both.pem")
+        old = {**brokers.made.settings(2), "ssl.truststore.location": str(both), "node.id": "2"}
+        caller = brokers.node(2, TlsNetwork(TlsStore(BrokerConfig.model_validate(old))))
+        caller.know(1, *address)
+        await caller.request(1, Echo(1), deadline_s=PATIENCE_S)
+        shutil.copy(newer.ca, trusted)
+        keys.reload()
+        await until(lambda: keys.reloads["done"])
+        await caller.request(1, Echo(2), deadline_s=PATIENCE_S)  # on the connection that there is
+        later = brokers.node(2, TlsNetwork(TlsStore(BrokerConfig.model_validate(old))))
+        assert "unknown ca" in (await brokers.why_not(later, address)).lower()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    play(scenario)

@@ -1,0 +1,95 @@
+"""Frames inside TLS: what differs from frames in plain text (`frame_protocol.py`).
+
+Receiving is the same: the event loop decrypts into the buffers that the protocol gives, so a large frame goes into its
+own buffer there, too. Sending is not: each buffer that is handed over would become records of TLS of its own, so small
+ones are joined before; and all that is handed over is encrypted at once, so that no more than `TURN_BYTES` are in one
+turn of the event loop. What waits meanwhile counts as queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tidelog.adapters.frame_protocol import FrameProtocol, Receiver, TcpTimeouts
+from tidelog.model.broker_names import broker_name
+from tidelog.model.ports import Buffer
+
+RECORD_BYTES: Final = 16 << 10
+"""The most that one record of TLS carries."""
+TURN_BYTES: Final = 1 << 20
+
+
+class TlsFrameProtocol(FrameProtocol):
+    """A connection on a transport that encrypts. `own_name` is this broker's."""
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        timeouts: TcpTimeouts,
+        own_name: str,
+        *,
+        http_address: Callable[[], str] | None = None,
+    ) -> None:
+        super().__init__(receiver, timeouts, http_address=http_address)
+        self._own_name, self._peer_name = own_name, ""
+
+    @property
+    def own_name(self) -> str | None:
+        """See the port."""
+        return self._own_name
+
+    @property
+    def peer_name(self) -> str | None:
+        """See the port."""
+        return self._peer_name
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Reads the other end's certificate, once; the handshake has verified it."""
+        self._peer_name = broker_name(transport.get_extra_info("peercert") or {})
+        super().connection_made(transport)
+
+    def close(self) -> None:
+        """See the port. What waits for its turn goes out now."""
+        while self._unsent and not self._is_closed:
+            self._flush()
+        super().close()
+
+    def _flush(self) -> None:
+        if not self._unsent or self._is_closed:
+            return
+        turn, rest = records(self._unsent, TURN_BYTES)
+        self._unsent, self._unsent_bytes = rest, sum(map(len, rest))
+        if rest:
+            self._loop.call_soon(self._flush)
+        self._transport.writelines(turn)
+
+
+def records(buffers: Sequence[Buffer], size: int) -> tuple[list[Buffer], list[Buffer]]:
+    """The first `size` bytes, what is small joined up to the size of a record, the others as they are; and the rest. A
+    buffer across the end is cut."""
+    out: list[Buffer] = []
+    small: list[Buffer] = []
+    small_bytes, left = 0, size
+    rest: list[Buffer] = []
+    for index, buffer in enumerate(buffers):
+        length = len(buffer)
+        if length > left:
+            view = memoryview(buffer)
+            rest = [view[left:], *buffers[index + 1 :]]
+            buffer, length = view[:left], left  # noqa: PLW2901 -- what is left of it now
+        left -= length
+        if small_bytes + length > RECORD_BYTES and small:
+            out.append(b"".join(small))
+            small, small_bytes = [], 0
+        if length >= RECORD_BYTES:
+            out.append(buffer)
+        else:
+            small.append(buffer)
+            small_bytes += length
+        if rest:
+            break
+    if small_bytes:
+        out.append(b"".join(small))
+    return out, rest

@@ -1,0 +1,233 @@
+"""Listening with TLS: accepts connections, and takes each through its handshake before its protocol hears of it.
+
+An event loop would do both, but tells nobody which connections have not got so far, how many they are, and why some
+never do. Here they are bounded. When there are too many, the system keeps those that come waiting, until one is done,
+or until the oldest has had `HONEST_S`: then it gives way, since an honest handshake takes two turns, and one of a
+stranger who is silent takes until the deadline.
+
+The first byte of a connection tells TLS from plain text. Who speaks HTTP without it is told so, in HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from tidelog.adapters.tls_handshake import UNDER_WAY, Handshake
+
+HANDSHAKE_S: Final = 5.0
+HANDSHAKES_MAX: Final = 128
+"""So many are under way at a time, of one listener."""
+HONEST_S: Final = 0.5
+ACCEPTED_AT_ONCE: Final = 16
+"""Connections that are accepted in one turn of the event loop."""
+REST_S: Final = 1.0
+"""How long nothing is accepted when the system has no more descriptors."""
+FAREWELL_S: Final = 1.0
+READ_BYTES: Final = 64 << 10
+COMPLAINT_S: Final = 60.0
+COMPLAINTS_MAX: Final = 64
+
+TLS_HANDSHAKE: Final = b"\x16"
+"""The first byte of a stream of TLS: the type of a record with a part of the handshake."""
+PLAIN_TEXT: Final = "plain text"
+HANDSHAKE: Final = "handshake"
+TOO_MANY: Final = "too many handshakes"
+_BODY: Final = b'{"error_code":40001,"message":"this port speaks TLS: use https://, and security.protocol=SSL"}'
+PLAIN_ANSWER: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+) % (len(_BODY), _BODY)
+
+logger = structlog.get_logger("tidelog.tls")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsTerms:
+    """How a listener speaks TLS."""
+
+    name: str
+    """Names the listener, for people."""
+    context: Callable[[], ssl.SSLContext]
+    """Tells what is in force."""
+    refused: Callable[[str, str], None]
+    """Hears of each connection that did not come to be: the listener and the cause."""
+    shutdown_s: float
+    """How long a connection that is closed has to deliver what was sent, and to say goodbye."""
+
+
+class TlsListener:
+    """Is what an event loop's server is to those who open and close it."""
+
+    def __init__(
+        self, sock: socket.socket, make: Callable[[], asyncio.BaseProtocol], terms: TlsTerms, backlog: int
+    ) -> None:
+        """The socket is bound."""
+        self.sockets: Sequence[socket.socket] = (sock,)
+        self._sock, self._make, self._terms, self._backlog = sock, make, terms, backlog
+        self._loop = asyncio.get_running_loop()
+        self._under_way: dict[asyncio.Task[None], Handshake] = {}
+        """Connections that their protocols have not heard of yet, in the order they came."""
+        self._resting: asyncio.TimerHandle | None = None
+        """Set while nothing is accepted."""
+        self._is_full = False
+        """True if that is because too many handshakes are under way."""
+        self._is_closed = False
+        self._complaints: dict[str, float] = {}
+
+    async def start_serving(self) -> None:
+        """Accepts connections from now on."""
+        self._sock.setblocking(False)
+        self._sock.listen(self._backlog)
+        self._listen()
+
+    def close(self) -> None:
+        """Takes no more connections; those that have had their handshake stay. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._resting is not None:
+            self._resting.cancel()
+        self._loop.remove_reader(self._sock)
+        self._sock.close()
+        for task, handshake in self._under_way.items():
+            if not handshake.is_done:
+                task.cancel()
+
+    # -- accepting ---------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._resting, self._is_full = None, False
+        self._loop.add_reader(self._sock, self._accept)
+
+    def _rest(self, seconds: float) -> None:
+        self._loop.remove_reader(self._sock)
+        self._resting = self._loop.call_later(seconds, self._listen)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            if len(self._under_way) >= HANDSHAKES_MAX and not self._has_room():
+                return
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no descriptors: the system keeps the others waiting
+                logger.error("connections cannot be accepted", listener=self._terms.name, reason=str(error))
+                self._rest(REST_S)
+                return
+            sock.setblocking(False)
+            self._begin(sock, f"{address[0]}:{address[1]}")
+
+    def _begin(self, sock: socket.socket, remote: str) -> None:
+        handshake = Handshake(sock, remote, self._loop.time())
+        task = self._loop.create_task(self._take(sock, handshake))
+        self._under_way[task] = handshake
+        task.add_done_callback(self._ended)
+
+    def _has_room(self) -> bool:
+        """Gives up the oldest handshake if it has had its time; else accepts nothing until then, or until one ends."""
+        task, handshake = next(iter(self._under_way.items()))
+        left_s = handshake.began_s + HONEST_S - self._loop.time()
+        if left_s > 0 or handshake.is_done:
+            self._rest(max(left_s, 0.0))
+            self._is_full = True
+            return False
+        del self._under_way[task]
+        task.cancel()
+        self._refuse(handshake.remote, TOO_MANY, f"more than {HANDSHAKES_MAX} at a time, and it is the oldest")
+        return True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(task, None)
+        if self._is_full and self._resting is not None and not self._is_closed:
+            self._resting.cancel()
+            self._listen()
+        if not task.cancelled():
+            task.result()
+
+    # -- one connection ----------------------------------------------------------------------------------------------
+
+    async def _take(self, sock: socket.socket, handshake: Handshake) -> None:
+        is_mine, remote = True, handshake.remote
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                await self._wait_readable(sock)
+                first = sock.recv(1, socket.MSG_PEEK)
+            if first == TLS_HANDSHAKE:
+                is_mine = False  # the transport's, which closes it
+                UNDER_WAY.set(handshake)
+                await self._loop.connect_accepted_socket(
+                    self._make,
+                    sock,
+                    ssl=self._terms.context(),
+                    ssl_handshake_timeout=HANDSHAKE_S,
+                    ssl_shutdown_timeout=self._terms.shutdown_s,
+                )
+            elif first:
+                self._refuse(remote, PLAIN_TEXT, "it speaks no TLS")
+                await self._say_goodbye(sock)
+        except TimeoutError:
+            self._refuse(remote, HANDSHAKE, f"it took longer than {HANDSHAKE_S} s")
+        except ssl.SSLError as error:
+            self._refuse(remote, HANDSHAKE, words_of(error))
+        except OSError as error:
+            self._refuse(remote, HANDSHAKE, f"it ended: {str(error) or type(error).__name__}")
+        finally:
+            if is_mine:
+                sock.close()
+
+    async def _wait_readable(self, sock: socket.socket) -> None:
+        readable = asyncio.Event()
+        self._loop.add_reader(sock, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            self._loop.remove_reader(sock)
+
+    async def _say_goodbye(self, sock: socket.socket) -> None:
+        """Answers what looks like HTTP, and reads on for a while, so that no reset overtakes the answer."""
+        if not sock.recv(READ_BYTES)[:1].isalpha():
+            return
+        sock.send(PLAIN_ANSWER)
+        sock.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(FAREWELL_S):
+                await self._wait_readable(sock)
+                while sock.recv(READ_BYTES):
+                    await self._wait_readable(sock)
+
+    def _refuse(self, remote: str, cause: str, why: str) -> None:
+        """Counts; says it too, but not again and again of the same machine."""
+        self._terms.refused(self._terms.name, cause)
+        host, now_s = remote.rpartition(":")[0], self._loop.time()
+        if now_s < self._complaints.get(host, now_s):
+            return
+        self._complaints.pop(host, None)
+        self._complaints[host] = now_s + COMPLAINT_S
+        if len(self._complaints) > COMPLAINTS_MAX:
+            del self._complaints[next(iter(self._complaints))]
+        logger.warning("a connection is refused", listener=self._terms.name, remote=remote, cause=cause, reason=why)
+
+
+async def tls_listeners(
+    make: Callable[[], asyncio.BaseProtocol], host: str, port: int, terms: TlsTerms, *, backlog: int
+) -> list[TlsListener]:
+    """Binds an address, or all that a name stands for; serves nobody yet. Raises `OSError`."""
+    bound = await asyncio.get_running_loop().create_server(make, host, port, start_serving=False)
+    listening = [sock.dup() for sock in bound.sockets]  # under descriptors that no event loop knows
+    bound.close()
+    return [TlsListener(sock, make, terms, backlog) for sock in listening]
+
+
+def words_of(error: ssl.SSLError) -> str:
+    """Says what went wrong in a handshake, for people."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    return (error.reason or str(error)).replace("_", " ").lower()

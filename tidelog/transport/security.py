@@ -1,0 +1,131 @@
+"""How a client's connections are secured, under Kafka's names: `security.protocol`, `ssl.*`.
+
+The scheme of the bootstrap addresses says the same as `security.protocol`, so either will do, and both must agree. A
+client has one scheme: the brokers' addresses that it is told are hosts and ports.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.model.errors import InvalidRequest
+from tidelog.transport.addresses import DEFAULT_BOOTSTRAP, HTTP, HTTPS, parse_bootstrap
+
+PROTOCOLS: Final[Mapping[str, str]] = {"PLAINTEXT": HTTP, "SSL": HTTPS}
+CHECKS_HOST: Final[Mapping[str, bool]] = {"https": True, "": False, "none": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Holds what a user has said; plain values, which travel."""
+
+    protocol: str | None = None
+    """`PLAINTEXT` or `SSL`; None: as the bootstrap addresses say."""
+    ca_location: str | None = None
+    """A file in PEM of the CAs that vouch for brokers; None: those of the system."""
+    keystore_location: str | None = None
+    """A file in PEM with this client's private key and certificate, for brokers that ask for one."""
+    identification: str = "https"
+    """`https`: a broker's certificate must name the host that it was reached by; empty: any name will do."""
+
+    def addresses(self, bootstrap: str | Sequence[str]) -> tuple[str, ...]:
+        """The bootstrap addresses as base URLs, all of one scheme. Raises `InvalidRequest`."""
+        if self.protocol is not None and self.protocol not in PROTOCOLS:
+            raise InvalidRequest(f"security.protocol is {self.protocol!r}; it can be {' or '.join(PROTOCOLS)}")
+        if self.identification not in CHECKS_HOST:
+            raise InvalidRequest("ssl.endpoint.identification.algorithm is `https`, or empty")
+        if self.protocol == "SSL" and bootstrap == DEFAULT_BOOTSTRAP:
+            bootstrap = DEFAULT_BOOTSTRAP.removeprefix("http://")  # which nobody has typed
+        found = parse_bootstrap(bootstrap, None if self.protocol is None else PROTOCOLS[self.protocol])
+        is_encrypted = scheme_of(found) == HTTPS
+        if (self.ca_location or self.keystore_location) and not is_encrypted:
+            raise InvalidRequest(
+                f"ssl.* is given, and {found[0]} is plain text; set security.protocol to SSL, or write https://"
+            )
+        return found
+
+    def context(self) -> ssl.SSLContext:
+        """Reads the files. Raises `InvalidRequest`."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = CHECKS_HOST[self.identification]
+        if self.ca_location is None:
+            context.load_default_certs()
+        else:
+            _read("ssl.ca.location", self.ca_location, context.load_verify_locations)
+        if self.keystore_location is not None:
+            _read("ssl.keystore.location", self.keystore_location, lambda path: _load_chain(context, path))
+        return context
+
+
+NAMES: Final[Mapping[str, str]] = {
+    "security.protocol": "protocol",
+    "ssl.ca.location": "ca_location",
+    "ssl.truststore.location": "ca_location",
+    "ssl.keystore.location": "keystore_location",
+    "ssl.endpoint.identification.algorithm": "identification",
+}
+"""Kafka's and librdkafka's names of what can be said."""
+
+
+def parse_security(settings: Mapping[str, str]) -> Security:
+    """Reads settings by Kafka's names. Raises `InvalidRequest` for a name that is none of them."""
+    unknown = sorted(settings.keys() - NAMES.keys())
+    if unknown:
+        raise InvalidRequest(f"there is no {unknown[0]}; there are {', '.join(NAMES)}")
+    return Security(**{NAMES[name]: value for name, value in settings.items()})
+
+
+def scheme_of(addresses: Sequence[str]) -> str:
+    """The scheme that all of these have."""
+    return addresses[0].partition(":")[0]
+
+
+def _load_chain(context: ssl.SSLContext, path: str) -> None:
+    context.load_cert_chain(path, password=_no_password)
+
+
+def _no_password() -> str:
+    raise ValueError("its key has a password")
+
+
+def _read(name: str, path: str, read: Callable[[str], None]) -> None:
+    try:
+        read(path)
+    except (ssl.SSLError, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        raise InvalidRequest(f"{name}: {path} has not what is needed, in PEM: {why}") from error
+    except OSError as error:
+        raise InvalidRequest(f"{name}: cannot read {path}: {error.strerror or error}") from error
+
+
+def tls_fault(error: BaseException) -> str | None:
+    """Says what a fault of TLS means to a user, and what to do; None if it is no such fault.
+
+    Libraries pass on what OpenSSL said in exceptions of their own, so it is looked for in the text.
+    """
+    text = str(error)
+    for sign, meaning in _FAULTS.items():
+        if sign in text.upper():
+            return f"{meaning} ({text})"
+    return None
+
+
+_PLAIN_TEXT: Final = "it speaks plain text, and not TLS: set security.protocol to PLAINTEXT, or write http://"
+_FAULTS: Final[Mapping[str, str]] = {
+    "WRONG_VERSION_NUMBER": _PLAIN_TEXT,
+    "RECORD_LAYER_FAILURE": _PLAIN_TEXT,
+    "MISMATCH, CERTIFICATE IS NOT VALID FOR": "its certificate is that of another host: reach it by a name that is in "
+    "it, or set ssl.endpoint.identification.algorithm to nothing",
+    "CERTIFICATE HAS EXPIRED": "its certificate has expired",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not vouched for: give the file of its CA as ssl.ca.location",
+    "CERTIFICATE_REQUIRED": "it takes only clients with a certificate: give one as ssl.keystore.location",
+    "ALERT_UNKNOWN_CA": "it does not know the CA of this client's certificate (ssl.keystore.location)",
+    "ALERT_CERTIFICATE_EXPIRED": "this client's certificate has expired (ssl.keystore.location)",
+    "ALERT_BAD_CERTIFICATE": "it does not take this client's certificate (ssl.keystore.location)",
+    "ALERT_PROTOCOL_VERSION": "it speaks other versions of TLS",
+}
+
+PLAIN: Final = Security()
