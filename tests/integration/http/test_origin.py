@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.http.conftest import Site, simulated
 from tests.integration.http.wire import Reply
-from tidelog.broker.face.access import Operation
+from tidelog.model.access import Operation
 from tidelog.broker.http.routes import ROUTES
 
 EVIL = {"Origin": "http://evil.example"}

@@ -14,7 +14,6 @@ import structlog
 from aiohttp import web
 from aiohttp.hdrs import HOST, ORIGIN
 
-from tidelog.broker.face.access import ANONYMOUS, Operation
 from tidelog.broker.face.shedding import RequestClass
 from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, cut, error_answer
 from tidelog.broker.http.call import Call
@@ -25,6 +24,7 @@ from tidelog.broker.http.origin import SEC_FETCH_SITE, KnownHosts, check_origin
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.router import Router, WrongMethod
 from tidelog.config.values import split_address
+from tidelog.model.access import ANONYMOUS, Caller, Operation
 from tidelog.model.errors import InternalError, InvalidRequest, Overloaded, TidelogError
 
 REFUSALS: Final = {  # by code, else by status
@@ -79,7 +79,8 @@ class Edge:
                 if ORIGIN in headers or SEC_FETCH_SITE in headers:  # from a browser
                     check_origin(request.method, headers)
                 if not self._admission.is_open:
-                    self._admission.refuse_unauthorized(ANONYMOUS, route.operation, route.resource(path))
+                    caller = Caller(ANONYMOUS, cast("Connection", request.protocol).address)
+                    self._admission.refuse_unauthorized(caller, route.operation, route.resource(path))
             if not route.is_always_on:
                 self._refuse_now(cast("Connection", request.protocol), route, call, started_s)
             response = await route.handler(self._context, call)
