@@ -6,10 +6,12 @@ import os
 import stat
 from typing import Final
 
+from tidelog.model.errors import InvalidRequest
+
 SECRET_BYTES_MAX: Final = 8_192
 
 
-class SecretFileRefused(ValueError):
+class SecretFileRefused(InvalidRequest):
     """The file cannot be read, or others may read it. The message names the file, never what it holds."""
 
 

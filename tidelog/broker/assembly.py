@@ -20,7 +20,7 @@ from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
-from tidelog.adapters.secret_files import SecretFileRefused, read_secret
+from tidelog.adapters.secret_files import read_secret
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name, thread_busy_s
 from tidelog.adapters.tcp_network import TcpNetwork
@@ -29,7 +29,7 @@ from tidelog.broker.face.login import first_token
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
 from tidelog.broker.membership.registration import SHUTDOWN_S_MAX
-from tidelog.broker.metadata.bootstrap import no_contacts
+from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.replicas.hand_over import HAND_OVER_S_MAX, HOLD_S_MAX
 from tidelog.broker.runtime.descriptors import share
 from tidelog.broker.runtime.progress import IN_FORCE_S_MAX
@@ -40,7 +40,9 @@ from tidelog.model.cluster import Endpoint
 from tidelog.model.credentials import Token
 from tidelog.model.errors import InvalidRequest, OldDirectory
 from tidelog.model.passwords import check_library
+from tidelog.model.ports import Entropy
 from tidelog.storage.disk_files import DiskFiles
+from tidelog.transport.credentials import bearer
 from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
 
 STOP_GRACE_S = 5.0
@@ -96,8 +98,17 @@ def _first_token(config: BrokerConfig) -> Token | None:
         return None
     try:
         return first_token(read_secret(config.http_bootstrap_token_file), config.super_users)
-    except (SecretFileRefused, InvalidRequest) as error:
+    except InvalidRequest as error:
         raise ConfigError(f"http.bootstrap.token.file: {error}") from None
+
+
+def _contacts(config: BrokerConfig, entropy: Entropy) -> Contacts:
+    """Returns how to find the cluster that this broker is to join. Raises `InvalidRequest` for its token."""
+    if config.cluster_join is None:
+        return no_contacts
+    file = config.cluster_join_token_file
+    credentials = None if file is None else bearer(read_secret(file))
+    return partial(peer_contacts, config.cluster_join, entropy, credentials)
 
 
 async def _serve(
@@ -107,7 +118,7 @@ async def _serve(
     stop_requested = stop_on_signals(log_level.switch)
     disk, entropy = DiskThreads(), SystemEntropy()
     worker, hasher = DiskThreads(1, name="tidelog-codecs"), DiskThreads(1, name="tidelog-passwords")
-    contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
+    contacts = _contacts(config, entropy)
     network = TcpNetwork(http_address=lambda: config.http_listener)
     files = DiskFiles(config.log_dir)
     broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker, hasher)

@@ -27,6 +27,7 @@ from yarl import URL
 from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.model.ports import Buffer
+from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, error_from_answer, lost_from_answer
 
 BATCHES_TYPE = "application/vnd.tidelog.batches"
@@ -93,8 +94,10 @@ class Pieces(Payload):
 class Connections:
     """A bounded pool of keep-alive connections. Opened and closed inside one event loop."""
 
-    def __init__(self, *, connections_max: int) -> None:
+    def __init__(self, *, connections_max: int, credentials: Credentials | None = None) -> None:
+        """Each request shows the `credentials`."""
         self._connections_max = connections_max
+        self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -112,6 +115,7 @@ class Connections:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept-Encoding", "User-Agent"),
+            headers=None if self._credentials is None else {"Authorization": self._credentials.header},
             auto_decompress=False,
             trust_env=False,
             read_bufsize=READ_BUFFER_BYTES,
