@@ -291,7 +291,7 @@ class ClusterImage:
     level: int = LEVEL_MIN
     """The feature level at which metadata are written (`model/levels.py`). It never falls."""
     access: Access = NO_ACCESS
-    """Who logs in, and what they may do."""
+    """Says who logs in, and what they may do."""
 
     @property
     def generation(self) -> int:

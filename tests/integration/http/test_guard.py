@@ -1,4 +1,4 @@
-"""What the guard of a listener says, and that it ends what may not go on."""
+"""The guard of a listener tells everybody the right thing, and ends what may not go on."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ JUDGED_BY_HANDLER = {
     ("POST", "/tokens"): 403,
     ("DELETE", "/tokens/{token_id}"): 403,
 }
-"""What another principal is told where only the handler knows the resources; the answers show none of them."""
+"""Says what another principal is told where only the handler knows the resources; the answers show none of them."""
 
 BODIES = {
     ("POST", "/offsets"): b'{"partitions": [{"topic": "absent", "partition": 0}]}',
@@ -110,7 +110,7 @@ async def test_everybody_at_every_route(sites: Sites) -> None:
 
 
 async def due_at(sites: Sites, route: Route) -> dict[str, int]:
-    """What everybody is to be told."""
+    """Returns what everybody is to be told."""
     right, _ = await status(sites.open, route)
     if route.operation is Operation.NONE:
         return dict.fromkeys(WHO, right)
@@ -119,7 +119,7 @@ async def due_at(sites: Sites, route: Route) -> dict[str, int]:
 
 
 async def told_at(sites: Sites, route: Route) -> dict[str, int]:
-    """What everybody is told."""
+    """Returns what everybody is told."""
     told = {}
     for who in (*STRANGERS, "other"):
         told[who], body = await status(sites.guarded, route, sites.tokens[who])

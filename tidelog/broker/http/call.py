@@ -35,12 +35,12 @@ class Call:
     sent_bytes: int = 0
     """Bytes of a streamed answer so far."""
     entry: Pass | None = None
-    """What it was let in with; None at a listener that lets everybody do everything."""
+    """Holds what it was let in with; None at a listener that lets everybody do everything."""
     _query: dict[str, str] | None = None
 
     @property
     def principal(self) -> Principal:
-        """Who is calling."""
+        """Returns who is calling."""
         return ANONYMOUS if self.entry is None else self.entry.caller.principal
 
     @property

@@ -31,7 +31,7 @@ class Rights(Protocol):
 
     @property
     def entry(self) -> Pass | None:
-        """What it was let in with."""
+        """Holds what it was let in with."""
         ...
 
 
