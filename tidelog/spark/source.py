@@ -33,7 +33,7 @@ from pyspark.sql.types import StructType
 from tidelog.adapters.system import SystemClock
 from tidelog.model.errors import InvalidRequest
 from tidelog.spark.batch import Narrowing, plan_query
-from tidelog.spark.cluster import find_cluster
+from tidelog.spark.cluster import Cluster, find_cluster
 from tidelog.spark.columns import ddl, wanted_columns
 from tidelog.spark.offsets import Offsets
 from tidelog.spark.option_values import OptionValues
@@ -81,7 +81,7 @@ class TidelogDataSource(DataSource):
             raise InvalidRequest("a topic can only be appended to: use mode append, or outputMode append or update")
         options = parse_sink_options(self.options, is_streaming=is_streaming)
         check_schema(schema, options)
-        find_cluster(options.bootstrap, timeout_s=options.timeout_s)
+        find_cluster(options.bootstrap, timeout_s=options.timeout_s, token_file=options.token_file)
         return options
 
 
@@ -90,6 +90,10 @@ class TidelogPartition(InputPartition):
     """What Spark sends to one task."""
 
     task: ReadTask
+
+
+def _find(options: SourceOptions) -> Cluster:
+    return find_cluster(options.bootstrap, timeout_s=options.timeout_s, token_file=options.token_file)
 
 
 class TidelogReader(DataSourceReader):
@@ -101,7 +105,7 @@ class TidelogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks."""
-        cluster = find_cluster(self._options.bootstrap, timeout_s=self._options.timeout_s)
+        cluster = _find(self._options)
         try:
             ranges, snapshot = plan_query(self._options, ClusterView(cluster), self._narrowing)
         finally:
@@ -137,7 +141,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self) -> StreamPlanner:
         """Made where it is used: a reader must be fit for pickling."""
         if self._planner is None:
-            cluster = find_cluster(self._options.bootstrap, timeout_s=self._options.timeout_s)
+            cluster = _find(self._options)
             self._planner = StreamPlanner(self._options, ClusterView(cluster), SystemClock().monotonic_s)
         return self._planner
 
