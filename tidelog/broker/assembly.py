@@ -106,7 +106,7 @@ def _contacts(config: BrokerConfig, entropy: Entropy) -> Contacts:
     """Returns how to find the cluster that this broker is to join. Raises `InvalidRequest` for its token."""
     if config.cluster_join is None:
         return no_contacts
-    file = config.cluster_join_token_file
+    file = config.cluster_token_file
     credentials = None if file is None else bearer(read_secret(file))
     return partial(peer_contacts, config.cluster_join, entropy, credentials)
 

@@ -145,8 +145,8 @@ class BrokerConfig(Settings):
         "data directory joins that cluster, instead of founding one. Later starts ignore it.",
     )
 
-    cluster_join_token_file: Path | None = setting(
-        "cluster.join.token.file",
+    cluster_token_file: Path | None = setting(
+        "cluster.token.file",
         None,
         "A file that holds a token ID.SECRET, readable for its owner only (0600), which is shown to the cluster that "
         "this broker joins (cluster.join); it takes the right to Describe the cluster. Default: none.",
