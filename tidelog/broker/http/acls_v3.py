@@ -19,6 +19,7 @@ from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Resource
 from tidelog.broker.http.json_body import Body, json_decoder
+from tidelog.broker.http.media import JSON_TYPE
 from tidelog.controller.access_commands import AddAcls, RemoveAcls
 from tidelog.model.access import (
     ANY_NAME,
@@ -114,7 +115,7 @@ async def create_acl(context: Context, call: Call) -> web.StreamResponse:
     Links(context, call)
     acl = _acl(await read_json(context, call, _ASKED))
     await context.face.administration.change_access(AddAcls([acl]))
-    return web.Response(status=201)
+    return web.Response(status=201, content_type=JSON_TYPE)
 
 
 async def create_acls(context: Context, call: Call) -> web.StreamResponse:
@@ -124,7 +125,7 @@ async def create_acls(context: Context, call: Call) -> web.StreamResponse:
     if not 0 < len(asked) <= context.limits.acls_at_once_max:
         raise UnprocessableBody(f"{len(asked)} ACLs: make 1 to {context.limits.acls_at_once_max} in one request")
     await context.face.administration.change_access(AddAcls([_acl(one) for one in asked]))
-    return web.Response(status=201)
+    return web.Response(status=201, content_type=JSON_TYPE)
 
 
 async def delete_acls(context: Context, call: Call) -> web.StreamResponse:
