@@ -146,3 +146,9 @@ def short(route: Route) -> str:
 def test_the_routes_that_are_judged_by_their_handlers_are_those_in_the_table() -> None:
     found = {(route.method, short(route)) for route in ROUTES if route.is_judged_by_handler}
     assert found == set(JUDGED_BY_HANDLER)
+
+
+def test_a_route_that_names_no_right_cannot_be_made() -> None:
+    """The table of routes is made when the broker is imported, so such a route fails at the start."""
+    with pytest.raises(TypeError, match="'operation' and 'resource'"):
+        Route("GET", "/new", handler=ROUTES[0].handler)  # type: ignore[call-arg]  # that is the point
