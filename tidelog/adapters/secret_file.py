@@ -1,43 +1,67 @@
-"""Secrets that a program is given as files, which nobody but its user may read."""
+"""Files that hold one secret, and that nobody but their owner may use. No error says anything of what is in them."""
 
 from __future__ import annotations
 
 import os
 import stat
+from typing import Final
 
 from tidelog.config.errors import ConfigError
+from tidelog.model.errors import InvalidRequest
 
-SECRET_BYTES_MIN = 16
-SECRET_BYTES_MAX = 4096
+SHARED_BYTES_MIN: Final = 16
+SECRET_BYTES_MAX: Final = 4_096
 
 
-def read_secret(path: str, setting: str) -> bytes:
-    """Reads a secret, without the spaces and line ends around it. No error says anything of it.
+class SecretFileRefused(InvalidRequest):
+    """The file cannot be read, or others may read it."""
 
-    Raises `ConfigError`, naming the `setting` and what to do, for a file that is missing, that is none, that others may
-    read, or whose secret is too short or too long.
+
+def read_secret(path: str) -> str:
+    """Reads a password or a token, without the end of the line. Raises `SecretFileRefused`."""
+    try:
+        secret = _content(path).decode().rstrip("\r\n")
+    except FileNotFoundError:
+        raise SecretFileRefused(f"there is no file {path}") from None
+    except UnicodeDecodeError:
+        raise SecretFileRefused(f"{path} holds no text") from None
+    if not 0 < len(secret) <= SECRET_BYTES_MAX:
+        raise SecretFileRefused(f"{path} must hold one secret, of up to {SECRET_BYTES_MAX:,} bytes")
+    return secret
+
+
+def read_shared_secret(path: str, setting: str) -> bytes:
+    """Reads what several programs share, without the spaces and line ends around it.
+
+    Raises `ConfigError`, naming the `setting` and what to do.
     """
+    makes = f"make one with (umask 077; openssl rand -hex 32 > {path}), and copy it to all that share it"
+    try:
+        content = _content(path)
+    except FileNotFoundError:
+        raise ConfigError(f"{setting}: there is no file {path}; {makes}") from None
+    except SecretFileRefused as error:
+        raise ConfigError(f"{setting}: {error}") from None
+    secret = content.strip()
+    if len(content) > SECRET_BYTES_MAX or len(secret) < SHARED_BYTES_MIN:
+        raise ConfigError(f"{setting}: {path} must have {SHARED_BYTES_MIN} to {SECRET_BYTES_MAX:,} bytes; {makes}")
+    return secret
+
+
+def _content(path: str) -> bytes:
+    """What the file holds, or more than may be in it. Raises `SecretFileRefused` or `FileNotFoundError`."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(SECRET_BYTES_MAX + 1) if stat.S_ISREG(mode) else b""
     except FileNotFoundError:
-        raise ConfigError(f"{setting}: there is no file {path}; {_make(path)}") from None
+        raise
     except OSError as error:
-        raise ConfigError(
-            f"{setting}: {path} cannot be read ({error.strerror}); it must be a file of the user that runs this program"
+        raise SecretFileRefused(
+            f"{path} cannot be read ({error.strerror}); it must be a file of the user that runs this program"
         ) from None
     if not stat.S_ISREG(mode):
-        raise ConfigError(f"{setting}: {path} is no file; {_make(path)}")
+        raise SecretFileRefused(f"{path} is no file")
     if mode & 0o077:
-        raise ConfigError(f"{setting}: others than its owner may use {path}, so it is no secret; chmod 600 {path}")
-    secret = content.strip()
-    if len(content) > SECRET_BYTES_MAX or len(secret) < SECRET_BYTES_MIN:
-        raise ConfigError(
-            f"{setting}: {path} must have {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX:,} bytes; {_make(path)}"
-        )
-    return secret
-
-
-def _make(path: str) -> str:
-    return f"make one with (umask 077; openssl rand -hex 32 > {path}), and copy it to all that share it"
+        raise SecretFileRefused(f"others than its owner may use {path}, so it is no secret; chmod 600 {path}")
+    return content

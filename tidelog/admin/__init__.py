@@ -1,5 +1,6 @@
 """Managing a cluster from Python: `async with AdminClient() as admin: await admin.create_topic("t", partitions=12)`."""
 
+from tidelog.admin.access import AclDescription, NewToken, TokenDescription, UserDescription
 from tidelog.admin.client import AdminClient
 from tidelog.admin.group_results import (
     ConsumerDescription,
@@ -29,6 +30,7 @@ from tidelog.admin.results import (
 from tidelog.transport.verification import ReplicaVerification
 
 __all__ = [
+    "AclDescription",
     "AdminClient",
     "BrokerDescription",
     "BrokerState",
@@ -42,14 +44,17 @@ __all__ = [
     "LagDescription",
     "LevelRaised",
     "NewAssignment",
+    "NewToken",
     "NewTopic",
     "OffsetReset",
     "PartitionDescription",
     "ReassignmentDescription",
     "RecoveryDescription",
     "ReplicaVerification",
+    "TokenDescription",
     "TopicDescription",
     "TopicOwned",
     "TopicPlacement",
+    "UserDescription",
     "VoterDescription",
 ]

@@ -13,7 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
+from tidelog.admin.access import AccessCalls
 from tidelog.admin.calls import Listed, decoded
 from tidelog.admin.groups import GroupCalls
 from tidelog.admin.results import (
@@ -33,6 +35,7 @@ from tidelog.admin.results import (
 from tidelog.model.errors import InvalidRequest, NotFound, TidelogError, TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.credentials import client_credentials
 from tidelog.transport.losses import AcceptedLoss, LossesJudged
 from tidelog.transport.metadata import TopicMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
@@ -53,7 +56,7 @@ class _Cluster(msgspec.Struct, frozen=True):
 STATE_TIMEOUT_S = 2.0
 
 
-class AdminClient(GroupCalls):
+class AdminClient(GroupCalls, AccessCalls):
     """Manages topics and consumer groups, and looks at a cluster. An async context manager; or call `start` and `stop`.
 
     `bootstrap_servers` are URLs or `host:port` of any brokers of the cluster, as a comma list or a list;
@@ -70,12 +73,25 @@ class AdminClient(GroupCalls):
         ssl_ca_location: str | None = None,
         ssl_keystore_location: str | None = None,
         ssl_endpoint_identification_algorithm: str = "https",
+        sasl_mechanism: str | None = None,
+        sasl_username: str | None = None,
+        sasl_password: str | None = None,
+        sasl_password_file: str | None = None,
+        token_file: str | None = None,
     ) -> None:
         super().__init__(
             ClusterSession(
                 bootstrap_servers,
                 request_timeout_s=request_timeout_ms / 1000,
                 connections_max=8,
+                credentials=client_credentials(
+                    read_secret,
+                    sasl_mechanism=sasl_mechanism,
+                    sasl_username=sasl_username,
+                    sasl_password=sasl_password,
+                    sasl_password_file=sasl_password_file,
+                    token_file=token_file,
+                ),
                 entropy=SystemEntropy(),
                 security=Security(
                     security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm

@@ -21,26 +21,32 @@ from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
-from tidelog.adapters.secret_file import read_secret
+from tidelog.adapters.secret_file import read_secret, read_shared_secret
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, addresses_of, host_name, thread_busy_s
 from tidelog.adapters.tcp_network import TcpNetwork, TlsNetwork
 from tidelog.adapters.tls_listener import HANDSHAKES_MAX
 from tidelog.adapters.tls_store import TlsStore
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
+from tidelog.broker.face.login import first_token
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
 from tidelog.broker.membership.registration import SHUTDOWN_S_MAX
-from tidelog.broker.metadata.bootstrap import no_contacts
+from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.replicas.hand_over import HAND_OVER_S_MAX, HOLD_S_MAX
 from tidelog.broker.runtime.descriptors import share
 from tidelog.broker.runtime.progress import IN_FORCE_S_MAX
+from tidelog.config.errors import ConfigError
 from tidelog.config.exposure import exposed, not_allowed
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.model.cluster import Endpoint
-from tidelog.model.errors import OldDirectory
+from tidelog.model.credentials import Token
+from tidelog.model.errors import InvalidRequest, OldDirectory
+from tidelog.model.passwords import check_library
+from tidelog.model.ports import Entropy
 from tidelog.storage.disk_files import DiskFiles
+from tidelog.transport.credentials import bearer
 from tidelog.transport.peer import ClusterSecret
 from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
 from tidelog.transport.security import PLAIN, Security
@@ -95,18 +101,42 @@ class Safeguards(NamedTuple):
 
     secret: ClusterSecret | None
     insecure_listeners: list[str]
+    first_token: Token | None
+    """The first administrator's."""
 
 
 def _secure(config: BrokerConfig) -> Safeguards:
     """Reads what is secret, and looks for what is open to strangers. Raises `ConfigError` if that is not allowed."""
     path = config.cluster_secret_file
-    secret = ClusterSecret(read_secret(path, "cluster.secret.file")) if path is not None else None
+    secret = ClusterSecret(read_shared_secret(path, "cluster.secret.file")) if path is not None else None
     insecure_listeners = exposed(config, addresses_of)
     if insecure_listeners and not config.security_allow_insecure:
         raise not_allowed(insecure_listeners)
     for sentence in insecure_listeners:
         logger.warning("not secure, as security.allow.insecure allows", reason=sentence)
-    return Safeguards(secret, insecure_listeners)
+    return Safeguards(secret, insecure_listeners, _first_token(config))
+
+
+def _first_token(config: BrokerConfig) -> Token | None:
+    """Returns the first administrator's token. Raises `ConfigError` for it, or if passwords cannot be verified here."""
+    problem = check_library() if "basic" in config.http_authentication else ""
+    if problem:
+        raise ConfigError(f"http.authentication: {problem}")
+    if config.http_bootstrap_token_file is None:
+        return None
+    try:
+        return first_token(read_secret(config.http_bootstrap_token_file), config.super_users)
+    except InvalidRequest as error:
+        raise ConfigError(f"http.bootstrap.token.file: {error}") from None
+
+
+def _contacts(config: BrokerConfig, entropy: Entropy) -> Contacts:
+    """Returns how to find the cluster that this broker is to join. Raises `InvalidRequest` for its token."""
+    if config.cluster_join is None:
+        return no_contacts
+    file = config.cluster_token_file
+    credentials = None if file is None else bearer(read_secret(file))
+    return partial(peer_contacts, config.cluster_join, entropy, credentials, _as_client(config))
 
 
 async def _serve(
@@ -116,13 +146,22 @@ async def _serve(
     tls = TlsStore(config) if config.uses_tls else None
     stop_requested = stop_on_signals(log_level.switch, *([] if tls is None else [tls.reload]))
     disk, entropy = DiskThreads(), SystemEntropy()
-    worker = DiskThreads(1, name="tidelog-codecs")
-    contacts = no_contacts
-    if config.cluster_join is not None:
-        contacts = partial(peer_contacts, config.cluster_join, entropy, _as_client(config))
-    network = _network(config, tls)
-    files = DiskFiles(config.log_dir)
-    broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker, *safeguards)
+    worker, hasher = DiskThreads(1, name="tidelog-codecs"), DiskThreads(1, name="tidelog-passwords")
+    broker = Broker(
+        config,
+        DiskFiles(config.log_dir),
+        SystemClock(),
+        entropy,
+        disk,
+        _network(config, tls),
+        _contacts(config, entropy),
+        open_files_max,
+        worker,
+        hasher=hasher,
+        secret=safeguards.secret,
+        insecure_listeners=safeguards.insecure_listeners,
+    )
+    broker.face.login.first_token = safeguards.first_token
     servers: list[HttpServer] = []
     watching = None if tls is None else asyncio.create_task(tls.watch())
     is_encrypted = config.http_security_protocol == "SSL"
@@ -142,7 +181,7 @@ async def _serve(
         announce(f"tidelog: ready {scheme}://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
-        has_stopped = await _stop(servers, broker, disk, worker)
+        has_stopped = await _stop(servers, broker, disk, worker, hasher)
         if watching is not None:
             watching.cancel()
     return _status(broker) if has_stopped else 1
@@ -161,7 +200,7 @@ def _network(config: BrokerConfig, tls: TlsStore | None) -> TcpNetwork:
 
 def _as_client(config: BrokerConfig) -> Security:
     """A broker that joins a cluster asks one of its brokers over HTTP, with its own certificate if it has one."""
-    if config.cluster_join is None or not config.cluster_join.startswith("https:"):
+    if not (config.cluster_join or "").startswith("https:"):
         return PLAIN
     return Security(ca_location=config.ssl_truststore_location, keystore_location=config.ssl_keystore_location)
 

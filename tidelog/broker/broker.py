@@ -19,9 +19,10 @@ from functools import partial
 import structlog
 
 from tidelog.broker.controller.active import ActiveController
-from tidelog.broker.face.access import EverybodyMay
+from tidelog.broker.face.access import Authorizer, ByAcls, EverybodyMay
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.groups import ConsumerGroups
+from tidelog.broker.face.login import Login
 from tidelog.broker.face.partitions import Partitions
 from tidelog.broker.face.statistics import Statistics
 from tidelog.broker.groups.facade import Groups
@@ -58,6 +59,7 @@ from tidelog.controller.commands import (
     NewTopic,
     RegisterBroker,
 )
+from tidelog.model.access import check_principal
 from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import UnknownTopic, WrongCluster
 from tidelog.model.ids import NodeId, PartitionId, TopicId
@@ -94,12 +96,15 @@ class Broker:
         contacts: Contacts = no_contacts,
         open_files_max: int = OPEN_FILES_MAX,
         worker: BlockingRunner | None = None,
+        *,
+        hasher: BlockingRunner | None = None,
         secret: ClusterSecret | None = None,
         insecure_listeners: Sequence[str] = (),
     ) -> None:
         """`contacts` finds peer addresses in an existing cluster, for a broker that is to join it. `open_files_max` is
-        how many files of logs it keeps open. `worker` runs what codecs do; without one that is done on the loop. With a
-        `secret` it talks to no broker that does not know it. `insecure_listeners` are for whoever looks."""
+        how many files of logs it keeps open. `worker` runs what codecs do, `hasher` what passwords take; without them
+        that is done on the loop. With a `secret` it talks to no broker that does not know it. `insecure_listeners` are
+        for whoever looks."""
         time = ClusterTime(clock, config.clock_skew_ms_max)
         self.config = config
         self.insecure_listeners = insecure_listeners
@@ -203,11 +208,19 @@ class Broker:
                 self.log_writer.rounds,
             ),
             readiness=self,
-            authorizer=EverybodyMay(),
+            authorizer=self._authorizer(),
+            login=Login(lambda: self.image.access, time, entropy, hasher),
             work=self.work,
             clock=time,
         )
         """All that listeners may ask of this broker."""
+        self._open_to_peers(service)
+        self._peers.on_peer_down.append(self._on_peer_down)
+        self._peers.on_peer_silent.append(self._on_peer_silent)
+        self._peers.on_refused.append(self._on_refused)
+
+    def _open_to_peers(self, service: PeerService) -> None:
+        """Gives the service its parts."""
         service.claims, service.statistics = ClaimChecks(lambda: self.image), self._peers.statistics
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
@@ -216,9 +229,13 @@ class Broker:
         service.loss_finder, service.controller_elsewhere = self.data.loss_finder, self._controller_elsewhere
         for protocol in self.data.protocols.values():
             service.add(protocol)
-        self._peers.on_peer_down.append(self._on_peer_down)
-        self._peers.on_peer_silent.append(self._on_peer_silent)
-        self._peers.on_refused.append(self._on_refused)
+
+    def _authorizer(self) -> Authorizer:
+        config = self.config
+        if not config.authorizer_enabled:
+            return EverybodyMay()
+        super_users = map(check_principal, config.super_users)
+        return ByAcls(lambda: self.image.access, super_users, without_acl=config.allow_everyone_if_no_acl_found)
 
     # -- start and stop -------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from tidelog.broker.paxos.messages import PAXOS_MESSAGES
 from tidelog.broker.repair.repair_messages import REPAIR_MESSAGES
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
+from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
@@ -113,6 +114,7 @@ CLAIMS: Final[Mapping[type[msgspec.Struct], Claim]] = {
             RemoveBroker,
             RaiseLevel,
             AlterReassignments,
+            *ACCESS_COMMANDS,
         ),
         NO_CLAIM,
     ),

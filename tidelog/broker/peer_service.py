@@ -46,6 +46,7 @@ from tidelog.broker.repair.repair_messages import (
 )
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, RecordsRead, TakeBack
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead
+from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
     BrokerHeartbeat,
     Command,
@@ -67,6 +68,7 @@ from tidelog.controller.partition_commands import (
     ReportLostReplicas,
     ReportUnfitReplicas,
 )
+from tidelog.controller.records import ACCESS_LEVEL
 from tidelog.model.errors import (
     BrokerNotRegistered,
     ForeignSender,
@@ -131,7 +133,8 @@ NAMED_LEVEL: Final = 2
 """Since which feature level acceptors take a value whose payload is lost everywhere."""
 
 MESSAGE_ADDITIONS: Final = Additions(
-    types=dict.fromkeys(
+    types=dict.fromkeys(ACCESS_COMMANDS, ACCESS_LEVEL)
+    | dict.fromkeys(
         (
             RaiseLevel,
             LevelAnswered,

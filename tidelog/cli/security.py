@@ -1,14 +1,15 @@
 """How a command's client connects: `--command-config` and `--command-property`, as Kafka's commands have them.
 
 Every command with `--bootstrap` gets the two here, so that none lists them. What they say is kept in the context of the
-call, where whoever makes a client finds it (`client_arguments`).
+call, where whoever makes a client finds it (`client_arguments`), beside who is calling, which the environment says.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,6 +22,12 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.transport.security import PLAIN, Security, parse_security
 
 COMMENTS: Final = ("#", "!")
+LOGIN_VARIABLES: Final[Mapping[str, str]] = {
+    "TIDELOG_TOKEN_FILE": "token_file",
+    "TIDELOG_USERNAME": "sasl_username",
+    "TIDELOG_PASSWORD_FILE": "sasl_password_file",
+}
+"""These variables say who is calling: the arguments of clients that they stand for."""
 
 _Config = Annotated[
     str | None,
@@ -77,13 +84,14 @@ def secured(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def client_arguments() -> dict[str, Any]:
-    """The arguments of a client's constructor that this command was given."""
+    """The arguments of a client's constructor that this command was given, and the environment."""
     security = _CHOSEN.get()
     return {
         "security_protocol": security.protocol,
         "ssl_ca_location": security.ca_location,
         "ssl_keystore_location": security.keystore_location,
         "ssl_endpoint_identification_algorithm": security.identification,
+        **{argument: os.environ[name] for name, argument in LOGIN_VARIABLES.items() if os.environ.get(name)},
     }
 
 

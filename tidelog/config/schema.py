@@ -30,11 +30,13 @@ from tidelog.config.values import (
     Hosts,
     Limit,
     LogFormat,
+    LoginMethods,
     LogLevel,
     Milliseconds,
     Never,
     NodeNumber,
     Path,
+    Principals,
     Rack,
     SecurityProtocol,
     SegmentBytes,
@@ -144,6 +146,13 @@ class BrokerConfig(Settings):
         None,
         "The HTTP address of any broker of an existing cluster, as in http://10.0.0.1:8082: a broker with an empty "
         "data directory joins that cluster, instead of founding one. Later starts ignore it.",
+    )
+
+    cluster_token_file: Path | None = setting(
+        "cluster.token.file",
+        None,
+        "A file that holds a token ID.SECRET, readable for its owner only (0600), which is shown to the cluster that "
+        "this broker joins (cluster.join); it takes the right to Describe the cluster. Default: none.",
     )
 
     # -- who may come in -----------------------------------------------------------------------------------------
@@ -362,6 +371,46 @@ class BrokerConfig(Settings):
         "The most partitions that a broker may hold a replica of. A topic, a growth or a move that would give it more "
         "is refused; the brokers' own topics count, and are never refused. (Kafka: no limit.)",
     )
+
+    # -- who is calling, and what they may ---------------------------------------------------------------------------
+
+    http_authentication: LoginMethods = setting(
+        "http.authentication",
+        (),
+        "How HTTP clients say who they are: `token` (Authorization: Bearer ID.SECRET), `basic` (a user's name and "
+        "password), or both, with a comma between. Whoever shows neither is refused with 401, but for /healthz, "
+        "/readyz, / and /openapi.json. Default: nobody has to log in, and everybody is User:ANONYMOUS. (Not in Kafka.)",
+    )
+    http_bootstrap_token_file: Path | None = setting(
+        "http.bootstrap.token.file",
+        None,
+        "A file that holds ID.SECRET, and that only its owner may read (0600): a token that stands for the first of "
+        "super.users on this broker, so that the first administrator of a cluster can log in and make others. "
+        "Default: none. (Not in Kafka.)",
+    )
+    authorizer_enabled: Boolean = setting(
+        "authorizer.enabled",
+        False,
+        "Whether ACLs say what callers may do; what no ACL allows is refused with 403 then. The same on all brokers. "
+        "(Kafka: authorizer.class.name.)",
+    )
+    super_users: Principals = setting(
+        "super.users",
+        (),
+        "Principals who may do everything, with semicolons between: User:admin;User:ops. The same on all brokers.",
+    )
+    allow_everyone_if_no_acl_found: Boolean = setting(
+        "allow.everyone.if.no.acl.found",
+        False,
+        "Whether everybody may do everything to a resource that no ACL names.",
+    )
+    users_max: Count = setting("users.max", 1_000, "The most users that the cluster may have. (Not in Kafka.)")
+    tokens_max: Count = setting(
+        "tokens.max",
+        5_000,
+        "The most tokens that the cluster may have; those that are over make room. (Not in Kafka.)",
+    )
+    acls_max: Count = setting("acls.max", 5_000, "The most ACLs that the cluster may have. (Kafka: no limit.)")
 
     # -- defaults of every topic; each can be set for one topic under its own name ------------------------------------
 

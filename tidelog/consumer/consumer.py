@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
 from tidelog.consumer.consumer_group import ConsumerGroup
 from tidelog.consumer.errors import GroupNeeded
@@ -18,6 +19,7 @@ from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.credentials import client_credentials
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.security import Security
 from tidelog.transport.session import ClusterSession
@@ -91,6 +93,11 @@ class Consumer(PartitionReader):
         ssl_ca_location: str | None = None,
         ssl_keystore_location: str | None = None,
         ssl_endpoint_identification_algorithm: str = "https",
+        sasl_mechanism: str | None = None,
+        sasl_username: str | None = None,
+        sasl_password: str | None = None,
+        sasl_password_file: str | None = None,
+        token_file: str | None = None,
         entropy: Entropy | None = None,
     ) -> None:
         self._topics = topics
@@ -100,6 +107,14 @@ class Consumer(PartitionReader):
             bootstrap_servers,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
+            credentials=client_credentials(
+                read_secret,
+                sasl_mechanism=sasl_mechanism,
+                sasl_username=sasl_username,
+                sasl_password=sasl_password,
+                sasl_password_file=sasl_password_file,
+                token_file=token_file,
+            ),
             entropy=entropy,
             security=Security(
                 security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm

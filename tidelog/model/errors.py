@@ -104,6 +104,24 @@ class InvalidTimestamp(TidelogError):
     kafka = KafkaCode.INVALID_TIMESTAMP
 
 
+class NotAuthenticated(TidelogError):
+    """It is not known who is calling: nothing was shown that proves it, or what was shown is not valid (any more)."""
+
+    code = 40101
+    kafka = KafkaCode.SASL_AUTHENTICATION_FAILED
+
+
+class TooManyAttempts(TidelogError):
+    """Too many attempts of this user to log in from this address have failed; wait as long as `Retry-After` says."""
+
+    code = 42901
+    kafka = KafkaCode.SASL_AUTHENTICATION_FAILED
+
+    def __init__(self, message: str, retry_after_s: int = 60) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class NotAuthorized(TidelogError):
     """The caller has no right to do this to the resource (Kafka has a code for each kind of resource)."""
 

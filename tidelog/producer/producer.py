@@ -15,6 +15,7 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Self
 
+from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidRequest, TidelogError
@@ -28,6 +29,7 @@ from tidelog.producer.options import ProducerOptions, parse_acks
 from tidelog.producer.routes import TopicRoute
 from tidelog.producer.sender import Sender
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.credentials import client_credentials
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.security import Security
 from tidelog.transport.session import ClusterSession
@@ -47,6 +49,8 @@ class Producer:
       whose outcome is unknown is not tried again.
     - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
     - `max_request_size`: how many bytes one request carries; no record is larger.
+    - `sasl_mechanism` (`PLAIN`), `sasl_username` and `sasl_password`, or `sasl_password_file`: who it is. `token_file`
+      is a file with a token instead. Files with secrets are readable for their owner only (0600).
     - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
     - `security_protocol`: `SSL` or `PLAINTEXT`, where the addresses do not say. `ssl_ca_location`: a file in PEM of the
       CAs that vouch for brokers, instead of the system's. `ssl_keystore_location`: one with this client's private key
@@ -81,6 +85,11 @@ class Producer:
         ssl_ca_location: str | None = None,
         ssl_keystore_location: str | None = None,
         ssl_endpoint_identification_algorithm: str = "https",
+        sasl_mechanism: str | None = None,
+        sasl_username: str | None = None,
+        sasl_password: str | None = None,
+        sasl_password_file: str | None = None,
+        token_file: str | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
@@ -102,6 +111,14 @@ class Producer:
             bootstrap_servers,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
+            credentials=client_credentials(
+                read_secret,
+                sasl_mechanism=sasl_mechanism,
+                sasl_username=sasl_username,
+                sasl_password=sasl_password,
+                sasl_password_file=sasl_password_file,
+                token_file=token_file,
+            ),
             entropy=entropy,
             security=Security(
                 security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm

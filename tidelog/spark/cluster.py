@@ -14,16 +14,19 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
 from tidelog.model.errors import TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S, HTTPS
 from tidelog.transport.backoff import Backoff
+from tidelog.transport.credentials import client_credentials
 from tidelog.transport.errors import (
     ConnectFailed,
     NoAnswer,
@@ -92,8 +95,12 @@ class Cluster:
         timeout_s: float,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         security: Security = PLAIN,
+        token_file: str | None = None,
     ) -> None:
-        """`bootstrap` are base URLs of one scheme."""
+        """`bootstrap` are base URLs of one scheme. The token in `token_file` is shown with each request; the file is
+        read here, on the machine that asks."""
+        credentials = client_credentials(read_secret, token_file=token_file)
+        self._headers = {} if credentials is None else {"Authorization": credentials.header}
         self.timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
         self._addresses = list(bootstrap)
@@ -179,7 +186,7 @@ class Cluster:
         if connection is None:
             connection = self._connections[address] = self._connect(address)
         try:
-            connection.request(method, target, body, dict(headers))
+            connection.request(method, target, body, {**headers, **self._headers})
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise self.cut(address, error) from error
@@ -251,30 +258,35 @@ class Stream:
             self._cluster.drop(self._address)
 
 
-def find_cluster(bootstrap: Sequence[str], *, timeout_s: float, security: Security = PLAIN) -> Cluster:
+def find_cluster(
+    bootstrap: Sequence[str], *, timeout_s: float, security: Security = PLAIN, token_file: str | None = None
+) -> Cluster:
     """Returns a client of the cluster, once a broker has answered at one of these addresses.
 
     The driver calls it when a query begins: tasks and later batches outwait a broker that restarts (`timeout_s`), but
     nobody should wait so long to learn that the address is wrong. Raises `ConnectFailed`, which names the addresses.
     """
     find_s = min(BOOTSTRAP_TIMEOUT_S, timeout_s)
-    trial = Cluster(bootstrap, timeout_s=find_s, request_timeout_s=find_s / len(bootstrap), security=security)
+    made = partial(Cluster, bootstrap, security=security, token_file=token_file)
+    trial = made(timeout_s=find_s, request_timeout_s=find_s / len(bootstrap))
     try:
         trial.metadata([])
     except (ConnectFailed, NoAnswer) as error:
         raise no_broker_answers(bootstrap, find_s, error) from error
     finally:
         trial.close()
-    return Cluster(bootstrap, timeout_s=timeout_s, security=security)
+    return made(timeout_s=timeout_s)
 
 
-_SHARED: dict[tuple[int, tuple[str, ...], float, Security], Cluster] = {}
+_SHARED: dict[tuple[int, tuple[str, ...], float, Security, str | None], Cluster] = {}
 
 
-def shared_cluster(bootstrap: tuple[str, ...], timeout_s: float, security: Security = PLAIN) -> Cluster:
+def shared_cluster(
+    bootstrap: tuple[str, ...], timeout_s: float, security: Security = PLAIN, token_file: str | None = None
+) -> Cluster:
     """This process's client of a cluster, with the connections that earlier tasks have left. Spark forks its workers,
     hence the process id: sockets must not be shared with a parent."""
-    key = (os.getpid(), bootstrap, timeout_s, security)
+    key = (os.getpid(), bootstrap, timeout_s, security, token_file)
     if key not in _SHARED:
-        _SHARED[key] = Cluster(bootstrap, timeout_s=timeout_s, security=security)
+        _SHARED[key] = Cluster(bootstrap, timeout_s=timeout_s, security=security, token_file=token_file)
     return _SHARED[key]

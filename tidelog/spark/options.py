@@ -97,6 +97,8 @@ class SourceOptions:
     loss: LossRule
     includes_headers: bool
     pushes_filters: bool
+    token_file: str | None
+    """Holds a token, on the driver and on each executor."""
     timeout_s: float
     """Without progress for so long, a read or a look-up fails."""
 
@@ -123,6 +125,7 @@ def parse_source_options(options: Mapping[str, str], *, is_streaming: bool) -> S
         loss=LossRule(values.flag("failOnDataLoss", True)),
         includes_headers=values.flag("includeHeaders", False),
         pushes_filters=values.flag("filterPushdown", False),
+        token_file=values.text("token.file"),
         timeout_s=(values.number("kafkaConsumer.pollTimeoutMs") or TIMEOUT_MS) / 1000,
     )
     values.finish(*_SPARKS_OWN)

@@ -81,7 +81,7 @@ class TidelogDataSource(DataSource):
             raise InvalidRequest("a topic can only be appended to: use mode append, or outputMode append or update")
         options = parse_sink_options(self.options, is_streaming=is_streaming)
         check_schema(schema, options)
-        find_cluster(options.bootstrap, timeout_s=options.timeout_s, security=options.security)
+        _found(options)
         return options
 
 
@@ -179,5 +179,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return run_task(partition.task, self._options, self._columns)
 
 
-def _found(options: SourceOptions) -> Cluster:
-    return find_cluster(options.bootstrap, timeout_s=options.timeout_s, security=options.security)
+def _found(options: SourceOptions | SinkOptions) -> Cluster:
+    return find_cluster(
+        options.bootstrap, timeout_s=options.timeout_s, security=options.security, token_file=options.token_file
+    )

@@ -9,7 +9,7 @@ import uvloop
 
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
-from tidelog.adapters.secret_file import read_secret
+from tidelog.adapters.secret_file import read_shared_secret
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, addresses_of
 from tidelog.adapters.tcp_network import TcpNetwork
@@ -53,7 +53,7 @@ def make_client(servers: Sequence[Address], secret_file: str | None = None) -> L
 
 
 def _secret(file: str | None) -> ClusterSecret | None:
-    return None if file is None else ClusterSecret(read_secret(file, "--secret-file"))
+    return None if file is None else ClusterSecret(read_shared_secret(file, "--secret-file"))
 
 
 def make_replica(

@@ -28,6 +28,7 @@ from yarl import URL
 from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.model.ports import Buffer
+from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, error_from_answer, lost_from_answer
 from tidelog.transport.security import tls_fault
 
@@ -95,10 +96,13 @@ class Pieces(Payload):
 class Connections:
     """A bounded pool of keep-alive connections. Opened and closed inside one event loop."""
 
-    def __init__(self, *, connections_max: int, context: ssl.SSLContext | None = None) -> None:
-        """`context` is for https."""
+    def __init__(
+        self, *, connections_max: int, context: ssl.SSLContext | None = None, credentials: Credentials | None = None
+    ) -> None:
+        """`context` is for https. Each request shows the `credentials`."""
         self._connections_max = connections_max
         self._context = context
+        self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -117,6 +121,7 @@ class Connections:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept-Encoding", "User-Agent"),
+            headers=None if self._credentials is None else {"Authorization": self._credentials.header},
             auto_decompress=False,
             trust_env=False,
             read_bufsize=READ_BUFFER_BYTES,

@@ -33,6 +33,7 @@ from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S, HTTPS
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer, Connections, Pieces
+from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, no_broker_answers
 from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata, with_scheme
 from tidelog.transport.presence import Presence, Silent
@@ -65,6 +66,7 @@ class ClusterSession:
         request_timeout_s: float = 30.0,
         connections_max: int = 64,
         metadata_max_age_s: float = 300.0,
+        credentials: Credentials | None = None,
         entropy: Entropy,
         security: Security = PLAIN,
     ) -> None:
@@ -72,7 +74,7 @@ class ClusterSession:
         self.scheme = scheme_of(self._bootstrap)
         """`http` or `https`, of all brokers."""
         context = security.context() if self.scheme == HTTPS else None
-        self._connections = Connections(connections_max=connections_max, context=context)
+        self._connections = Connections(connections_max=connections_max, context=context, credentials=credentials)
         self._cache = MetadataCache(max_age_s=metadata_max_age_s)
         self._entropy = entropy
         self._retries = RetryBudget()

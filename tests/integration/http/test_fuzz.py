@@ -14,11 +14,15 @@ from tests.integration.http.conftest import Site, simulated
 from tests.integration.http.wire import Wire, head
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.routes import ROUTES
+from tidelog.controller.access_commands import StoreToken
 from tidelog.model.batch_codec import encode_batch
+from tidelog.model.credentials import Token
 from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE, batch_table
 
 METHODS = sorted({route.method for route in ROUTES})
 GOOD = {
+    "user": "alice",
+    "token_id": "x",
     "cluster_id": "CLUSTER",
     "topic": "t",
     "partition": "0",
@@ -59,8 +63,21 @@ DOCUMENTS = st.recursive(
     LEAVES, lambda it: st.lists(it, max_size=3) | st.dictionaries(KEYS, it, max_size=4), max_leaves=12
 )
 BATCH = bytes(encode_batch([(1, None, b"x")]))
+ACL = (
+    b'{"resource_type":"TOPIC","resource_name":"t","pattern_type":"LITERAL","principal":"User:a","operation":"READ",'
+    b'"permission":"ALLOW"}'
+)
+GOOD_QUERIES = {
+    "GET acls:check": "?resource_type=TOPIC&resource_name=t&principal=User:a&operation=READ",
+    "DELETE acls": "?resource_type=TOPIC&pattern_type=LITERAL&operation=READ&permission=ALLOW",
+}
 GOOD_BODIES = {
     "feature-level:raise": b'{"validate_only":true}',
+    "acls": ACL,
+    "acls:batch": b'{"data":[' + ACL + b"]}",
+    "users": b'{"user_name":"bob","password":"12345678"}',
+    "password": b'{"password":"87654321"}',
+    "tokens": b'{"principal":"User:bob"}',
     "batches": BATCH,
     "/batches": batch_table([("t", 0, len(BATCH))]) + BATCH,
     "brokers:rebalance": b'{"validate_only":true}',
@@ -132,6 +149,10 @@ def requests(draw: st.DrawFn) -> tuple[str, str, bytes | None, dict[str, str]]:
 async def good_body(site: Site, route: Route) -> bytes | None:
     """After what has to be there for it."""
     last = route.path.rpartition("/")[2]
+    if "/users/" in route.path:
+        await site.post(f"{site.v3}/users", {"user_name": GOOD["user"], "password": "12345678"})
+    if "/tokens/" in route.path:
+        await site.broker.admin.change_access(StoreToken(Token(GOOD["token_id"], "00", "User:bob", 1)))
     if "{group}" not in route.path:
         good = (
             b'{"partitions_count":2}'
@@ -177,6 +198,7 @@ async def test_what_is_right_is_accepted_by_every_route(site: Site, route: Route
     body = b'{"value":"info"}' if is_for_broker and route.method == "PUT" else await good_body(site, route)
     if target.endswith(("records", "batches")) and route.method == "GET":
         target += "?offset=0&timeout=0"
+    target += GOOD_QUERIES.get(f"{route.method} {route.path.rpartition('/')[2]}", "")
     reply = await site.ask(
         route.method, target.replace("CLUSTER", site.broker.cluster_id), body, {"Content-Type": route.request_media[0]}
     )

@@ -8,8 +8,8 @@ import pytest
 
 from tests.integration.http.conftest import Site, simulated
 from tests.integration.http.wire import Reply
-from tidelog.broker.face.access import Operation
 from tidelog.broker.http.routes import ROUTES
+from tidelog.model.access import Operation
 
 EVIL = {"Origin": "http://evil.example"}
 BODY = b'{"records":[{"value":"QQ=="}]}'
@@ -35,7 +35,7 @@ async def test_a_page_of_another_origin_changes_nothing(site: Site, headers: dic
         if route.method == "GET" or route.operation is Operation.NONE:
             continue
         names = {"cluster_id": site.broker.cluster_id, "topic": "t", "partition": 0, "broker_id": 1, "name": "n"}
-        target = route.template.format(**names, group="g", instance="i", consumer="c")
+        target = route.template.format(**names, group="g", instance="i", consumer="c", user="u", token_id="x")
         reply = await site.ask(route.method, target, BODY, headers)
         assert (reply.status, reply.code) == (403, 40302), route
         assert "access-control-allow-origin" not in reply.headers

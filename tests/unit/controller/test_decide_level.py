@@ -121,7 +121,7 @@ def test_an_earlier_process_of_a_broker_says_nothing_of_the_one_that_is_register
 
 
 def test_a_voter_that_is_not_registered_holds_it_up() -> None:
-    cluster = Cluster(voters=3)
+    cluster = Cluster(voters=3, level=2)
     for node in (1, 2):
         register(cluster, node, NEW)
     with pytest.raises(UnsupportedLevel, match="broker 3 votes on the metadata log, and is not registered"):

@@ -1,57 +1,45 @@
-"""Who may do what, in the words of Kafka's ACLs: every request of every listener is judged by one `Authorizer`."""
+"""Every request of every listener is judged by one `Authorizer`, in the words of `model/access.py`."""
 
 from __future__ import annotations
 
-import enum
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
-
-class Operation(enum.Enum):
-    """What a request does to its resource."""
-
-    NONE = "None"
-    """Open to everybody: it tells nothing."""
-    READ = "Read"
-    WRITE = "Write"
-    CREATE = "Create"
-    DELETE = "Delete"
-    ALTER = "Alter"
-    DESCRIBE = "Describe"
-    DESCRIBE_CONFIGS = "DescribeConfigs"
-    ALTER_CONFIGS = "AlterConfigs"
-    IDEMPOTENT_WRITE = "IdempotentWrite"
-
-
-class Resource(NamedTuple):
-    """What a request is about: a resource type and a name. The name `*` stands for resources that the request does not
-    name: each one has to be judged, and a list is filtered."""
-
-    type: str
-    name: str
-
-
-class Principal(NamedTuple):
-    """A caller, as Kafka names them: `User:alice`."""
-
-    type: str
-    name: str
-
-
-ANONYMOUS: Final = Principal("User", "ANONYMOUS")
-"""A caller that has not logged in."""
+from tidelog.model.access import Acl, AclIndex, Caller, Operation, Principal, Resource
+from tidelog.model.credentials import Access
 
 
 class Authorizer(Protocol):
     """Decides what callers may do."""
 
-    def may(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+    def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         """Returns True if this caller may do this to the resource."""
         ...
+
+
+class ByAcls:
+    """The authorizer of a cluster that goes by its ACLs."""
+
+    def __init__(self, access: Callable[[], Access], super_users: Iterable[Principal], *, without_acl: bool) -> None:
+        """`without_acl` is the answer for resources that no ACL names."""
+        self._access = access
+        self._acls: tuple[Acl, ...] = ()
+        self._index = AclIndex((), tuple(super_users), without_acl=without_acl)
+
+    def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        """Answers by the ACLs of the image as it is now. Whoever may write to some topic may number its batches."""
+        acls = self._access().acls
+        if acls is not self._acls:
+            self._acls = acls
+            self._index.set(acls)
+        if operation is Operation.IDEMPOTENT_WRITE and self._index.may_any(caller, Operation.WRITE, "Topic"):
+            return True
+        return self._index.may(caller, operation, resource)
 
 
 class EverybodyMay:
     """The authorizer of a cluster without access control."""
 
-    def may(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+    def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         """Returns True."""
         return True

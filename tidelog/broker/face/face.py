@@ -8,6 +8,7 @@ from tidelog.broker.face.access import Authorizer
 from tidelog.broker.face.admission import Admission, ListenerLimits, Readiness
 from tidelog.broker.face.cluster import Cluster
 from tidelog.broker.face.groups import ConsumerGroups
+from tidelog.broker.face.login import Login
 from tidelog.broker.face.partitions import Partitions
 from tidelog.broker.face.statistics import Statistics
 from tidelog.broker.face.work import HeavyWork
@@ -28,6 +29,7 @@ class BrokerFace:
     statistics: Statistics
     readiness: Readiness
     authorizer: Authorizer
+    login: Login
     work: HeavyWork
     """Does what would hold the event loop for too long."""
     clock: Clock

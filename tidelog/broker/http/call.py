@@ -9,6 +9,8 @@ from aiohttp import web
 
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Context
+from tidelog.broker.http.guard import Pass
+from tidelog.model.access import ANONYMOUS, Principal
 from tidelog.model.names import check_topic_name
 
 
@@ -32,7 +34,14 @@ class Call:
     """What this call has taken from `Admission.answers`."""
     sent_bytes: int = 0
     """Bytes of a streamed answer so far."""
+    entry: Pass | None = None
+    """Holds what it was let in with; None at a listener that lets everybody do everything."""
     _query: dict[str, str] | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """Returns who is calling."""
+        return ANONYMOUS if self.entry is None else self.entry.caller.principal
 
     @property
     def query(self) -> dict[str, str]:

@@ -14,7 +14,6 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.face.access import ANONYMOUS
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
@@ -118,7 +117,7 @@ async def list_all(context: Context, call: Call) -> web.StreamResponse:
     """All partitions whose replicas move."""
     links = Links(context, call)
     topics = context.face.cluster.image.topics
-    return json_answer(_shown(links, [topics[name] for name in sorted(topics)], "-"))
+    return json_answer(_shown(links, [topics[name] for name in context.visible(call, "Topic", sorted(topics))], "-"))
 
 
 async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
@@ -219,7 +218,7 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
     if asked.data is not None:
         partitions = [PartitionNamed(*_named(context, one.topic_name, one.partition_id)) for one in asked.data]
     via, at_ms = context.face.cluster.node_id, context.face.clock.wall_ms()
-    command = ElectLeaders(asked.election_type, partitions, ANONYMOUS.name, via, at_ms)
+    command = ElectLeaders(asked.election_type, partitions, call.principal.name, via, at_ms)
     found = await context.face.administration.elect_leaders(command)
     names = _names(context)
     return json_answer(
