@@ -73,7 +73,7 @@ def test_kafka_clients_conclude_the_same_about_the_append(kind: type[TidelogErro
 @pytest.mark.parametrize("kind", [kind for kind in TOLD if is_definite(kind)])
 def test_kafka_clients_try_again_what_passes_by_itself_and_nothing_else(kind: type[TidelogError]) -> None:
     assert kind.kafka is not None
-    assert kind.kafka.is_retried == (kind.code // 100 in (503, 507) or kind in TRIED_AGAIN)
+    assert kind.kafka.is_retried == (kind.code // 100 in (429, 503, 507) or kind in TRIED_AGAIN)
 
 
 @pytest.mark.parametrize("code", list(KafkaCode))

@@ -1,0 +1,150 @@
+"""Shares: what one broker lets its clients use, by the cluster's quotas (`model/quotas.py`).
+
+A quota is kept by each broker for itself, as in Kafka: who speaks to three of them may use it three times. Use that is
+asked for is judged by the debt of its bucket (`TokenBucket`): without a debt it passes at once; with one that ends
+within `DELAY_S_MAX` it is charged now and waits for that end; behind a longer one it is refused, and not charged. So
+within t seconds there passes, through however many connections,
+
+    at most  rate x (t + BURST_S)  and what passed last
+
+Buckets are bounded in number: the one that was not asked for longest is forgotten, and begins full. Without quotas
+nothing here is asked but `are_set`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from tidelog.broker.face.access import Principal
+from tidelog.model.errors import QuotaExceeded
+from tidelog.model.quotas import (
+    CONNECTION_CREATION_RATE,
+    BucketName,
+    Quota,
+    QuotaTable,
+    canonical_address,
+)
+from tidelog.replication.token_bucket import TokenBucket
+
+BURST_S: Final = 1.0
+DELAY_S_MAX: Final = 1.0
+PACE_S_MAX: Final = 30.0
+"""A stream that has begun is held up for no longer at a time: it cannot be answered with a refusal any more."""
+
+
+class Caller(NamedTuple):
+    """Whose share a request is charged to."""
+
+    principal: Principal
+    client_id: str = ""
+    """As the client says; empty if it does not."""
+
+
+class Shares:
+    """The shares of one broker, over all its listeners."""
+
+    def __init__(
+        self,
+        quotas: Callable[[], tuple[Quota, ...]],
+        now_s: Callable[[], float],
+        buckets_max: int,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`quotas` tells those of the cluster, as this broker knows it."""
+        self._quotas = quotas
+        self._now_s = now_s
+        self._buckets_max = buckets_max
+        self._sleep = sleep
+        self._known: tuple[Quota, ...] = ()
+        self._table = QuotaTable(())
+        self._buckets: OrderedDict[BucketName, TokenBucket] = OrderedDict()
+        self.delayed: dict[str, int] = {}
+        """How many uses had to wait, by key."""
+        self.refused: dict[str, int] = {}
+        """How many uses were refused, by key."""
+
+    @property
+    def are_set(self) -> bool:
+        """True if there is any quota."""
+        return bool(self._quotas())
+
+    @property
+    def buckets(self) -> int:
+        """How many are kept."""
+        return len(self._buckets)
+
+    async def use(self, key: str, caller: Caller, amount: float, wait_s_max: float = DELAY_S_MAX) -> float:
+        """Charges a caller for what it is about to use, waits for its turn, and returns for how long. Raises
+        `QuotaExceeded` if that would take longer than `wait_s_max`; then nothing was charged."""
+        found = self._of_client(key, caller)
+        if found is None:
+            return 0.0
+        bucket, name = found
+        now_s = self._now_s()
+        owed_s = bucket.owed_s(now_s)
+        if owed_s > wait_s_max:
+            raise self._refusal(name, bucket, owed_s)
+        bucket.spend(amount, now_s)
+        if owed_s > 0:
+            self.delayed[key] = self.delayed.get(key, 0) + 1
+            await self._sleep(owed_s)
+        return owed_s
+
+    def refuse_if_owing(self, key: str, caller: Caller) -> None:
+        """Raises `QuotaExceeded` for a caller that would have to wait for too long whatever it uses next."""
+        found = self._of_client(key, caller)
+        if found is not None and (owed_s := found[0].owed_s(self._now_s())) > DELAY_S_MAX:
+            raise self._refusal(found[1], found[0], owed_s)
+
+    def admits_connection(self, address: str) -> bool:
+        """Charges an address for a connection that it has opened; False if it has opened too many."""
+        known = self._table_now().of_address(CONNECTION_CREATION_RATE, canonical_address(address))
+        if known is None:
+            return True
+        bucket = self._bucket(*known)
+        now_s = self._now_s()
+        if bucket.owed_s(now_s) > 0:
+            self.refused[CONNECTION_CREATION_RATE] = self.refused.get(CONNECTION_CREATION_RATE, 0) + 1
+            return False
+        bucket.spend(1, now_s)
+        return True
+
+    def _of_client(self, key: str, caller: Caller) -> tuple[TokenBucket, BucketName] | None:
+        known = self._table_now().of_client(key, caller.principal.name, caller.client_id)
+        return None if known is None else (self._bucket(*known), known[0])
+
+    def _table_now(self) -> QuotaTable:
+        quotas = self._quotas()
+        if quotas is not self._known:
+            self._known, self._table = quotas, QuotaTable(quotas)
+            if not quotas:
+                self._buckets.clear()
+        return self._table
+
+    def _bucket(self, name: BucketName, rate: float) -> TokenBucket:
+        """The bucket of this name, at this rate; its debt outlives a change of the rate."""
+        now_s = self._now_s()
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = self._buckets[name] = TokenBucket(BURST_S)
+            bucket.set_rate(rate, now_s)
+            bucket.fill(now_s)
+            if len(self._buckets) > self._buckets_max:
+                self._buckets.popitem(last=False)
+        else:
+            self._buckets.move_to_end(name)
+            bucket.set_rate(rate, now_s)
+        return bucket
+
+    def _refusal(self, name: BucketName, bucket: TokenBucket, owed_s: float) -> QuotaExceeded:
+        self.refused[name.key] = self.refused.get(name.key, 0) + 1
+        whose = "this client" if name.user is None else f"user {name.user}"
+        return QuotaExceeded(
+            f"{name.key} of {whose} is {bucket.rate:g} per second at each broker, which is used up for {owed_s:.1f} s; "
+            "send less, or ask the cluster's administrator for more (tidelog quota)",
+            retry_after_s=max(1, math.ceil(owed_s - DELAY_S_MAX)),
+        )
