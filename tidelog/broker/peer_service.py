@@ -44,6 +44,7 @@ from tidelog.broker.repair.repair_messages import (
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, RecordsRead, TakeBack
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead
 from tidelog.controller.commands import (
+    AlterQuotas,
     BrokerHeartbeat,
     Command,
     CommandAnswer,
@@ -118,7 +119,8 @@ NAMED_LEVEL: Final = 2
 """Since which feature level acceptors take a value whose payload is lost everywhere."""
 
 MESSAGE_ADDITIONS: Final = Additions(
-    types=dict.fromkeys(
+    types={AlterQuotas: 3}
+    | dict.fromkeys(
         (
             RaiseLevel,
             LevelAnswered,

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.controller.commands import SpokenLevels, Stamped
+from tidelog.controller.commands import QuotaChange, SpokenLevels, Stamped
 from tidelog.model.cluster import HTTP, Endpoint, PartitionMember
 from tidelog.model.errors import UnsupportedLevel
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MAX, LEVEL_MIN, Additions, LevelRange
@@ -262,6 +262,12 @@ class ProducerIdsAllocated(MetadataRecord, frozen=True, tag=True):
     next_producer_id: int
 
 
+class QuotasAltered(MetadataRecord, frozen=True, tag=True):
+    """Entities have other quotas from now on."""
+
+    changes: tuple[QuotaChange, ...]
+
+
 AnyRecord = (
     ClusterCreated
     | LevelRaised
@@ -285,6 +291,7 @@ AnyRecord = (
     | MovesThrottled
     | ConfigsAltered
     | ProducerIdsAllocated
+    | QuotasAltered
 )
 
 _decoder = msgspec.json.Decoder(AnyRecord)
@@ -325,7 +332,14 @@ RENEWED_LEVEL: Final = 2
 """Since which feature level the metadata know since when replicas are there, and have some begin anew."""
 
 RECORD_ADDITIONS: Final = Additions(
-    types={LevelRaised: 2, ClusterRecovered: 2, BrokersStamped: 2, LossAccepted: 2, PartitionRegrouped: 2},
+    types={
+        LevelRaised: 2,
+        ClusterRecovered: 2,
+        BrokersStamped: 2,
+        LossAccepted: 2,
+        PartitionRegrouped: 2,
+        QuotasAltered: 3,
+    },
     fields={ClusterCreated: {"level": 2}, BrokerRegistered: {"levels": 2, "starts": 2, "stamp": 2}},
     values={TopicCreated: _check_created, ConfigsAltered: _check_altered, PartitionsChanged: _check_changed},
     order="deterministic",

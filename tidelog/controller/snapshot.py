@@ -17,8 +17,10 @@ from tidelog.model.errors import InternalError
 from tidelog.model.ids import NodeId
 from tidelog.model.levels import LEVEL_MIN
 
-FORMAT = 9
-"""The format of clusters at a feature level above the first."""
+FORMAT = 10
+"""The format of clusters at a feature level above the second."""
+FORMAT_WITHOUT_QUOTAS = 9
+"""The format of clusters at the second level."""
 FORMAT_WITHOUT_LEVELS = 8
 """The format of clusters that knew of no levels, though of all else; it is read, and never written."""
 BETWEEN_LEVEL = 2
@@ -84,12 +86,19 @@ class _Header(msgspec.Struct, frozen=True):
 
 def encode_image(image: ClusterImage) -> bytes:
     """The image's canonical form at its cluster's feature level."""
-    return _encode_in_format_5(image) if image.level == LEVEL_MIN else _encode(image)
+    if image.level == LEVEL_MIN:
+        return _encode_in_format_5(image)
+    return _encode_in_format_9(image) if image.level == BETWEEN_LEVEL else _encode(image)
 
 
 def _encode(image: ClusterImage) -> bytes:
     brokers = tuple(replace(broker, listeners=dict(broker.listeners)) for broker in image.brokers.values())
     return _ENCODER.encode(_Snapshot(FORMAT, _without_brokers(image), brokers))
+
+
+def _encode_in_format_9(image: ClusterImage) -> bytes:
+    brokers = msgspec.json.decode(_encode(image))["brokers"]
+    return _ENCODER.encode({"format": FORMAT_WITHOUT_QUOTAS, "image": _without_quotas(image), "brokers": brokers})
 
 
 def _encode_in_format_8(image: ClusterImage) -> bytes:
@@ -125,9 +134,16 @@ def _snapshot(image: ClusterImage, version: int, encoded: dict[str, Any]) -> dic
     return {"format": version, "image": encoded, "brokers": brokers}
 
 
-def _without_level(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without brokers and the feature level."""
+def _without_quotas(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without brokers and what the third feature level added."""
     encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
+    del encoded["quotas"]
+    return encoded
+
+
+def _without_level(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without what `_without_quotas` lacks, and without the feature level."""
+    encoded = _without_quotas(image)
     del encoded["level"]
     return encoded
 
@@ -177,6 +193,10 @@ def decode_image(data: bytes) -> ClusterImage:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
             canonical = _encode(image)
+        elif version == FORMAT_WITHOUT_QUOTAS:
+            snapshot = msgspec.json.decode(data, type=_Snapshot)
+            image = _image_of(snapshot.image, snapshot.brokers)
+            canonical = _encode_in_format_9(image)
         elif version == FORMAT_WITHOUT_LEVELS:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
@@ -208,7 +228,7 @@ def decode_image(data: bytes) -> ClusterImage:
         raise SnapshotUnreadable(f"the metadata snapshot cannot be understood: {error}") from error
     if canonical != data:
         raise SnapshotUnreadable("the metadata snapshot is not in its canonical form; it was not written by a broker")
-    is_between = FORMAT_WITHOUT_SINCE < version < FORMAT
+    is_between = FORMAT_WITHOUT_SINCE < version < FORMAT_WITHOUT_QUOTAS
     return replace(image, level=BETWEEN_LEVEL) if is_between else image
 
 

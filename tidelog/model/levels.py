@@ -27,7 +27,7 @@ from tidelog.model.errors import UnsupportedLevel
 
 LEVEL_MIN: Final = 1
 """The lowest level that this version speaks: that of version 0.2.0, which knew of no levels."""
-LEVEL_MAX: Final = 2
+LEVEL_MAX: Final = 3
 """The highest one."""
 UNKNOWN_LEVEL: Final = 0
 """Stands for the level of a cluster that is not known yet."""

@@ -57,7 +57,7 @@ class TokenBucket:
         self._refill(now_s)
         return int(self._bytes) if self._bytes >= self._quantum else 0
 
-    def spend(self, count: int, now_s: float) -> None:
+    def spend(self, count: float, now_s: float) -> None:
         """So many bytes are taken."""
         assert count >= 0, count
         if self.rate is not None:

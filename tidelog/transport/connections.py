@@ -24,7 +24,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 from yarl import URL
 
-from tidelog.model.errors import Overloaded, TidelogError
+from tidelog.model.errors import Overloaded, QuotaExceeded, TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.model.ports import Buffer
 from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, error_from_answer, lost_from_answer
@@ -56,13 +56,14 @@ class Answer:
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds that an overloaded broker asked the client to stay away, 0 if it did not.
+        """Seconds that a broker asked the client to stay away, because it is overloaded or the client's share is used up;
+        0 if it did not.
 
-        The header counts whole seconds and comes with each 503. What other refusals are for mostly passes sooner, as a
+        The header counts whole seconds and comes with each 429 and 503. What other refusals are for mostly passes sooner, as a
         leader's lease comes with the next heartbeat: when to repeat those is for the client's own backoff to say.
         """
         text = self.headers.get("Retry-After", "")
-        is_asked = text.isascii() and text.isdigit() and isinstance(self.error, Overloaded)
+        is_asked = text.isascii() and text.isdigit() and isinstance(self.error, Overloaded | QuotaExceeded)
         return float(text) if is_asked else 0.0
 
 

@@ -48,8 +48,8 @@ def test_another_process_writes_the_same_bytes() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b'"format":9', b'"format":8', "canonical"),
-        (b'"format":9', b'"format":10', "format 10"),
+        (b'"format":10', b'"format":9', "canonical"),
+        (b'"format":10', b'"format":11', "format 11"),
         (b'"cluster_id":"c1"', b'"cluster_id":"c1","more":1', "canonical"),
         (b'"cluster_id":"c1"', b'"cluster_id": "c1"', "canonical"),
         (b'"cluster_id":"c1"', b'"cluster_id":1', "cannot be understood"),

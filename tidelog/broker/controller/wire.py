@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
+    AlterQuotas,
     AlterTopicConfigs,
     BrokerAdmitted,
     BrokerHeartbeat,
@@ -52,6 +53,7 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
     AlterTopicConfigs,
     ReportRemoved,
     AllocateProducerIds,
+    AlterQuotas,
     RegisterBroker,
     BrokerHeartbeat,
     MetadataApplied,
