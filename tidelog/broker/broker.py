@@ -23,6 +23,7 @@ from tidelog.broker.face.access import EverybodyMay
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.groups import ConsumerGroups
 from tidelog.broker.face.partitions import Partitions
+from tidelog.broker.face.shares import Shares
 from tidelog.broker.face.statistics import Statistics
 from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
@@ -198,6 +199,7 @@ class Broker:
             ),
             readiness=self,
             authorizer=EverybodyMay(),
+            shares=Shares(lambda: self.image.quotas, time.monotonic_s, config.quota_buckets_max),
             work=self.work,
             clock=time,
         )

@@ -612,6 +612,13 @@ class BrokerConfig(Settings):
         "max.connections.per.ip.)",
     )
 
+    quota_buckets_max: Count = setting(
+        "quota.buckets.max",
+        10_000,
+        "Whose use of their quotas this broker remembers: users, client ids and addresses. Of more, the one that was "
+        "not heard of for longest is forgotten, and begins anew with a second's worth.",
+    )
+
     # -- REST consumers ------------------------------------------------------------------------------------------
 
     consumer_instance_timeout_ms: Milliseconds = setting(

@@ -59,7 +59,7 @@ class Quota:
 
 
 class BucketName(NamedTuple):
-    """Whose use is counted together, under a key."""
+    """Names a bucket: the use of all that it stands for is counted together, under a key."""
 
     key: str
     user: str | None

@@ -44,7 +44,7 @@ class TokenBucket:
         self._bytes = self._full
 
     def owed_s(self, now_s: float) -> float:
-        """For so long nobody should take anything, because more was taken than there was; 0 if there is no debt."""
+        """Returns for how long nobody should take anything, because more was taken than there was; 0 without a debt."""
         if self.rate is None:
             return 0.0
         self._refill(now_s)

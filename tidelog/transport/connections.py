@@ -56,11 +56,12 @@ class Answer:
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds that a broker asked the client to stay away, because it is overloaded or the client's share is used up;
-        0 if it did not.
+        """Seconds that a broker asked the client to stay away, because it is overloaded, or the client's share is used
+        up; 0 if it did not.
 
-        The header counts whole seconds and comes with each 429 and 503. What other refusals are for mostly passes sooner, as a
-        leader's lease comes with the next heartbeat: when to repeat those is for the client's own backoff to say.
+        The header counts whole seconds and comes with each 429 and 503. What other refusals are for mostly passes
+        sooner, as a leader's lease comes with the next heartbeat: when to repeat those is for the client's own backoff
+        to say.
         """
         text = self.headers.get("Retry-After", "")
         is_asked = text.isascii() and text.isdigit() and isinstance(self.error, Overloaded | QuotaExceeded)

@@ -23,6 +23,9 @@ from tidelog.broker.face.access import Principal
 from tidelog.model.errors import QuotaExceeded
 from tidelog.model.quotas import (
     CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
     BucketName,
     Quota,
     QuotaTable,
@@ -37,11 +40,11 @@ PACE_S_MAX: Final = 30.0
 
 
 class Caller(NamedTuple):
-    """Whose share a request is charged to."""
+    """The client whose share a request is charged to."""
 
     principal: Principal
     client_id: str = ""
-    """As the client says; empty if it does not."""
+    """The name that the client gives itself; empty if it gives none."""
 
 
 class Shares:
@@ -93,6 +96,12 @@ class Shares:
             self.delayed[key] = self.delayed.get(key, 0) + 1
             await self._sleep(owed_s)
         return owed_s
+
+    def charge(self, key: str, caller: Caller, amount: float) -> None:
+        """Charges a caller for more of what it was let in with."""
+        found = self._of_client(key, caller)
+        if found is not None:
+            found[0].spend(amount, self._now_s())
 
     def refuse_if_owing(self, key: str, caller: Caller) -> None:
         """Raises `QuotaExceeded` for a caller that would have to wait for too long whatever it uses next."""
@@ -148,3 +157,58 @@ class Shares:
             "send less, or ask the cluster's administrator for more (tidelog quota)",
             retry_after_s=max(1, math.ceil(owed_s - DELAY_S_MAX)),
         )
+
+
+class Share:
+    """The part of its caller's share that one request uses."""
+
+    __slots__ = ("_caller", "_produces", "_shares", "waited_s")
+
+    def __init__(self, shares: Shares, caller: Caller, *, produces: bool) -> None:
+        """`produces`: its body counts as records that are produced."""
+        self._shares = shares
+        self._caller = caller
+        self._produces = produces
+        self.waited_s = 0.0
+        """For how long it was held up so far."""
+
+    @property
+    def waited_ms(self) -> str:
+        """Returns `waited_s` as Kafka tells it: `throttle_time_ms`."""
+        return str(math.ceil(self.waited_s * 1000))
+
+    async def use(self, key: str, amount: float) -> None:
+        """Charges the caller, and waits, as `Shares.use` does. Raises `QuotaExceeded`."""
+        self.waited_s += await self._shares.use(key, self._caller, amount)
+
+    async def mutate(self, count: int) -> None:
+        """So many topics, partitions or groups are about to be made or deleted. Raises `QuotaExceeded`."""
+        await self.use(CONTROLLER_MUTATION_RATE, count)
+
+    async def send(self, size: int) -> None:
+        """Record data is about to be sent. Raises `QuotaExceeded`."""
+        await self.use(CONSUMER_BYTE_RATE, size)
+
+    async def send_more(self, size: int) -> None:
+        """More record data is about to follow what was sent. Raises `QuotaExceeded` if that has to wait for too long
+        even for a stream."""
+        self.waited_s += await self._shares.use(CONSUMER_BYTE_RATE, self._caller, size, PACE_S_MAX)
+
+    def refuse_to_send(self) -> None:
+        """Raises `QuotaExceeded` if no record data could be sent in good time."""
+        self._shares.refuse_if_owing(CONSUMER_BYTE_RATE, self._caller)
+
+    async def take(self, size: int) -> None:
+        """A body of this size is about to be read, or the first piece of one. Raises `QuotaExceeded`."""
+        if self._produces:
+            await self.use(PRODUCER_BYTE_RATE, size)
+
+    def take_more(self, size: int) -> None:
+        """Another piece of a body has come, which counts as one with the first: it is not refused half-way."""
+        if self._produces:
+            self._shares.charge(PRODUCER_BYTE_RATE, self._caller, size)
+
+    async def take_on(self, size: int) -> None:
+        """Another piece of a stream has come. Raises `QuotaExceeded` if that has to wait for too long even for a
+        stream."""
+        self.waited_s += await self._shares.use(PRODUCER_BYTE_RATE, self._caller, size, PACE_S_MAX)

@@ -7,9 +7,14 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from tidelog.broker.face.access import ANONYMOUS
+from tidelog.broker.face.shares import Caller, Share
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Context
 from tidelog.model.names import check_topic_name
+
+CLIENT_ID = "X-Client-Id"
+CLIENT_ID_CHARS_MAX = 256
 
 
 @dataclass(slots=True)
@@ -32,6 +37,8 @@ class Call:
     """What this call has taken from `Admission.answers`."""
     sent_bytes: int = 0
     """Bytes of a streamed answer so far."""
+    share: Share | None = None
+    """The part of its caller's share that it uses; None if there are no quotas."""
     _query: dict[str, str] | None = None
 
     @property
@@ -58,3 +65,8 @@ class Call:
     def partition_number(self) -> int:
         """The partition of the path, whether or not the topic has it. `InvalidRequest` if that is no number."""
         return params.integer("the partition", self.path["partition"], high=params.INT32_MAX)
+
+
+def caller_of(call: Call) -> Caller:
+    """Returns who is calling, and under which client id."""
+    return Caller(ANONYMOUS, call.request.headers.get(CLIENT_ID, "")[:CLIENT_ID_CHARS_MAX])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.busy import Busy
 from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.shares import PACE_S_MAX
 from tidelog.broker.face.statistics import Histogram, Stages
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
@@ -51,6 +53,11 @@ class Context:
             return await work
         finally:
             stage.observe(now_s() - started_s)
+
+    async def held_up(self, turn: Awaitable[None]) -> None:
+        """Awaits the turn of a stream that has begun; not when the listener shuts down."""
+        async with self.admission.waits.until(asyncio.get_running_loop().time() + PACE_S_MAX):
+            await turn
 
     @property
     def stages(self) -> Stages:

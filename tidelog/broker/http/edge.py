@@ -15,9 +15,10 @@ from aiohttp import web
 from aiohttp.hdrs import HOST, ORIGIN
 
 from tidelog.broker.face.access import ANONYMOUS, Operation
+from tidelog.broker.face.shares import Share
 from tidelog.broker.face.shedding import RequestClass
-from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, cut, error_answer
-from tidelog.broker.http.call import Call
+from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, THROTTLE_TIME, cut, error_answer
+from tidelog.broker.http.call import Call, caller_of
 from tidelog.broker.http.connection import Connection
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.metrics import RouteStats
@@ -25,7 +26,8 @@ from tidelog.broker.http.origin import SEC_FETCH_SITE, KnownHosts, check_origin
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.router import Router, WrongMethod
 from tidelog.config.values import split_address
-from tidelog.model.errors import InternalError, InvalidRequest, Overloaded, TidelogError
+from tidelog.model.errors import InternalError, InvalidRequest, Overloaded, QuotaExceeded, TidelogError
+from tidelog.model.quotas import REQUEST_RATE
 
 REFUSALS: Final = {  # by code, else by status
     40301: "no right",
@@ -35,9 +37,11 @@ REFUSALS: Final = {  # by code, else by status
     413: "too large",
     415: "media type",
     421: "unknown host",
+    429: "quota",
     503: "not now",
     507: "disk full",
 }
+READS: Final = (RequestClass.READ, RequestClass.LONG_POLL)
 
 
 class Edge:
@@ -46,6 +50,7 @@ class Edge:
     def __init__(self, context: Context, routes: Sequence[Route]) -> None:
         self._context = context
         self._admission = context.admission
+        self._shares = context.face.shares
         self._clock = context.face.clock
         config = context.face.cluster.config
         self._hosts = KnownHosts(
@@ -82,7 +87,8 @@ class Edge:
                     self._admission.refuse_unauthorized(ANONYMOUS, route.operation, route.resource(path))
             if not route.is_always_on:
                 self._refuse_now(cast("Connection", request.protocol), route, call, started_s)
-            response = await route.handler(self._context, call)
+            is_charged = self._shares.are_set and not route.is_always_on
+            response = await (self._charged(route, call) if is_charged else route.handler(self._context, call))
         except TidelogError as error:
             response = self._refuse(request, call, error)
         except (ConnectionError, asyncio.CancelledError):
@@ -112,6 +118,20 @@ class Edge:
             if turn is not None:
                 turn.observe(waited_s)
 
+    async def _charged(self, route: Route, call: Call) -> web.StreamResponse:
+        """Runs a handler within its caller's share. Raises `QuotaExceeded` if that of requests is used up, or the one
+        of what it wants to read; or what the handler raises."""
+        share = Share(self._shares, caller_of(call), produces=route.request_class is RequestClass.PRODUCE)
+        call.share = share
+        if not route.is_vital:
+            await share.use(REQUEST_RATE, 1)
+        if route.request_class in READS:
+            share.refuse_to_send()
+        response = await route.handler(self._context, call)
+        if share.waited_s and not response.prepared:
+            response.headers[THROTTLE_TIME] = share.waited_ms
+        return response
+
     def _refuse(self, request: web.BaseRequest, call: Call | None, error: TidelogError) -> web.Response:
         """The answer to a request that failed; cuts the connection if another answer has begun."""
         if call is not None and call.is_open:
@@ -119,7 +139,8 @@ class Edge:
             raise ConnectionAbortedError("an answer that had begun could not be finished")
         self._refused += 1
         spread_s = self._refused % RETRY_AFTER_S_MAX if isinstance(error, Overloaded) else 0  # others pass soon
-        response = error_answer(error, retry_after_s=1 + spread_s)
+        pause_s = error.retry_after_s if isinstance(error, QuotaExceeded) else 1
+        response = error_answer(error, retry_after_s=pause_s + spread_s)
         if isinstance(error, WrongMethod):
             response.headers["Allow"] = ", ".join(error.allowed)
         reason = REFUSALS.get(error.code) or REFUSALS.get(error.status)

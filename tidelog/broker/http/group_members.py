@@ -25,6 +25,7 @@ from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, Partitio
 from tidelog.broker.http.params import INT32_MAX
 from tidelog.model.errors import CoordinatorLost, UnprocessableBody
 from tidelog.model.groups import (
+    JOIN,
     LEAVE_STATIC,
     NO_EPOCH,
     CommitOffsets,
@@ -99,6 +100,8 @@ _OFFSETS_ASKED: Final = json_decoder(OffsetsAsked)
 async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
     """A member of a group says that it is there, and hears what it may own."""
     asked = await read_json(context, call, _HEARTBEAT)
+    if call.share is not None and asked.member_epoch == JOIN:
+        await call.share.mutate(1)
     heartbeat = Heartbeat(
         **asdict(asked)
         | {

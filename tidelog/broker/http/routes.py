@@ -33,6 +33,7 @@ from tidelog.broker.http import (
     partitions_v3,
     produce_v2,
     produce_v3,
+    quotas_v3,
     reassignments_v3,
     records,
     records_v3,
@@ -163,6 +164,8 @@ def _consumer(
     query: tuple[Query, ...] = (),
     answer_media: tuple[str, ...] = _V2_ANSWER,
     request_class: RequestClass = RequestClass.ADMIN,
+    *,
+    is_vital: bool = False,
 ) -> Route:
     """A route of REST v2 about a consumer instance; without an answer it is 204."""
     statuses = (204,) if answer is None else (200,)
@@ -179,6 +182,7 @@ def _consumer(
         _V2_CONTROL,
         answer_media,
         request_class=request_class,
+        is_vital=is_vital,
     )
 
 
@@ -229,9 +233,9 @@ OWN: Final = (
     Route("GET", f"{_PARTITION}/batches", _READ, topic, batches.get_batches, query=_READ_BATCHES,
           answer_media=(BATCHES_TYPE,), request_class=_READS, wait_query="wait_ms"),
     Route("POST", "/groups/{group}/heartbeat", _READ, group, group_members.post_heartbeat, group_members.HeartbeatAsked,
-          HeartbeatAnswer, query=_GROUP_DEADLINE, request_class=None),
+          HeartbeatAnswer, query=_GROUP_DEADLINE, request_class=None, is_vital=True),
     Route("POST", "/groups/{group}/offsets", _READ, group, group_members.commit_offsets, group_members.CommitAsked,
-          CommitAnswer, query=_GROUP_DEADLINE, request_class=None),
+          CommitAnswer, query=_GROUP_DEADLINE, request_class=None, is_vital=True),
     Route("POST", "/groups/{group}/offsets:fetch", _READ, group, group_members.fetch_offsets,
           group_members.OffsetsAsked, OffsetsAnswer, query=_GROUP_DEADLINE, request_class=None),
 )  # fmt: skip
@@ -265,7 +269,7 @@ CONSUMERS: Final = (
     _consumer("GET", f"{_INSTANCE}/records", consumers_v2.get_records, None, list[RecordShown], _READ_INSTANCE,
               _V2_READ, _WAITS),
     _consumer("POST", f"{_INSTANCE}/offsets", consumers_v2.commit, consumer_bodies.OffsetsToCommit,
-              list[OffsetRefused], _COMMIT),
+              list[OffsetRefused], _COMMIT, is_vital=True),
     _consumer("GET", f"{_INSTANCE}/offsets", consumers_v2.get_offsets, consumer_bodies.PartitionsNamed,
               consumer_bodies.CommittedListed),
 )  # fmt: skip
@@ -296,6 +300,8 @@ V3: Final = (
         configs_v3.ConfigValue, None, 204),
     _v3("DELETE", "/brokers/{broker_id}/configs/{name}", _ALTER_CONFIGS, cluster, configs_v3.delete_broker_config, None,
         None, 204),
+    _v3("GET", "/quotas", _DESCRIBE_CONFIGS, cluster, quotas_v3.list_quotas, None, ResourceList[quotas_v3.QuotaV3]),
+    _v3("POST", "/quotas:alter", _ALTER_CONFIGS, cluster, quotas_v3.alter_quotas, quotas_v3.QuotasAsked, None, 204),
     _v3("GET", "/topics", _DESCRIBE, topics, topics_v3.list_topics, None, ResourceList[topics_v3.TopicV3]),
     _v3("POST", "/topics", _CREATE, cluster, topics_v3.create_topic, topics_v3.CreateTopic, topics_v3.TopicV3,
         200, 201),

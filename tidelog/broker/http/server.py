@@ -122,7 +122,12 @@ async def start_http(
     _show_gauges(context)
     metrics.shed = lambda: {(str(kind), cause): count for (kind, cause), count in admission.shedding.shed.items()}
     server = Server(
-        Edge(context, ROUTES).serve, listener.limits, admission.connections, metrics, face.clock.monotonic_s
+        Edge(context, ROUTES).serve,
+        listener.limits,
+        admission.connections,
+        metrics,
+        face.clock.monotonic_s,
+        face.shares,
     )
     for one in bound:
         await one.start_serving()

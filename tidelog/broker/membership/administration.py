@@ -14,6 +14,7 @@ from tidelog.broker.membership.controller_channel import ControllerChannel
 from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
+    AlterQuotas,
     AlterTopicConfigs,
     CreateOffsetsTopic,
     CreateTopic,
@@ -22,6 +23,7 @@ from tidelog.controller.commands import (
     LevelAnswered,
     NewTopic,
     ProducerIdBlock,
+    QuotaChange,
     RaiseLevel,
     RemoveBroker,
     TopicPlaced,
@@ -105,6 +107,10 @@ class Administration:
         """Sets overrides of a topic, or takes them back (None). Raises `UnknownTopic`, `InvalidRequest`."""
         await self._decide(AlterTopicConfigs(name, dict(changes), validate_only))
 
+    async def alter_quotas(self, changes: Sequence[QuotaChange], *, validate_only: bool = False) -> None:
+        """Gives entities quotas, or takes them back, all or none. Raises `InvalidRequest`, `UnsupportedLevel`."""
+        await self._decide(AlterQuotas(changes, validate_only))
+
     async def remove_broker(self, node_id: NodeId) -> None:
         """Unregisters a broker for good. Raises `NotFound`, `InvalidRequest` as long as it has what others need."""
         known = self._image().brokers.get(node_id)
@@ -154,7 +160,13 @@ class Administration:
 
     async def _decide(
         self,
-        command: DeleteTopic | AlterTopicConfigs | RemoveBroker | AlterReassignments | AcceptLoss | RegroupPartition,
+        command: DeleteTopic
+        | AlterTopicConfigs
+        | AlterQuotas
+        | RemoveBroker
+        | AlterReassignments
+        | AcceptLoss
+        | RegroupPartition,
     ) -> None:
         done = await self._channel.submit(command, Done, seconds_max=COMMAND_S_MAX)
         await self._in_force(done.position)
