@@ -9,6 +9,7 @@ from tidelog.admin.group_results import (
     OffsetReset,
     TopicOwned,
 )
+from tidelog.admin.quotas import QuotaDescription
 from tidelog.admin.results import (
     BrokerDescription,
     BrokerState,
@@ -45,6 +46,7 @@ __all__ = [
     "NewTopic",
     "OffsetReset",
     "PartitionDescription",
+    "QuotaDescription",
     "ReassignmentDescription",
     "RecoveryDescription",
     "ReplicaVerification",

@@ -16,6 +16,7 @@ import msgspec
 from tidelog.adapters.system import SystemEntropy
 from tidelog.admin.calls import Listed, decoded
 from tidelog.admin.groups import GroupCalls
+from tidelog.admin.quotas import QuotaCalls
 from tidelog.admin.results import (
     BrokerDescription,
     BrokerState,
@@ -52,22 +53,28 @@ class _Cluster(msgspec.Struct, frozen=True):
 STATE_TIMEOUT_S = 2.0
 
 
-class AdminClient(GroupCalls):
-    """Manages topics and consumer groups, and looks at a cluster. An async context manager; or call `start` and `stop`.
+class AdminClient(GroupCalls, QuotaCalls):
+    """Manages topics, consumer groups and quotas, and looks at a cluster. An async context manager; or call `start`
+    and `stop`.
 
     `bootstrap_servers` are URLs or `host:port` of any brokers of the cluster, as a comma list or a list;
-    `request_timeout_ms` bounds each call.
+    `request_timeout_ms` bounds each call; `client_id` is whose quota counts, beside the user's.
     """
 
     @client_parameters(bootstrap="bootstrap_servers")
     def __init__(
-        self, bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP, *, request_timeout_ms: float = 30_000
+        self,
+        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP,
+        *,
+        request_timeout_ms: float = 30_000,
+        client_id: str = "",
     ) -> None:
         super().__init__(
             ClusterSession(
                 bootstrap_servers,
                 request_timeout_s=request_timeout_ms / 1000,
                 connections_max=8,
+                client_id=client_id,
                 entropy=SystemEntropy(),
             )
         )

@@ -48,6 +48,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "broker": Command("broker", "app", "List, describe and remove brokers."),
     "cluster": Command("cluster", "app", "Show the cluster, and plan how to even out its load."),
     "group": Command("group", "app", "List, describe, reset and delete consumer groups."),
+    "quota": Command("quota", "app", "List, set and remove quotas."),
     "admin": Command("admin", "admin", "Take statements: create, alter, drop, show."),
     "produce": Command("produce", "produce", "Write lines to a topic, from a file or standard input."),
     "consume": Command("consume", "consume", "Print a topic's records."),

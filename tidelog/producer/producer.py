@@ -46,6 +46,7 @@ class Producer:
       whose outcome is unknown is not tried again.
     - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
     - `max_request_size`: how many bytes one request carries; no record is larger.
+    - `client_id`: whose quota counts, beside the user's.
     - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
 
     Use it as an async context manager, or call `start` and `stop`.
@@ -72,6 +73,7 @@ class Producer:
         request_timeout_ms: float = 30_000,
         delivery_timeout_ms: float = 120_000,
         metadata_max_age_ms: float = 300_000,
+        client_id: str = "",
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
@@ -93,6 +95,7 @@ class Producer:
             bootstrap_servers,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
+            client_id=client_id,
             entropy=entropy,
         )
         self._sender = Sender(self._session, self._options)

@@ -39,7 +39,7 @@ class TokenBucket:
             self._bytes = min(self._bytes, 0.0) if rate is not None else 0.0
 
     def fill(self, now_s: float) -> None:
-        """As much may be taken now as may ever be at once."""
+        """Lets as much be taken now as may ever be at once."""
         self._at_s = max(self._at_s, now_s)
         self._bytes = self._full
 

@@ -30,6 +30,8 @@ from tidelog.model.ports import Buffer
 from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, error_from_answer, lost_from_answer
 
 BATCHES_TYPE = "application/vnd.tidelog.batches"
+CLIENT_ID = "X-Client-Id"
+CLIENT_ID_CHARS_MAX = 256
 KEEPALIVE_S = 20.0
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_BYTES_MAX = 128 << 20
@@ -95,7 +97,11 @@ class Pieces(Payload):
 class Connections:
     """A bounded pool of keep-alive connections. Opened and closed inside one event loop."""
 
-    def __init__(self, *, connections_max: int) -> None:
+    def __init__(self, *, connections_max: int, client_id: str = "") -> None:
+        """Raises `ValueError` for a client id that no header can hold."""
+        if not (client_id.isprintable() and len(client_id) <= CLIENT_ID_CHARS_MAX):
+            raise ValueError(f"a client id has at most {CLIENT_ID_CHARS_MAX} characters, all of them printable")
+        self._headers = {CLIENT_ID: client_id} if client_id else None
         self._connections_max = connections_max
         self._session: aiohttp.ClientSession | None = None
 
@@ -112,6 +118,7 @@ class Connections:
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
+            headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept-Encoding", "User-Agent"),
             auto_decompress=False,

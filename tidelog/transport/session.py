@@ -54,7 +54,7 @@ class ClusterSession:
     """Requests to the brokers of one cluster.
 
     `bootstrap` are URLs or `host:port` of any of its brokers, as a comma list or a list; `request_timeout_s` bounds one
-    try.
+    try; `client_id` is said with each request, if there is one.
     """
 
     def __init__(
@@ -64,10 +64,12 @@ class ClusterSession:
         request_timeout_s: float = 30.0,
         connections_max: int = 64,
         metadata_max_age_s: float = 300.0,
+        client_id: str = "",
         entropy: Entropy,
     ) -> None:
+        """Raises `ValueError` for a client id that no header can hold."""
         self._bootstrap = parse_bootstrap(bootstrap)
-        self._connections = Connections(connections_max=connections_max)
+        self._connections = Connections(connections_max=connections_max, client_id=client_id)
         self._cache = MetadataCache(max_age_s=metadata_max_age_s)
         self._entropy = entropy
         self._retries = RetryBudget()

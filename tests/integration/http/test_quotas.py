@@ -14,6 +14,8 @@ from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2, Site, simula
 from tests.integration.http.wire import Reply, head
 from tidelog.broker.face.access import ANONYMOUS
 from tidelog.broker.face.shares import Caller
+from tidelog.producer import Producer
+from tidelog.transport.errors import DeliveryExpired
 
 SLOW = 0.001
 """A unit in 17 minutes."""
@@ -209,3 +211,20 @@ async def test_what_is_no_quota_is_a_400(site: Site, asked: object) -> None:
     reply = await site.post(f"{site.v3}/quotas:alter", asked)
     assert reply.status == 400 or (reply.status, reply.json()["error_code"]) == (422, 42206), reply.body
     assert site.broker.image.quotas == ()
+
+
+async def test_our_own_clients_say_their_client_id(site: Site) -> None:
+    await give(site, {"client_id": "loader"}, producer_byte_rate=1.0)
+    url = f"http://{site.address[0]}:{site.address[1]}"
+    async with Producer(url, client_id="loader", delivery_timeout_ms=1_500) as producer:
+        await producer.send_and_wait("t", b"x" * 2_000)
+        with pytest.raises(DeliveryExpired, match="producer_byte_rate of this client"):
+            await producer.send_and_wait("t", b"x" * 2_000)
+    async with Producer(url) as producer:
+        await producer.send_and_wait("t", b"x" * 2_000)
+    assert len(site.values()) == 2
+
+
+def test_a_client_id_that_no_header_can_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="printable"):
+        Producer(client_id="a\r\nX-Other: b")
