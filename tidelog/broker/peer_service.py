@@ -43,6 +43,7 @@ from tidelog.broker.repair.repair_messages import (
 )
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, RecordsRead, TakeBack
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead
+from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
     AlterQuotas,
     BrokerHeartbeat,
@@ -65,6 +66,7 @@ from tidelog.controller.partition_commands import (
     ReportLostReplicas,
     ReportUnfitReplicas,
 )
+from tidelog.controller.records import ACCESS_LEVEL, QUOTAS_LEVEL
 from tidelog.model.errors import NotController, UnsupportedLevel
 from tidelog.model.levels import LEVEL_MIN, Additions
 from tidelog.replication.paxos.messages import WriteRequest
@@ -119,7 +121,8 @@ NAMED_LEVEL: Final = 2
 """Since which feature level acceptors take a value whose payload is lost everywhere."""
 
 MESSAGE_ADDITIONS: Final = Additions(
-    types={AlterQuotas: 3}
+    types={AlterQuotas: QUOTAS_LEVEL}
+    | dict.fromkeys(ACCESS_COMMANDS, ACCESS_LEVEL)
     | dict.fromkeys(
         (
             RaiseLevel,

@@ -301,6 +301,16 @@ class BrokerConfig(Settings):
         "is refused; the brokers' own topics count, and are never refused. (Kafka: no limit.)",
     )
 
+    # -- who is calling, and what they may ---------------------------------------------------------------------------
+
+    users_max: Count = setting("users.max", 1_000, "The most users that the cluster may have. (Not in Kafka.)")
+    tokens_max: Count = setting(
+        "tokens.max",
+        5_000,
+        "The most tokens that the cluster may have; those that are over make room. (Not in Kafka.)",
+    )
+    acls_max: Count = setting("acls.max", 5_000, "The most ACLs that the cluster may have. (Kafka: no limit.)")
+
     # -- defaults of every topic; each can be set for one topic under its own name ------------------------------------
 
     log_segment_bytes: SegmentBytes = setting(

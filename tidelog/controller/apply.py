@@ -11,10 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from tidelog.controller.apply_access import apply_to_access
 from tidelog.controller.commands import Stamped
 from tidelog.controller.protocols import rules_of
 from tidelog.controller.records import (
     RENEWED_LEVEL,
+    AclsAdded,
+    AclsRemoved,
     BrokerFenced,
     BrokerRegistered,
     BrokersStamped,
@@ -36,9 +39,13 @@ from tidelog.controller.records import (
     QuotasAltered,
     SnapshotAgreed,
     SnapshotTaken,
+    TokensRemoved,
+    TokenStored,
     TopicCreated,
     TopicDeleted,
     TopicRemoved,
+    UserRemoved,
+    UserStored,
     VoterAssigned,
     level_of,
 )
@@ -440,6 +447,8 @@ def _apply_others(image: ClusterImage, record: MetadataRecord) -> ClusterImage:
             return _stamp(image, stamps)
         case LossAccepted():
             return _accept_loss(image, record)
+        case UserStored() | UserRemoved() | TokenStored() | TokensRemoved() | AclsAdded() | AclsRemoved():
+            return replace(image, access=apply_to_access(image.access, record))
         case QuotasAltered():
             return _alter_quotas(image, record)
         case SnapshotTaken():

@@ -8,6 +8,14 @@ comes a second time, because its first answer was lost, finds its work done and 
 from __future__ import annotations
 
 from tidelog.config.schema import BrokerConfig
+from tidelog.controller.access_commands import (
+    AddAcls,
+    RemoveAcls,
+    RemoveTokens,
+    RemoveUser,
+    StoreToken,
+    StoreUser,
+)
 from tidelog.controller.commands import (
     AddPartitions,
     AgreeSnapshot,
@@ -30,6 +38,7 @@ from tidelog.controller.commands import (
     ReportRemoved,
     TakeSnapshot,
 )
+from tidelog.controller.decide_access import decide_access
 from tidelog.controller.decide_brokers import fence, heartbeat, note_stamps, register, remove
 from tidelog.controller.decide_level import raise_level
 from tidelog.controller.decide_losses import accept_loss
@@ -102,6 +111,8 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_cluster(image, command)
         case TakeSnapshot() | AgreeSnapshot():
             return _about_snapshots(image, command)
+        case StoreUser() | RemoveUser() | StoreToken() | RemoveTokens() | AddAcls() | RemoveAcls():
+            return decide_access(image, command, config)
     raise AssertionError(f"no decision is known for {command!r}")
 
 

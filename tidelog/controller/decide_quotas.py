@@ -6,13 +6,11 @@ from typing import Final
 
 from tidelog.controller.commands import AlterQuotas, QuotaChange
 from tidelog.controller.decision import Decision
-from tidelog.controller.records import QuotasAltered
+from tidelog.controller.records import QUOTAS_LEVEL, QuotasAltered
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import InvalidRequest, UnsupportedLevel
 from tidelog.model.quotas import Entity, altered, check_rates, checked_entity
 
-QUOTAS_LEVEL: Final = 3
-"""Since which feature level there are quotas."""
 ENTITIES_MAX: Final = 1000
 """Entities that may have quotas."""
 CHANGES_MAX: Final = 100

@@ -14,7 +14,9 @@ from typing import Final
 import msgspec
 
 from tidelog.controller.commands import QuotaChange, SpokenLevels, Stamped
+from tidelog.model.access import Acl
 from tidelog.model.cluster import HTTP, Endpoint, PartitionMember
+from tidelog.model.credentials import Token, User
 from tidelog.model.errors import UnsupportedLevel
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MAX, LEVEL_MIN, Additions, LevelRange
 from tidelog.model.losses import LossStatement
@@ -262,11 +264,48 @@ class ProducerIdsAllocated(MetadataRecord, frozen=True, tag=True):
     next_producer_id: int
 
 
+QUOTAS_LEVEL: Final = 3
+"""Since which feature level there are quotas."""
+
+
 class QuotasAltered(MetadataRecord, frozen=True, tag=True):
     """Entities have other quotas from now on."""
 
     changes: tuple[QuotaChange, ...]
 
+
+# -- who logs in, and what they may do -----------------------------------------------------------------------------
+
+
+class UserStored(MetadataRecord, frozen=True, tag=True):
+    """There is this user, with this password."""
+
+    user: User
+
+
+class UserRemoved(MetadataRecord, frozen=True, tag=True):
+    name: str
+
+
+class TokenStored(MetadataRecord, frozen=True, tag=True):
+    token: Token
+
+
+class TokensRemoved(MetadataRecord, frozen=True, tag=True):
+    token_ids: tuple[str, ...]
+
+
+class AclsAdded(MetadataRecord, frozen=True, tag=True):
+    acls: tuple[Acl, ...]
+
+
+class AclsRemoved(MetadataRecord, frozen=True, tag=True):
+    acls: tuple[Acl, ...]
+
+
+AccessRecord = UserStored | UserRemoved | TokenStored | TokensRemoved | AclsAdded | AclsRemoved
+ACCESS_LEVEL: Final = 3
+"""Since which feature level there are users, tokens and ACLs."""
 
 AnyRecord = (
     ClusterCreated
@@ -292,6 +331,12 @@ AnyRecord = (
     | ConfigsAltered
     | ProducerIdsAllocated
     | QuotasAltered
+    | UserStored
+    | UserRemoved
+    | TokenStored
+    | TokensRemoved
+    | AclsAdded
+    | AclsRemoved
 )
 
 _decoder = msgspec.json.Decoder(AnyRecord)
@@ -333,12 +378,9 @@ RENEWED_LEVEL: Final = 2
 
 RECORD_ADDITIONS: Final = Additions(
     types={
-        LevelRaised: 2,
-        ClusterRecovered: 2,
-        BrokersStamped: 2,
-        LossAccepted: 2,
-        PartitionRegrouped: 2,
-        QuotasAltered: 3,
+        **dict.fromkeys((LevelRaised, ClusterRecovered, BrokersStamped, LossAccepted, PartitionRegrouped), 2),
+        **dict.fromkeys((UserStored, UserRemoved, TokenStored, TokensRemoved, AclsAdded, AclsRemoved), ACCESS_LEVEL),
+        QuotasAltered: QUOTAS_LEVEL,
     },
     fields={ClusterCreated: {"level": 2}, BrokerRegistered: {"levels": 2, "starts": 2, "stamp": 2}},
     values={TopicCreated: _check_created, ConfigsAltered: _check_altered, PartitionsChanged: _check_changed},

@@ -18,9 +18,10 @@ from tidelog.model.ids import NodeId
 from tidelog.model.levels import LEVEL_MIN
 
 FORMAT = 10
-"""The format of clusters at a feature level above the second."""
-FORMAT_WITHOUT_QUOTAS = 9
-"""The format of clusters at the second level."""
+"""The format of clusters at feature level 3 and above."""
+FORMAT_WITHOUT_ACCESS = 9
+"""The format of clusters without users, tokens, ACLs and quotas; it is written at level 2."""
+ACCESS_LEVEL = 3
 FORMAT_WITHOUT_LEVELS = 8
 """The format of clusters that knew of no levels, though of all else; it is read, and never written."""
 BETWEEN_LEVEL = 2
@@ -88,7 +89,7 @@ def encode_image(image: ClusterImage) -> bytes:
     """The image's canonical form at its cluster's feature level."""
     if image.level == LEVEL_MIN:
         return _encode_in_format_5(image)
-    return _encode_in_format_9(image) if image.level == BETWEEN_LEVEL else _encode(image)
+    return _encode(image) if image.level >= ACCESS_LEVEL else _encode_in_format_9(image)
 
 
 def _encode(image: ClusterImage) -> bytes:
@@ -98,7 +99,7 @@ def _encode(image: ClusterImage) -> bytes:
 
 def _encode_in_format_9(image: ClusterImage) -> bytes:
     brokers = msgspec.json.decode(_encode(image))["brokers"]
-    return _ENCODER.encode({"format": FORMAT_WITHOUT_QUOTAS, "image": _without_quotas(image), "brokers": brokers})
+    return _ENCODER.encode({"format": FORMAT_WITHOUT_ACCESS, "image": _without_access(image), "brokers": brokers})
 
 
 def _encode_in_format_8(image: ClusterImage) -> bytes:
@@ -134,16 +135,16 @@ def _snapshot(image: ClusterImage, version: int, encoded: dict[str, Any]) -> dic
     return {"format": version, "image": encoded, "brokers": brokers}
 
 
-def _without_quotas(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without brokers and what the third feature level added."""
+def _without_access(image: ClusterImage) -> dict[str, Any]:
+    """The image as JSON, without brokers, users, tokens, ACLs and quotas."""
     encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
-    del encoded["quotas"]
+    del encoded["access"], encoded["quotas"]
     return encoded
 
 
 def _without_level(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without what `_without_quotas` lacks, and without the feature level."""
-    encoded = _without_quotas(image)
+    """The image as JSON, without what `_without_access` lacks, and without the feature level."""
+    encoded = _without_access(image)
     del encoded["level"]
     return encoded
 
@@ -182,6 +183,7 @@ def _without_brokers(image: ClusterImage) -> ClusterImage:
         brokers={},
         topics={name: replace(topic, configs=dict(topic.configs)) for name, topic in image.topics.items()},
         deleted_topics=dict(image.deleted_topics),
+        access=replace(image.access, users=dict(image.access.users), tokens=dict(image.access.tokens)),
     )
 
 
@@ -193,7 +195,7 @@ def decode_image(data: bytes) -> ClusterImage:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
             canonical = _encode(image)
-        elif version == FORMAT_WITHOUT_QUOTAS:
+        elif version == FORMAT_WITHOUT_ACCESS:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
             canonical = _encode_in_format_9(image)
@@ -228,7 +230,7 @@ def decode_image(data: bytes) -> ClusterImage:
         raise SnapshotUnreadable(f"the metadata snapshot cannot be understood: {error}") from error
     if canonical != data:
         raise SnapshotUnreadable("the metadata snapshot is not in its canonical form; it was not written by a broker")
-    is_between = FORMAT_WITHOUT_SINCE < version < FORMAT_WITHOUT_QUOTAS
+    is_between = FORMAT_WITHOUT_SINCE < version < FORMAT_WITHOUT_ACCESS
     return replace(image, level=BETWEEN_LEVEL) if is_between else image
 
 
@@ -252,6 +254,11 @@ def _since_the_beginning(info: PartitionInfo) -> PartitionInfo:
 def _image_of(image: ClusterImage, brokers: Iterable[BrokerInfo]) -> ClusterImage:
     topics = {name: replace(topic, configs=in_order(topic.configs)) for name, topic in image.topics.items()}
     known = {broker.node_id: replace(broker, listeners=in_order(broker.listeners)) for broker in brokers}
+    access = image.access
     return replace(
-        image, brokers=in_order(known), topics=in_order(topics), deleted_topics=in_order(image.deleted_topics)
+        image,
+        brokers=in_order(known),
+        topics=in_order(topics),
+        deleted_topics=in_order(image.deleted_topics),
+        access=replace(access, users=in_order(access.users), tokens=in_order(access.tokens)),
     )

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
 
+from tidelog.model.credentials import NO_ACCESS, Access
 from tidelog.model.ids import NodeId, TopicId
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, LevelRange
 from tidelog.model.losses import AcceptedLoss, LossStatement
@@ -292,6 +293,8 @@ class ClusterImage:
     """The shares of users, client ids and addresses, in the order of entities."""
     level: int = LEVEL_MIN
     """The feature level at which metadata are written (`model/levels.py`). It never falls."""
+    access: Access = NO_ACCESS
+    """Who logs in, and what they may do."""
 
     @property
     def generation(self) -> int:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog.broker.face.access import ANONYMOUS, Operation, Resource
 from tidelog.broker.face.admission import ListenerLimits
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.listener import Listener
+from tidelog.model.access import ANONYMOUS, Caller, Operation, Resource
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import iter_batches, split_batches
 from tidelog.model.cluster import Endpoint
@@ -25,6 +25,7 @@ from tidelog.model.ids import NodeId
 from tidelog.model.records import Record
 
 NAME = "lines"
+NOBODY = Caller(ANONYMOUS, "")
 WAIT_S = 5.0
 
 
@@ -83,7 +84,7 @@ class LineListener:
         raise InvalidRequest("say PRODUCE, READ or WHERE")
 
     async def _produce(self, topic: str, partition: int, value: bytes) -> str:
-        self.admission.refuse_unauthorized(ANONYMOUS, Operation.WRITE, Resource("Topic", topic))
+        self.admission.refuse_unauthorized(NOBODY, Operation.WRITE, Resource("Topic", topic))
         handle = self._face.partitions.handle(topic, partition)
         data = encode_batch([Record(self._face.clock.wall_ms(), None, value)])
         batches = split_batches(bytearray(data), batch_bytes_max=handle.config.max_message_bytes)
@@ -91,7 +92,7 @@ class LineListener:
         return f"OK {receipt.base_offset}"
 
     async def _read(self, topic: str, partition: int, offset: int) -> str:
-        self.admission.refuse_unauthorized(ANONYMOUS, Operation.READ, Resource("Topic", topic))
+        self.admission.refuse_unauthorized(NOBODY, Operation.READ, Resource("Topic", topic))
         handle = self._face.partitions.handle(topic, partition)
         deadline_s = asyncio.get_running_loop().time() + WAIT_S
         async with self.admission.waits.until(deadline_s):

@@ -15,11 +15,11 @@ from tests.integration.http.conftest import AS_JSON, JSON_V2, STOP_S, listen
 from tests.integration.http.wire import Reply, ask
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.broker import Broker, NewTopic
-from tidelog.broker.face.access import Operation, Principal, Resource
 from tidelog.broker.face.admission import ListenerLimits
 from tidelog.broker.face.listener import Listener
 from tidelog.broker.http.server import HttpServer
 from tidelog.config.schema import BrokerConfig
+from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.cluster import HTTP, Endpoint
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
@@ -115,7 +115,7 @@ async def test_a_stop_ends_the_waits_of_its_own_listener(both: TwoFaced) -> None
 
 
 class Nobody:
-    def may(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+    def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         return False
 
 

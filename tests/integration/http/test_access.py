@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.integration.http.conftest import JSON_V2, STOP_S, Site, listen
 from tests.integration.http.wire import ask
-from tidelog.broker.face.access import ANONYMOUS, Operation, Principal, Resource
+from tidelog.model.access import ANONYMOUS, Caller, Operation, Resource
 
 BODY = b'{"records":[{"value":1}]}'
 
@@ -15,10 +15,10 @@ class ReadersOfOneTopic:
     """Lets everybody read and describe topic `t`, and notes what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Principal, Operation, Resource]] = []
+        self.asked: list[tuple[Caller, Operation, Resource]] = []
 
-    def may(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        self.asked.append((principal, operation, resource))
+    def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        self.asked.append((caller, operation, resource))
         return operation in (Operation.READ, Operation.DESCRIBE) and resource == Resource("Topic", "t")
 
 
@@ -29,7 +29,7 @@ async def test_what_the_authorizer_forbids_is_403_and_not_done(site: Site) -> No
         written = await ask(server.address, "POST", "/topics/t", BODY, JSON_V2)
         assert (written.status, written.json()["error_code"]) == (403, 40301)
         assert written.message.startswith("User:ANONYMOUS may not Write Topic t")
-        assert authorizer.asked == [(ANONYMOUS, Operation.WRITE, Resource("Topic", "t"))]
+        assert authorizer.asked == [(Caller(ANONYMOUS, "127.0.0.1"), Operation.WRITE, Resource("Topic", "t"))]
         assert site.values() == []
         read = await ask(server.address, "GET", "/topics/t/partitions/0/records?offset=0")
         assert (read.status, read.json()) == (200, [])

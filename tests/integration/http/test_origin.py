@@ -8,8 +8,8 @@ import pytest
 
 from tests.integration.http.conftest import Site, simulated
 from tests.integration.http.wire import Reply
-from tidelog.broker.face.access import Operation
 from tidelog.broker.http.routes import ROUTES
+from tidelog.model.access import Operation
 
 EVIL = {"Origin": "http://evil.example"}
 BODY = b'{"records":[{"value":"QQ=="}]}'

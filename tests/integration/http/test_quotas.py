@@ -12,8 +12,8 @@ import pytest
 
 from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2, Site, simulated
 from tests.integration.http.wire import Reply, head
-from tidelog.broker.face.access import ANONYMOUS
-from tidelog.broker.face.shares import Caller
+from tidelog.broker.face.shares import Client
+from tidelog.model.access import ANONYMOUS
 from tidelog.producer import Producer
 from tidelog.transport.errors import DeliveryExpired
 
@@ -168,7 +168,7 @@ async def test_topics_and_groups_are_not_made_or_deleted_over_a_share(site: Site
 
 async def test_a_request_that_waited_says_for_how_long(site: Site) -> None:
     await give(site, producer_byte_rate=1e6)
-    site.server.context.face.shares.charge("producer_byte_rate", Caller(ANONYMOUS), 1.2e6)
+    site.server.context.face.shares.charge("producer_byte_rate", Client(ANONYMOUS), 1.2e6)
     reply = await site.produce("x")
     assert reply.status == 200 and 0 <= int(reply.headers.get("tidelog-throttle-time-ms", 0)) <= 1_000
 

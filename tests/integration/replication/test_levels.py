@@ -8,7 +8,7 @@ from tests.integration.replication.three_brokers import NODES, ThreeBrokers, unt
 from tidelog.broker.broker import NewTopic
 from tidelog.model.errors import UnsupportedLevel
 from tidelog.model.ids import NodeId
-from tidelog.model.levels import LevelRange
+from tidelog.model.levels import LEVEL_MAX, SPOKEN_LEVELS, LevelRange
 from tidelog.sim.kit.loop import run
 
 MAX = "feature.level.max"
@@ -43,8 +43,8 @@ def test_a_cluster_of_one_version_begins_at_its_highest_level() -> None:
     async def story() -> None:
         cluster = ThreeBrokers({})
         await cluster.start(*NODES)
-        assert {one.image.level for one in cluster.brokers.values()} == {2}
-        assert {broker.levels for broker in cluster.brokers[1].image.brokers.values()} == {LevelRange(1, 2)}
+        assert {one.image.level for one in cluster.brokers.values()} == {LEVEL_MAX}
+        assert {broker.levels for broker in cluster.brokers[1].image.brokers.values()} == {SPOKEN_LEVELS}
         await cluster.stop(*NODES)
 
     run(story)

@@ -9,7 +9,7 @@ from tidelog.controller import decide_quotas
 from tidelog.controller.apply import apply
 from tidelog.controller.commands import AlterQuotas, QuotaChange
 from tidelog.controller.records import QuotasAltered, decode_record, encode_record
-from tidelog.controller.snapshot import FORMAT_WITHOUT_QUOTAS, decode_image, encode_image
+from tidelog.controller.snapshot import FORMAT_WITHOUT_ACCESS, decode_image, encode_image
 from tidelog.model.errors import InvalidRequest, UnsupportedLevel
 from tidelog.model.quotas import DEFAULT, Entity, Quota
 
@@ -81,5 +81,5 @@ def test_a_snapshot_of_the_second_level_is_what_older_brokers_read() -> None:
     cluster = Cluster(level=2)
     cluster.start(1, 2)
     data = encode_image(cluster.image)
-    assert f'"format":{FORMAT_WITHOUT_QUOTAS}'.encode() in data and b"quotas" not in data
+    assert f'"format":{FORMAT_WITHOUT_ACCESS}'.encode() in data and b"quotas" not in data
     assert decode_image(data) == cluster.image

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
@@ -71,6 +72,7 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
     AlterMembers,
     ReportLostVotes,
     ReportPaxosLeader,
+    *ACCESS_COMMANDS,
 )
 """What a controller takes from other brokers."""
 

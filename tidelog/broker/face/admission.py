@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidelog.broker.face.access import Authorizer, EverybodyMay, Operation, Principal, Resource
+from tidelog.broker.face.access import Authorizer, EverybodyMay
 from tidelog.broker.face.shedding import Shedding
 from tidelog.broker.face.waits import Waits
 from tidelog.broker.runtime.budget import ByteBudget
+from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.errors import LeaderNotAvailable, NotAuthorized, ShuttingDown
 
 MIB = 1 << 20
@@ -132,11 +133,15 @@ class Admission:
         if self.waits.is_ended:
             raise ShuttingDown("this broker is shutting down; go to another one")
 
-    def refuse_unauthorized(self, principal: Principal, operation: Operation, resource: Resource) -> None:
+    def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        """Returns True if the caller may do this to the resource."""
+        return self.is_open or operation is Operation.NONE or self._authorizer.may(caller, operation, resource)
+
+    def refuse_unauthorized(self, caller: Caller, operation: Operation, resource: Resource) -> None:
         """Raises `NotAuthorized` unless the caller may do this to the resource."""
-        if operation is not Operation.NONE and not self._authorizer.may(principal, operation, resource):
+        if not self.may(caller, operation, resource):
             raise NotAuthorized(
-                f"{principal.type}:{principal.name} may not {operation.value} {resource.type} {resource.name}; "
+                f"{caller.principal} may not {operation.value} {resource.type} {resource.name}; "
                 "ask the cluster's administrator for this right"
             )
 

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from tidelog.broker.face.access import Principal
+from tidelog.model.access import Principal
 from tidelog.model.errors import QuotaExceeded
 from tidelog.model.quotas import (
     CONNECTION_CREATION_RATE,
@@ -39,7 +39,7 @@ PACE_S_MAX: Final = 30.0
 """A stream that has begun is held up for no longer at a time: it cannot be answered with a refusal any more."""
 
 
-class Caller(NamedTuple):
+class Client(NamedTuple):
     """The client whose share a request is charged to."""
 
     principal: Principal
@@ -80,7 +80,7 @@ class Shares:
         """How many are kept."""
         return len(self._buckets)
 
-    async def use(self, key: str, caller: Caller, amount: float, wait_s_max: float = DELAY_S_MAX) -> float:
+    async def use(self, key: str, caller: Client, amount: float, wait_s_max: float = DELAY_S_MAX) -> float:
         """Charges a caller for what it is about to use, waits for its turn, and returns for how long. Raises
         `QuotaExceeded` if that would take longer than `wait_s_max`; then nothing was charged."""
         found = self._of_client(key, caller)
@@ -97,13 +97,13 @@ class Shares:
             await self._sleep(owed_s)
         return owed_s
 
-    def charge(self, key: str, caller: Caller, amount: float) -> None:
+    def charge(self, key: str, caller: Client, amount: float) -> None:
         """Charges a caller for more of what it was let in with."""
         found = self._of_client(key, caller)
         if found is not None:
             found[0].spend(amount, self._now_s())
 
-    def refuse_if_owing(self, key: str, caller: Caller) -> None:
+    def refuse_if_owing(self, key: str, caller: Client) -> None:
         """Raises `QuotaExceeded` for a caller that would have to wait for too long whatever it uses next."""
         found = self._of_client(key, caller)
         if found is not None and (owed_s := found[0].owed_s(self._now_s())) > DELAY_S_MAX:
@@ -122,7 +122,7 @@ class Shares:
         bucket.spend(1, now_s)
         return True
 
-    def _of_client(self, key: str, caller: Caller) -> tuple[TokenBucket, BucketName] | None:
+    def _of_client(self, key: str, caller: Client) -> tuple[TokenBucket, BucketName] | None:
         known = self._table_now().of_client(key, caller.principal.name, caller.client_id)
         return None if known is None else (self._bucket(*known), known[0])
 
@@ -164,7 +164,7 @@ class Share:
 
     __slots__ = ("_caller", "_produces", "_shares", "waited_s")
 
-    def __init__(self, shares: Shares, caller: Caller, *, produces: bool) -> None:
+    def __init__(self, shares: Shares, caller: Client, *, produces: bool) -> None:
         """`produces`: its body counts as records that are produced."""
         self._shares = shares
         self._caller = caller

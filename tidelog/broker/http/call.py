@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from tidelog.broker.face.access import ANONYMOUS
-from tidelog.broker.face.shares import Caller, Share
+from tidelog.broker.face.shares import Client, Share
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Context
+from tidelog.model.access import ANONYMOUS
 from tidelog.model.names import check_topic_name
 
 CLIENT_ID = "X-Client-Id"
@@ -67,6 +67,6 @@ class Call:
         return params.integer("the partition", self.path["partition"], high=params.INT32_MAX)
 
 
-def caller_of(call: Call) -> Caller:
+def client_of(call: Call) -> Client:
     """Returns who is calling, and under which client id."""
-    return Caller(ANONYMOUS, call.request.headers.get(CLIENT_ID, "")[:CLIENT_ID_CHARS_MAX])
+    return Client(ANONYMOUS, call.request.headers.get(CLIENT_ID, "")[:CLIENT_ID_CHARS_MAX])

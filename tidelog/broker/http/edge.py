@@ -14,11 +14,10 @@ import structlog
 from aiohttp import web
 from aiohttp.hdrs import HOST, ORIGIN
 
-from tidelog.broker.face.access import ANONYMOUS, Operation
 from tidelog.broker.face.shares import Share
 from tidelog.broker.face.shedding import RequestClass
 from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, THROTTLE_TIME, cut, error_answer
-from tidelog.broker.http.call import Call, caller_of
+from tidelog.broker.http.call import Call, client_of
 from tidelog.broker.http.connection import Connection
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.metrics import RouteStats
@@ -26,6 +25,7 @@ from tidelog.broker.http.origin import SEC_FETCH_SITE, KnownHosts, check_origin
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.router import Router, WrongMethod
 from tidelog.config.values import split_address
+from tidelog.model.access import ANONYMOUS, Caller, Operation
 from tidelog.model.errors import InternalError, InvalidRequest, Overloaded, QuotaExceeded, TidelogError
 from tidelog.model.quotas import REQUEST_RATE
 
@@ -84,7 +84,8 @@ class Edge:
                 if ORIGIN in headers or SEC_FETCH_SITE in headers:  # from a browser
                     check_origin(request.method, headers)
                 if not self._admission.is_open:
-                    self._admission.refuse_unauthorized(ANONYMOUS, route.operation, route.resource(path))
+                    caller = Caller(ANONYMOUS, cast("Connection", request.protocol).address)
+                    self._admission.refuse_unauthorized(caller, route.operation, route.resource(path))
             if not route.is_always_on:
                 self._refuse_now(cast("Connection", request.protocol), route, call, started_s)
             is_charged = self._shares.are_set and not route.is_always_on
@@ -121,7 +122,7 @@ class Edge:
     async def _charged(self, route: Route, call: Call) -> web.StreamResponse:
         """Runs a handler within its caller's share. Raises `QuotaExceeded` if that of requests is used up, or the one
         of what it wants to read; or what the handler raises."""
-        share = Share(self._shares, caller_of(call), produces=route.request_class is RequestClass.PRODUCE)
+        share = Share(self._shares, client_of(call), produces=route.request_class is RequestClass.PRODUCE)
         call.share = share
         if not route.is_vital:
             await share.use(REQUEST_RATE, 1)

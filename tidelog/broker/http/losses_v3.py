@@ -14,7 +14,6 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.face.access import ANONYMOUS
 from tidelog.broker.face.partitions import LossReport
 from tidelog.broker.http.answers import json_answer
 from tidelog.broker.http.body import read_json
@@ -24,6 +23,7 @@ from tidelog.broker.http.envelope import Links, PartitionResource, ResourceList
 from tidelog.broker.http.json_body import Body, NodeNumber, OffsetNumber, json_decoder
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.controller.partition_commands import AcceptLoss, RegroupPartition
+from tidelog.model.access import ANONYMOUS
 from tidelog.model.cluster import PartitionInfo, Regrouping, Topic
 from tidelog.model.errors import InvalidRequest, LossRefused
 from tidelog.model.losses import AcceptedLoss, LossStatement

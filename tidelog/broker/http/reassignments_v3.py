@@ -14,7 +14,6 @@ from typing import Final
 from aiohttp import web
 from msgspec import Struct
 
-from tidelog.broker.face.access import ANONYMOUS
 from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.body import read_json
 from tidelog.broker.http.call import Call
@@ -23,6 +22,7 @@ from tidelog.broker.http.envelope import Links, PartitionResource, Related, Reso
 from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, json_decoder
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.controller.partition_commands import MOVES_MAX, ElectionType, ElectLeaders, NewReplicas, PartitionNamed
+from tidelog.model.access import ANONYMOUS
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import NotFound, UnknownPartition
 from tidelog.model.names import check_topic_name

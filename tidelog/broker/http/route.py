@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from tidelog.broker.face.access import Operation, Resource
 from tidelog.broker.face.shedding import RequestClass
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import JSON_TYPE
+from tidelog.model.access import Operation, Resource
 
 Handler = Callable[[Context, Call], Awaitable[web.StreamResponse]]
 

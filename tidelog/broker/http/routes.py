@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from tidelog.broker.face.access import Operation
 from tidelog.broker.face.records import RecordShown
 from tidelog.broker.face.rest_consumers import OffsetRefused
 from tidelog.broker.face.shedding import RequestClass
@@ -50,6 +49,7 @@ from tidelog.broker.http.route import any_topic_resource as topics
 from tidelog.broker.http.route import cluster_resource as cluster
 from tidelog.broker.http.route import group_resource as group
 from tidelog.broker.http.route import topic_resource as topic
+from tidelog.model.access import Operation
 from tidelog.model.groups import CommitAnswer, HeartbeatAnswer, OffsetsAnswer
 from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE
 

@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.face.access import ANONYMOUS, EverybodyMay, Operation, Principal, Resource
+from tidelog.broker.face.access import EverybodyMay
 from tidelog.broker.face.admission import Admission, ConnectionCount, ListenerLimits
+from tidelog.model.access import ANONYMOUS, Caller, Operation, Principal, Resource
 from tidelog.model.errors import LeaderNotAvailable, NotAuthorized, Overloaded, ShuttingDown
 
 TOPIC = Resource("Topic", "t")
+NOBODY = Caller(ANONYMOUS, "127.0.0.1")
 
 
 class Stage:
@@ -24,8 +26,8 @@ class Stage:
 class OnlyReaders:
     """Lets everybody read, and nobody do anything else."""
 
-    def may(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        return operation is Operation.READ and resource == TOPIC and principal == ANONYMOUS
+    def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        return operation is Operation.READ and resource == TOPIC and caller == NOBODY
 
 
 def test_a_broker_that_starts_refuses_and_says_why() -> None:
@@ -40,19 +42,19 @@ def test_a_broker_that_starts_refuses_and_says_why() -> None:
 def test_the_authorizer_is_asked_for_everything_that_is_not_open_to_everybody() -> None:
     admission = Admission(Stage(), ListenerLimits(), OnlyReaders())
     assert not admission.is_open
-    admission.refuse_unauthorized(ANONYMOUS, Operation.READ, TOPIC)
-    admission.refuse_unauthorized(ANONYMOUS, Operation.NONE, Resource("Cluster", "kafka-cluster"))
+    admission.refuse_unauthorized(NOBODY, Operation.READ, TOPIC)
+    admission.refuse_unauthorized(NOBODY, Operation.NONE, Resource("Cluster", "kafka-cluster"))
     with pytest.raises(NotAuthorized, match="User:ANONYMOUS may not Write Topic t"):
-        admission.refuse_unauthorized(ANONYMOUS, Operation.WRITE, TOPIC)
+        admission.refuse_unauthorized(NOBODY, Operation.WRITE, TOPIC)
     with pytest.raises(NotAuthorized, match="User:alice may not Read Topic t"):
-        admission.refuse_unauthorized(Principal("User", "alice"), Operation.READ, TOPIC)
+        admission.refuse_unauthorized(Caller(Principal("User", "alice"), ""), Operation.READ, TOPIC)
 
 
 def test_without_access_control_everybody_may() -> None:
     admission = Admission(Stage(), ListenerLimits(), EverybodyMay())
     assert admission.is_open
     for operation in Operation:
-        admission.refuse_unauthorized(ANONYMOUS, operation, TOPIC)
+        admission.refuse_unauthorized(NOBODY, operation, TOPIC)
 
 
 def test_connections_are_counted_up_to_their_bound() -> None:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.face.access import Principal
-from tidelog.broker.face.shares import BURST_S, DELAY_S_MAX, Caller, Shares
+from tidelog.broker.face.shares import BURST_S, DELAY_S_MAX, Client, Shares
+from tidelog.model.access import Principal
 from tidelog.model.errors import QuotaExceeded
 from tidelog.model.quotas import DEFAULT, Entity, Quota
 
 KEY = "producer_byte_rate"
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
-ALICES = Caller(ALICE)
+ALICES = Client(ALICE)
 T = TypeVar("T")
 
 
@@ -33,7 +33,7 @@ class World:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
 
-    def use(self, amount: float, caller: Caller = ALICES, key: str = KEY) -> float:
+    def use(self, amount: float, caller: Client = ALICES, key: str = KEY) -> float:
         return run(self.shares.use(key, caller, amount))
 
 
@@ -91,7 +91,7 @@ def test_no_more_passes_than_rate_times_time_and_a_burst_whatever_the_client_ids
         world.now_s += gap_s
         amount = rate * seconds_worth
         try:
-            waited_s = world.use(amount, Caller(ALICE, client_id))
+            waited_s = world.use(amount, Client(ALICE, client_id))
         except QuotaExceeded:
             continue
         assert waited_s <= DELAY_S_MAX
@@ -109,18 +109,18 @@ def test_a_principal_beside_one_over_its_share_passes() -> None:
     world.use(1000)
     with pytest.raises(QuotaExceeded):
         world.use(1)
-    assert world.use(50, Caller(BOB)) == 0
+    assert world.use(50, Client(BOB)) == 0
 
 
 def test_buckets_are_bounded_and_the_one_not_asked_longest_goes() -> None:
     world = World(quota(100.0, DEFAULT), buckets_max=10)
     world.use(1000)
     for number in range(9):
-        world.use(1, Caller(Principal("User", f"u{number}")))
+        world.use(1, Client(Principal("User", f"u{number}")))
     with pytest.raises(QuotaExceeded):
         world.use(1)
     for number in range(1000):
-        world.use(1, Caller(Principal("User", f"v{number}")))
+        world.use(1, Client(Principal("User", f"v{number}")))
     assert world.shares.buckets == 10
 
 
@@ -136,10 +136,10 @@ def test_a_changed_rate_counts_at_once_and_the_debt_stays() -> None:
 
 def test_a_caller_that_owes_is_refused_before_it_does_anything() -> None:
     world = World(quota(100.0))
-    world.shares.refuse_if_owing(KEY, Caller(ALICE))
+    world.shares.refuse_if_owing(KEY, Client(ALICE))
     world.use(1000)
     with pytest.raises(QuotaExceeded):
-        world.shares.refuse_if_owing(KEY, Caller(ALICE))
+        world.shares.refuse_if_owing(KEY, Client(ALICE))
 
 
 def test_connections_are_counted_by_address() -> None:

@@ -1,0 +1,38 @@
+"""What the records about users, tokens and ACLs mean to the image."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.controller.records import (
+    AccessRecord,
+    AclsAdded,
+    AclsRemoved,
+    TokensRemoved,
+    TokenStored,
+    UserRemoved,
+    UserStored,
+)
+from tidelog.model.cluster import in_order
+from tidelog.model.credentials import Access
+
+
+def apply_to_access(access: Access, record: AccessRecord) -> Access:
+    """Returns what is known of those who log in, after a record."""
+    match record:
+        case UserStored(user):
+            return replace(access, users=in_order({**access.users, user.name: user}))
+        case UserRemoved(name):
+            users = {other: user for other, user in access.users.items() if other != name}
+            return replace(access, users=in_order(users))
+        case TokenStored(token):
+            return replace(access, tokens=in_order({**access.tokens, token.token_id: token}))
+        case TokensRemoved(token_ids):
+            gone = dict.fromkeys(token_ids)
+            tokens = {token_id: token for token_id, token in access.tokens.items() if token_id not in gone}
+            return replace(access, tokens=in_order(tokens))
+        case AclsAdded(acls):
+            return replace(access, acls=tuple(sorted(dict.fromkeys((*access.acls, *acls)))))
+        case AclsRemoved(acls):
+            without = dict.fromkeys(acls)
+            return replace(access, acls=tuple(acl for acl in access.acls if acl not in without))

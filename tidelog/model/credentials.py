@@ -1,0 +1,91 @@
+"""What a cluster knows of those who log in: users with passwords, tokens, and the ACLs. It never knows a secret.
+
+Of a password there are an argon2id hash, and the keys of SCRAM (RFC 5802) for listeners that speak it. Of a token,
+which is 256 random bits that nobody has chosen, there is a plain SHA-256: nothing is gained by making that slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from tidelog.model.access import Acl, Principal, check_principal
+
+NEVER: Final = 0
+"""Stands for the end of a token that has none."""
+
+
+class ScramKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a server needs to verify one user by one mechanism; bytes are in hexadecimal digits."""
+
+    mechanism: str
+    salt: str
+    stored_key: str
+    server_key: str
+    iterations: int
+
+    def __repr__(self) -> str:
+        """Returns no key."""
+        return f"ScramKeys({self.mechanism})"
+
+
+class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A user who logs in by a password."""
+
+    name: str
+    password_hash: str
+    scram: tuple[ScramKeys, ...] = ()
+
+    def __repr__(self) -> str:
+        """Returns no hash."""
+        return f"User({self.name!r})"
+
+
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token: whoever shows its secret is the principal."""
+
+    token_id: str
+    secret_hash: str
+    principal: str
+    created_ms: int
+    expires_ms: int = NEVER
+    description: str = ""
+
+    def __repr__(self) -> str:
+        """Returns no hash."""
+        return f"Token({self.token_id}, {self.principal})"
+
+    def is_over(self, now_ms: int) -> bool:
+        """Returns True if it has ended by then."""
+        return self.expires_ms != NEVER and self.expires_ms <= now_ms
+
+    @property
+    def caller(self) -> Principal:
+        """Whom it stands for."""
+        return check_principal(self.principal)
+
+
+def secret_hash(secret: str) -> str:
+    """Returns what is kept of a token's secret."""
+    return sha256(secret.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """All of it. It is one object as long as nothing of it changes, so that a look at that tells whether it has."""
+
+    users: Mapping[str, User] = field(default_factory=lambda: MappingProxyType({}))
+    """By name, in their order."""
+    tokens: Mapping[str, Token] = field(default_factory=lambda: MappingProxyType({}))
+    """By id, in their order."""
+    acls: tuple[Acl, ...] = ()
+    """In their order, each once."""
+
+
+NO_ACCESS: Final = Access()
+"""That of a cluster in which none of it was ever made."""
