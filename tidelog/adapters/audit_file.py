@@ -10,7 +10,7 @@ PRIVATE = 0o600
 
 
 class AuditFile:
-    """One file and those before it. Not for several threads at a time."""
+    """Appends to one file, and keeps some of those before it. Not for several threads at a time."""
 
     def __init__(self, path: str, bytes_max: int, files_max: int) -> None:
         """Opens, or makes, the file; `files_max` counts all that are kept. Raises `OSError`."""

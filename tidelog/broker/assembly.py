@@ -23,6 +23,7 @@ from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name, thread_busy_s
 from tidelog.adapters.tcp_network import TcpNetwork
+from tidelog.broker.auditing import Auditing
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
@@ -91,20 +92,23 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
     files = DiskFiles(config.log_dir)
     broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker)
     servers: list[HttpServer] = []
+    auditing = Auditing(config)
     try:
         listener = http_listener(config)
-        server = await start_http(broker.face, listener, host_name(), thread_busy_s, log_level)
+        server = await start_http(auditing.open(broker), listener, host_name(), thread_busy_s, log_level)
         servers.append(server)
         if config.http_ops_listener is not None:
             servers.append(await start_ops(server, Endpoint(*split_address(config.http_ops_listener))))
         if not await _start(broker, {listener.name: server.advertised}, stop_requested):
             return _status(broker)
+        await auditing.note_recoveries(broker)
         _settle_memory()
         bound = Endpoint(listener.bind.host, server.address[1])
         announce(f"tidelog: ready http://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
         has_stopped = await _stop(servers, broker, disk, worker)
+        await auditing.close()
     return _status(broker) if has_stopped else 1
 
 

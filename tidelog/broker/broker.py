@@ -12,7 +12,7 @@ listeners have no requests under way any more, leave the cluster, make everythin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -484,6 +484,10 @@ class Broker:
 
     def _on_peer_silent(self, node_id: int) -> None:
         self._reports.report_silence(self.own_epoch(), node_id)
+
+    def on_peer_refused(self, hear: Callable[[str, str], None]) -> None:
+        """Tells of all whose connections are refused from now on: their addresses, and why."""
+        self._peers.on_complaint.append(hear)
 
     def _on_refused(self, theirs: Hello) -> None:
         """Says why this broker does not get ready, if it does not speak its cluster's level.

@@ -269,6 +269,22 @@ class BrokerConfig(Settings):
         "log.format", "text", "How events are logged: `text`, pairs of names and values, or `json`; one a line."
     )
 
+    audit_log_file: str = setting(
+        "audit.log.file",
+        "",
+        "A file for the audit log: a line of JSON for what is refused, and for each change of the cluster. Only this "
+        "user may read it. Default: no audit log.",
+    )
+    audit_log_bytes_max: Count = setting(
+        "audit.log.bytes.max",
+        100 << 20,
+        "From this size on the audit log begins a new file, and the old one gets a number behind its name.",
+        unit="bytes",
+    )
+    audit_log_files_max: Count = setting(
+        "audit.log.files.max", 5, "Files of the audit log that are kept, the one that is written included."
+    )
+
     # -- what new topics get -------------------------------------------------------------------------------------
 
     num_partitions: Count = setting("num.partitions", 1, "Partitions of a topic that is created without a number.")

@@ -39,7 +39,8 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class AuditEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one line tells, but for its time. Texts may be anything that a caller can say; they are cut and escaped."""
+    """Holds what one line tells, but for its time. Its texts may be anything that a caller can say: they are cut, and
+    escaped."""
 
     event: str
     """`denied` or `changed`; a change that failed has the status of its failure."""
@@ -76,7 +77,7 @@ class Denials:
         self._all.set_rate(DENIALS_PER_S, 0.0)
         self._all.fill(0.0)
         self._known: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
-        """By caller and reason: when there is a line again, and how many were left out."""
+        """Maps callers and reasons to when there is a line again, and how many were left out."""
         self._forgotten = 0
 
     def admit(self, caller: str, reason: str, now_s: float) -> int | None:
@@ -121,20 +122,23 @@ class Audit:
         """Begins to write."""
         self._writing = asyncio.create_task(self._write_all(), name="audit")
 
-    async def stop(self) -> None:
-        """Writes what waits, if that does not take long, and ends. Idempotent."""
+    async def stop(self) -> bool:
+        """Writes what waits, and ends; False if that takes too long: the disk may still be at it. Idempotent."""
         writing, self._writing = self._writing, None
         if writing is None:
-            return
+            return True
+        is_written = True
         try:
             async with asyncio.timeout(CLOSE_S_MAX):
                 while self._queue:
                     self._has_room.clear()
                     await self._has_room.wait()
         except TimeoutError:
+            is_written = False
             self._lose(len(self._queue), "the disk is too slow")
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
+        return is_written
 
     def request_id(self, offered: str | None) -> str:
         """Returns the id of a request: the one that its client offers, if that is fit to be one, else a new one."""
@@ -165,6 +169,13 @@ class Audit:
             self._complain("a change is not in the audit log: its disk is too slow", "")
             return
         self._put(event, 0)
+
+    def changed_unanswered(self, event: AuditEvent) -> None:
+        """Notes a change whose client is gone, so that nobody can wait for room."""
+        if len(self._queue) < QUEUE_MAX:
+            self._put(event, 0)
+        else:
+            self.counts["dropped"] += 1
 
     def refused_peer(self, remote: str, why: str) -> None:
         """Notes that a broker, or whoever speaks like one, was refused."""

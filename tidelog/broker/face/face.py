@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidelog.broker.face.access import Authorizer
 from tidelog.broker.face.admission import Admission, ListenerLimits, Readiness
+from tidelog.broker.face.audit import Audit
 from tidelog.broker.face.cluster import Cluster
 from tidelog.broker.face.groups import ConsumerGroups
 from tidelog.broker.face.partitions import Partitions
@@ -34,6 +35,7 @@ class BrokerFace:
     """Does what would hold the event loop for too long."""
     clock: Clock
     """The broker's time, for timestamps of records that came without one."""
+    audit: Audit | None = None
 
     def admission(self, limits: ListenerLimits) -> Admission:
         """Makes the gate of a listener that begins to serve."""

@@ -21,6 +21,7 @@ from tidelog.model.ports import Buffer
 from tidelog.transport.errors import ErrorBody
 
 RETRY_AFTER_S_MAX: Final = 4
+REQUEST_ID: Final = "X-Request-Id"
 THROTTLE_TIME: Final = "Tidelog-Throttle-Time-Ms"
 SOL_SOCKET: Final = 1  # Linux
 SO_LINGER: Final = 13  # Linux
@@ -105,6 +106,8 @@ async def open_stream(call: Call, response: web.StreamResponse) -> None:
     """Sends the head: no other answer is possible from here on."""
     if call.share is not None and call.share.waited_s:
         response.headers[THROTTLE_TIME] = call.share.waited_ms
+    if call.request_id:
+        response.headers[REQUEST_ID] = call.request_id
     call.is_open = True
     await response.prepare(call.request)
 

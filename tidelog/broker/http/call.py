@@ -11,6 +11,7 @@ from tidelog.broker.face.shares import Client, Share
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Context
 from tidelog.model.access import ANONYMOUS
+from tidelog.model.errors import TidelogError
 from tidelog.model.names import check_topic_name
 
 CLIENT_ID = "X-Client-Id"
@@ -37,6 +38,12 @@ class Call:
     """What this call has taken from `Admission.answers`."""
     sent_bytes: int = 0
     """Bytes of a streamed answer so far."""
+    error: TidelogError | None = None
+    """The reason why it was refused."""
+    request_id: str = ""
+    """Names it in the audit log, and to its client; empty if no audit log is kept."""
+    subject: str = ""
+    """Says for the audit log what it is about, where its path does not."""
     share: Share | None = None
     """The part of its caller's share that it uses; None if there are no quotas."""
     _query: dict[str, str] | None = None

@@ -7,7 +7,7 @@ client gets a 500 that says nothing about it. An answer that has begun can only 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 import structlog
@@ -77,7 +77,7 @@ class Edge:
         try:
             route, path = self._router.match(request.method, request.rel_url.raw_path)
             stats = self._stats[route]
-            call = Call(request, route.prefix, path, asyncio.get_running_loop().time())
+            call = self._begin(request, route, path)
             if route.operation is not Operation.NONE:  # probes ask for health under any name
                 headers = request.headers
                 self._hosts.check(headers.get(HOST))
@@ -104,6 +104,9 @@ class Edge:
                 self._give_back(call)
         self._count(stats, call, response, self._clock.monotonic_s() - started_s)
         return response
+
+    def _begin(self, request: web.BaseRequest, route: Route, path: Mapping[str, str]) -> Call:
+        return Call(request, route.prefix, path, asyncio.get_running_loop().time())
 
     def _refuse_now(self, connection: Connection, route: Route, call: Call, now_s: float) -> None:
         """Raises `Overloaded` on a connection that is one too many, or for a request that has waited too long;
@@ -138,6 +141,8 @@ class Edge:
         if call is not None and call.is_open:
             cut(call)
             raise ConnectionAbortedError("an answer that had begun could not be finished")
+        if call is not None:
+            call.error = error
         self._refused += 1
         spread_s = self._refused % RETRY_AFTER_S_MAX if isinstance(error, Overloaded) else 0  # others pass soon
         pause_s = error.retry_after_s if isinstance(error, QuotaExceeded) else 1

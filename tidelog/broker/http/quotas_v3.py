@@ -16,7 +16,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Metadata, Resource
 from tidelog.broker.http.json_body import Body, json_decoder
 from tidelog.controller.commands import QuotaChange
-from tidelog.model.quotas import Quota
+from tidelog.model.quotas import Entity, Quota
 
 
 class QuotaV3(Resource, frozen=True):
@@ -60,6 +60,7 @@ async def alter_quotas(context: Context, call: Call) -> web.StreamResponse:
     Links(context, call)
     asked = await read_json(context, call, _ASKED)
     changes = [QuotaChange(one.rates, one.user, one.client_id, one.address) for one in asked.data]
+    call.subject = "; ".join(f"{Entity(one.user, one.client_id, one.address)}: {one.rates}" for one in asked.data[:10])
     await context.face.administration.alter_quotas(changes, validate_only=asked.validate_only)
     return no_content()
 

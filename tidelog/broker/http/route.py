@@ -83,6 +83,8 @@ class Route:
     is_vital: bool = False
     """True if `request_rate` does not count it: a member that may not say that it is there is expelled, and what it
     has read and may not commit is read twice."""
+    is_recorded: bool = False
+    """True if the audit log has a line for it, though its operation does not look like a change."""
     wait_query: str = ""
     """The query parameter that has a read wait for data, if there is one."""
     prefix: str = ""

@@ -198,6 +198,7 @@ def _v3(
     query: tuple[Query, ...] = (),
     has_raw_body: bool = False,
     request_class: RequestClass = RequestClass.ADMIN,
+    is_recorded: bool = False,
 ) -> Route:
     """A route of REST v3; `path` is what follows the cluster's."""
     return Route(
@@ -212,6 +213,7 @@ def _v3(
         query,
         has_raw_body=has_raw_body,
         request_class=request_class,
+        is_recorded=is_recorded,
     )
 
 
@@ -376,7 +378,7 @@ V3: Final = (
     _v3("GET", f"{_GROUP}/lags/{{topic}}/partitions/{{partition}}", _DESCRIBE, group, group_lags_v3.get_lag, None,
         group_lags_v3.LagV3),
     _v3("POST", f"{_GROUP}/offsets:reset", _READ, group, group_resets_v3.reset_offsets, group_resets_v3.ResetAsked,
-        group_resets_v3.GroupResetV3),
+        group_resets_v3.GroupResetV3, is_recorded=True),
 )  # fmt: skip
 
 ROUTES: Final = (

@@ -83,6 +83,7 @@ async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     links = Links(context, call)
     asked = await read_json(context, call, _CREATE)
     wanted = _new_topic(asked)
+    call.subject = wanted.name
     if call.share is not None and not asked.validate_only:
         await call.share.mutate(_partitions_of(wanted, context.face.cluster.config.num_partitions))
     topic = await context.face.administration.create_topic(wanted, validate_only=asked.validate_only)

@@ -41,6 +41,8 @@ class WorkMetrics(Collector):
         yield CounterMetricFamily("tidelog_large_slices", "Slices of large work that were done.", work.slices)
         yield _by_key("refused", "Uses that were refused since a quota was used up, by its key.", shares.refused)
         yield _by_key("delayed", "Uses that were held up by a quota, by its key.", shares.delayed)
+        if self._face.audit is not None:
+            yield _audit_lines(self._face.audit.counts)
         yield _gauge("quota_buckets", "Users, client ids and addresses whose use is counted.", shares.buckets)
         yield _gauge(
             "clock_offset_seconds",
@@ -52,6 +54,14 @@ class WorkMetrics(Collector):
             "1 if that is over clock.skew.ms.max: nothing is deleted by age.",
             statistics.time.is_off,
         )
+
+
+def _audit_lines(counts: Mapping[str, int]) -> Metric:
+    meaning = "Lines of the audit log, by what became of them."
+    family = CounterMetricFamily("tidelog_audit_lines", meaning, labels=["outcome"])
+    for outcome, count in counts.items():
+        family.add_metric([outcome], count)
+    return family
 
 
 def _by_key(name: str, meaning: str, counts: Mapping[str, int]) -> Metric:

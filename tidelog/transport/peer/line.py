@@ -38,6 +38,8 @@ class Common:
         self.clock = clock
         self.incarnations = Incarnations()
         self.on_refused: list[Callable[[Hello], None]] = []
+        self.on_complaint: list[Callable[[str, str], None]] = []
+        """Called with the address of whoever is refused, and why, each time."""
         self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=hello().node_id)
         self.lines: dict[Line, None] = {}
         """All that are not lost yet, in the order they were made."""
@@ -70,6 +72,8 @@ class Common:
 
     def complain(self, remote: str, why: str) -> None:
         """Logs why a connection is refused, but not each time that the same machine tries again for the same reason."""
+        for hear in self.on_complaint:
+            hear(remote, why)
         host = remote.rpartition(":")[0]
         now_s = asyncio.get_running_loop().time()
         last_why, last_s = self._complaints.pop(host, ("", 0.0))

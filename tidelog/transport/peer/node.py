@@ -63,6 +63,8 @@ class PeerNode:
         self._entropy = entropy
         self._bounds = bounds
         self._common = Common(hello, MessageCodec(message_types, additions), bounds, clock)
+        self.on_complaint = self._common.on_complaint
+        """Called with the address of whoever is refused a connection, and why, each time."""
         self.on_refused = self._common.on_refused
         """Called with the hello of a broker that this one may not talk to, each time that it says it."""
         self._dialler = Dialler(network, self._common, self.statistics)
