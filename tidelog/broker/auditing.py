@@ -26,7 +26,7 @@ class Auditing:
         """Begins to hear of what the broker refuses, and returns the face for its listeners. Raises `OSError` if there
         can be no such file."""
         config = self._config
-        if not config.audit_log_file:
+        if config.audit_log_file is None:
             return broker.face
         self._file = AuditFile(config.audit_log_file, config.audit_log_bytes_max, config.audit_log_files_max)
         self._audit = Audit(self._file, self._thread, SystemClock(), SystemEntropy(), config.node_id)

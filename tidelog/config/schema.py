@@ -269,9 +269,9 @@ class BrokerConfig(Settings):
         "log.format", "text", "How events are logged: `text`, pairs of names and values, or `json`; one a line."
     )
 
-    audit_log_file: str = setting(
+    audit_log_file: Path | None = setting(
         "audit.log.file",
-        "",
+        None,
         "A file for the audit log: a line of JSON for what is refused, and for each change of the cluster. Only this "
         "user may read it. Default: no audit log.",
     )
