@@ -1,5 +1,6 @@
 """Managing a cluster from Python: `async with AdminClient() as admin: await admin.create_topic("t", partitions=12)`."""
 
+from tidelog.admin.access import AclDescription, NewToken, TokenDescription, UserDescription
 from tidelog.admin.client import AdminClient
 from tidelog.admin.group_results import (
     ConsumerDescription,
@@ -30,6 +31,7 @@ from tidelog.admin.results import (
 from tidelog.transport.verification import ReplicaVerification
 
 __all__ = [
+    "AclDescription",
     "AdminClient",
     "BrokerDescription",
     "BrokerState",
@@ -43,6 +45,7 @@ __all__ = [
     "LagDescription",
     "LevelRaised",
     "NewAssignment",
+    "NewToken",
     "NewTopic",
     "OffsetReset",
     "PartitionDescription",
@@ -50,8 +53,10 @@ __all__ = [
     "ReassignmentDescription",
     "RecoveryDescription",
     "ReplicaVerification",
+    "TokenDescription",
     "TopicDescription",
     "TopicOwned",
     "TopicPlacement",
+    "UserDescription",
     "VoterDescription",
 ]

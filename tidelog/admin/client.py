@@ -13,7 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from tidelog.adapters.secret_files import read_secret
 from tidelog.adapters.system import SystemEntropy
+from tidelog.admin.access import AccessCalls
 from tidelog.admin.calls import Listed, decoded
 from tidelog.admin.groups import GroupCalls
 from tidelog.admin.quotas import QuotaCalls
@@ -34,6 +36,7 @@ from tidelog.admin.results import (
 from tidelog.model.errors import InvalidRequest, NotFound, TidelogError, TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.credentials import client_credentials
 from tidelog.transport.losses import AcceptedLoss, LossesJudged
 from tidelog.transport.metadata import TopicMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
@@ -53,7 +56,7 @@ class _Cluster(msgspec.Struct, frozen=True):
 STATE_TIMEOUT_S = 2.0
 
 
-class AdminClient(GroupCalls, QuotaCalls):
+class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     """Manages topics, consumer groups and quotas, and looks at a cluster. An async context manager; or call `start`
     and `stop`.
 
@@ -61,13 +64,20 @@ class AdminClient(GroupCalls, QuotaCalls):
     `request_timeout_ms` bounds each call; `client_id` is whose quota counts, beside the user's.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers")
+    @client_parameters(
+        bootstrap="bootstrap_servers",
+    )
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP,
         *,
         request_timeout_ms: float = 30_000,
         client_id: str = "",
+        sasl_mechanism: str | None = None,
+        sasl_username: str | None = None,
+        sasl_password: str | None = None,
+        sasl_password_file: str | None = None,
+        token_file: str | None = None,
     ) -> None:
         super().__init__(
             ClusterSession(
@@ -75,6 +85,14 @@ class AdminClient(GroupCalls, QuotaCalls):
                 request_timeout_s=request_timeout_ms / 1000,
                 connections_max=8,
                 client_id=client_id,
+                credentials=client_credentials(
+                    read_secret,
+                    sasl_mechanism=sasl_mechanism,
+                    sasl_username=sasl_username,
+                    sasl_password=sasl_password,
+                    sasl_password_file=sasl_password_file,
+                    token_file=token_file,
+                ),
                 entropy=SystemEntropy(),
             )
         )

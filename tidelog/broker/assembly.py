@@ -20,23 +20,30 @@ from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
+from tidelog.adapters.secret_files import read_secret
 from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, host_name, thread_busy_s
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.auditing import Auditing
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
+from tidelog.broker.face.login import first_token
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
 from tidelog.broker.membership.registration import SHUTDOWN_S_MAX
-from tidelog.broker.metadata.bootstrap import no_contacts
+from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.replicas.hand_over import HAND_OVER_S_MAX, HOLD_S_MAX
 from tidelog.broker.runtime.descriptors import share
 from tidelog.broker.runtime.progress import IN_FORCE_S_MAX
+from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.model.cluster import Endpoint
-from tidelog.model.errors import OldDirectory
+from tidelog.model.credentials import Token
+from tidelog.model.errors import InvalidRequest, OldDirectory
+from tidelog.model.passwords import check_library
+from tidelog.model.ports import Entropy
 from tidelog.storage.disk_files import DiskFiles
+from tidelog.transport.credentials import bearer
 from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
 
 STOP_GRACE_S = 5.0
@@ -74,23 +81,49 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
             files=descriptors.files,
         )
         config = config.model_copy(update={"http_connections_max": descriptors.clients})
+    first = _first_token(config)
     _settle_memory()
     while True:
         try:
-            return uvloop.run(_serve(config, descriptors.files, announce))
+            return uvloop.run(_serve(config, descriptors.files, first, announce))
         except OldDirectory as error:  # noted on the disk by now, so that it does not come twice
             logger.error("beginning anew on the data directory", reason=str(error))
 
 
-async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[str], None]) -> int:
+def _first_token(config: BrokerConfig) -> Token | None:
+    """Returns the first administrator's token. Raises `ConfigError` for it, or if passwords cannot be verified here."""
+    problem = check_library() if "basic" in config.http_authentication else ""
+    if problem:
+        raise ConfigError(f"http.authentication: {problem}")
+    if config.http_bootstrap_token_file is None:
+        return None
+    try:
+        return first_token(read_secret(config.http_bootstrap_token_file), config.super_users)
+    except InvalidRequest as error:
+        raise ConfigError(f"http.bootstrap.token.file: {error}") from None
+
+
+def _contacts(config: BrokerConfig, entropy: Entropy) -> Contacts:
+    """Returns how to find the cluster that this broker is to join. Raises `InvalidRequest` for its token."""
+    if config.cluster_join is None:
+        return no_contacts
+    file = config.cluster_join_token_file
+    credentials = None if file is None else bearer(read_secret(file))
+    return partial(peer_contacts, config.cluster_join, entropy, credentials)
+
+
+async def _serve(
+    config: BrokerConfig, open_files_max: int, first: Token | None, announce: Callable[[str], None]
+) -> int:
     log_level = LogLevel(config.log_level)
     stop_requested = stop_on_signals(log_level.switch)
     disk, entropy = DiskThreads(), SystemEntropy()
-    worker = DiskThreads(1, name="tidelog-codecs")
-    contacts = no_contacts if config.cluster_join is None else partial(peer_contacts, config.cluster_join, entropy)
+    worker, hasher = DiskThreads(1, name="tidelog-codecs"), DiskThreads(1, name="tidelog-passwords")
+    contacts = _contacts(config, entropy)
     network = TcpNetwork(http_address=lambda: config.http_listener)
     files = DiskFiles(config.log_dir)
-    broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker)
+    broker = Broker(config, files, SystemClock(), entropy, disk, network, contacts, open_files_max, worker, hasher)
+    broker.face.login.first_token = first
     servers: list[HttpServer] = []
     auditing = Auditing(config)
     try:
@@ -107,7 +140,7 @@ async def _serve(config: BrokerConfig, open_files_max: int, announce: Callable[[
         announce(f"tidelog: ready http://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
-        has_stopped = await _stop(servers, broker, disk, worker)
+        has_stopped = await _stop(servers, broker, disk, worker, hasher)
         await auditing.close()
     return _status(broker) if has_stopped else 1
 

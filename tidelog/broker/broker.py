@@ -19,9 +19,10 @@ from functools import partial
 import structlog
 
 from tidelog.broker.controller.active import ActiveController
-from tidelog.broker.face.access import EverybodyMay
+from tidelog.broker.face.access import Authorizer, ByAcls, EverybodyMay
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.groups import ConsumerGroups
+from tidelog.broker.face.login import Login
 from tidelog.broker.face.partitions import Partitions
 from tidelog.broker.face.shares import Shares
 from tidelog.broker.face.statistics import Statistics
@@ -58,6 +59,7 @@ from tidelog.controller.commands import (
     NewTopic,
     RegisterBroker,
 )
+from tidelog.model.access import check_principal
 from tidelog.model.cluster import HTTP, BrokerInfo, ClusterImage, Endpoint, Topic
 from tidelog.model.errors import UnknownTopic, WrongCluster
 from tidelog.model.ids import NodeId, PartitionId, TopicId
@@ -94,9 +96,11 @@ class Broker:
         contacts: Contacts = no_contacts,
         open_files_max: int = OPEN_FILES_MAX,
         worker: BlockingRunner | None = None,
+        hasher: BlockingRunner | None = None,
     ) -> None:
         """`contacts` finds peer addresses in an existing cluster, for a broker that is to join it. `open_files_max` is
-        how many files of logs it keeps open. `worker` runs what codecs do; without one that is done on the loop."""
+        how many files of logs it keeps open. `worker` runs what codecs do, `hasher`
+        what passwords take; without them that is done on the loop."""
         time = ClusterTime(clock, config.clock_skew_ms_max)
         self.config = config
         self.node_id = NodeId(config.node_id)
@@ -198,7 +202,8 @@ class Broker:
                 self.log_writer.rounds,
             ),
             readiness=self,
-            authorizer=EverybodyMay(),
+            authorizer=self._authorizer(),
+            login=Login(lambda: self.image.access, time, entropy, hasher),
             shares=Shares(lambda: self.image.quotas, time.monotonic_s, config.quota_buckets_max),
             work=self.work,
             clock=time,
@@ -214,6 +219,13 @@ class Broker:
         self._peers.on_peer_down.append(self._on_peer_down)
         self._peers.on_peer_silent.append(self._on_peer_silent)
         self._peers.on_refused.append(self._on_refused)
+
+    def _authorizer(self) -> Authorizer:
+        config = self.config
+        if not config.authorizer_enabled:
+            return EverybodyMay()
+        super_users = map(check_principal, config.super_users)
+        return ByAcls(lambda: self.image.access, super_users, without_acl=config.allow_everyone_if_no_acl_found)
 
     # -- start and stop -------------------------------------------------------------------------------------------
 

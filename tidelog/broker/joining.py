@@ -10,6 +10,7 @@ import structlog
 from tidelog.config.errors import ConfigError
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Entropy
+from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import decode_answer
 from tidelog.transport.session import ClusterSession
 
@@ -31,13 +32,14 @@ class _Peers(msgspec.Struct):
 _PEERS = msgspec.json.Decoder(_Peers)
 
 
-async def peer_contacts(url: str, entropy: Entropy) -> list[tuple[str, int]]:
-    """Where the brokers of the cluster at this address listen for other brokers; tries again for a while.
+async def peer_contacts(url: str, entropy: Entropy, credentials: Credentials | None = None) -> list[tuple[str, int]]:
+    """Where the brokers of the cluster at this address listen for other brokers; tries again for a while. The
+    `credentials` are shown to that cluster.
 
     Raises `ConfigError` if nobody answers there.
     """
     for tries in range(TRIES):
-        session = ClusterSession(url, request_timeout_s=5.0, entropy=entropy)
+        session = ClusterSession(url, request_timeout_s=5.0, credentials=credentials, entropy=entropy)
         try:
             await session.open()
             answer = await session.call("GET", f"/v3/clusters/{session.cluster_id}/brokers")

@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 from aiofiles import stdout_bytes
 
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import connected, login, run
 from tidelog.cli.options import Bootstrap, KeySeparator, TopicName, separator_bytes
 from tidelog.cli.record_text import Show, as_json, as_line
 from tidelog.cli.terminal import EXIT_INTERRUPTED, Notices, ReaderGone, UsageError, counted
@@ -144,6 +144,7 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
         auto_offset_reset=reset,
         client_id="tidelog-consume",
         on_loss=reading.on_loss,
+        **login(),
     )
     async with connected(client, bootstrap) as consumer:
         await _seek(consumer, reading)

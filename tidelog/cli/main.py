@@ -48,6 +48,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "broker": Command("broker", "app", "List, describe and remove brokers."),
     "cluster": Command("cluster", "app", "Show the cluster, and plan how to even out its load."),
     "group": Command("group", "app", "List, describe, reset and delete consumer groups."),
+    "acl": Command("acl", "app", "Say who may do what."),
+    "user": Command("user", "app", "Make and remove users, and change their passwords."),
+    "token": Command("token", "app", "Make and revoke tokens."),
     "quota": Command("quota", "app", "List, set and remove quotas."),
     "admin": Command("admin", "admin", "Take statements: create, alter, drop, show."),
     "produce": Command("produce", "produce", "Write lines to a topic, from a file or standard input."),
@@ -59,6 +62,10 @@ COMMANDS: Final[dict[str, Command]] = {
     "check": Command("check", "check", "Judge the recorded history of a run under faults."),
     "openapi": Command("openapi", "openapi", "Print the OpenAPI document of the HTTP interface."),
 }
+
+LOGIN_OPTION: Final = "--token-file"
+LOGIN_VARIABLE: Final = "TIDELOG_TOKEN_FILE"
+"""From the option the variable is set, which every client of the command looks at."""
 
 COMPLETION_VARIABLE: Final = "_TIDELOG_COMPLETE"
 """Set by the shell when it asks for completions; what was typed then comes another way, so everything is imported."""
@@ -121,7 +128,8 @@ def build(words: Sequence[str]) -> typer.Typer:
         epilog="Example: tidelog start, and in another terminal: tidelog topic create t --partitions 3",
     )
     app.callback()(_options)
-    wanted = COMMANDS if COMPLETION_VARIABLE in os.environ else words[:1]
+    first = words[2:] if words[:1] == [LOGIN_OPTION] else words
+    wanted = COMMANDS if COMPLETION_VARIABLE in os.environ else first[:1]
     for name, command in COMMANDS.items():
         if name in wanted:
             _add(app, name, command)
@@ -152,5 +160,17 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            LOGIN_OPTION,
+            metavar="FILE",
+            envvar=LOGIN_VARIABLE,
+            show_envvar=True,
+            help="A token that says who you are; only you may read the file (0600).",
+        ),
+    ] = None,
 ) -> None:
     """What may stand before the command."""
+    if token_file is not None:
+        os.environ[LOGIN_VARIABLE] = token_file

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import connected, login, run
 from tidelog.cli.lines import LineReader
 from tidelog.cli.options import (
     Acks,
@@ -66,7 +66,7 @@ def produce(
     job = _Job(topic, partition, separator_bytes(key_separator))
     with Notices(), _opened(file) as fd:
         producer = Producer(
-            bootstrap, acks=acks.value, compression_type=compression.value, delivery_timeout_ms=timeout_ms
+            bootstrap, acks=acks.value, compression_type=compression.value, delivery_timeout_ms=timeout_ms, **login()
         )
         run(job.run(producer, bootstrap, fd))
     say(job.tally.document(topic), f"{topic}: {job.tally.summary()}", as_json=as_json)

@@ -19,7 +19,9 @@ from tidelog.config.errors import ConfigError, problems
 from tidelog.config.names import ENVIRONMENT_PREFIX, name_in_environment, names_of, suggestion
 from tidelog.config.schema import BrokerConfig
 
-CLIENT_VARIABLES: Final = frozenset({"TIDELOG_BOOTSTRAP"})
+CLIENT_VARIABLES: Final = frozenset(
+    {"TIDELOG_BOOTSTRAP", "TIDELOG_TOKEN_FILE", "TIDELOG_USERNAME", "TIDELOG_PASSWORD_FILE"}
+)
 """Variables with our prefix that are not a broker's settings but its clients'."""
 
 _SERVICE_LINK: Final = re.compile(

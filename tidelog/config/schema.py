@@ -29,11 +29,13 @@ from tidelog.config.values import (
     Hosts,
     Limit,
     LogFormat,
+    LoginMethods,
     LogLevel,
     Milliseconds,
     Never,
     NodeNumber,
     Path,
+    Principals,
     Rack,
     SegmentBytes,
     ShownBytes,
@@ -141,6 +143,13 @@ class BrokerConfig(Settings):
         None,
         "The HTTP address of any broker of an existing cluster, as in http://10.0.0.1:8082: a broker with an empty "
         "data directory joins that cluster, instead of founding one. Later starts ignore it.",
+    )
+
+    cluster_join_token_file: Path | None = setting(
+        "cluster.join.token.file",
+        None,
+        "A file that holds a token ID.SECRET, readable for its owner only (0600), which is shown to the cluster that "
+        "this broker joins (cluster.join); it takes the right to Describe the cluster. Default: none.",
     )
 
     # -- the cluster's metadata ----------------------------------------------------------------------------------
@@ -319,6 +328,36 @@ class BrokerConfig(Settings):
 
     # -- who is calling, and what they may ---------------------------------------------------------------------------
 
+    http_authentication: LoginMethods = setting(
+        "http.authentication",
+        (),
+        "How HTTP clients say who they are: `token` (Authorization: Bearer ID.SECRET), `basic` (a user's name and "
+        "password), or both, with a comma between. Whoever shows neither is refused with 401, but for /healthz, "
+        "/readyz, / and /openapi.json. Default: nobody has to log in, and everybody is User:ANONYMOUS. (Not in Kafka.)",
+    )
+    http_bootstrap_token_file: Path | None = setting(
+        "http.bootstrap.token.file",
+        None,
+        "A file that holds ID.SECRET, and that only its owner may read (0600): a token that stands for the first of "
+        "super.users on this broker, so that the first administrator of a cluster can log in and make others. "
+        "Default: none. (Not in Kafka.)",
+    )
+    authorizer_enabled: Boolean = setting(
+        "authorizer.enabled",
+        False,
+        "Whether ACLs say what callers may do; what no ACL allows is refused with 403 then. The same on all brokers. "
+        "(Kafka: authorizer.class.name.)",
+    )
+    super_users: Principals = setting(
+        "super.users",
+        (),
+        "Principals who may do everything, with semicolons between: User:admin;User:ops. The same on all brokers.",
+    )
+    allow_everyone_if_no_acl_found: Boolean = setting(
+        "allow.everyone.if.no.acl.found",
+        False,
+        "Whether everybody may do everything to a resource that no ACL names.",
+    )
     users_max: Count = setting("users.max", 1_000, "The most users that the cluster may have. (Not in Kafka.)")
     tokens_max: Count = setting(
         "tokens.max",

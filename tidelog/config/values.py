@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from tidelog.model.access import check_principal
+from tidelog.model.errors import InvalidRequest
 from tidelog.model.levels import LEVEL_MAX, LEVEL_MIN
 
 INT32_MAX = 2**31 - 1
@@ -85,6 +87,23 @@ def _read_hosts(value: object) -> object:
     return tuple(host.lower() for host in hosts)
 
 
+def _read_words(value: object) -> object:
+    words = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    return tuple(words) if isinstance(words, list | tuple) else words
+
+
+def _read_principals(value: object) -> object:
+    principals = [part.strip() for part in value.split(";") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(principals, list | tuple) or not all(isinstance(one, str) for one in principals):
+        raise ValueError("must be principals with semicolons between, as in User:admin;User:ops")
+    for one in principals:
+        try:
+            check_principal(one)
+        except InvalidRequest as error:
+            raise ValueError(error.message) from None
+    return tuple(principals)
+
+
 def _is_url(value: str) -> str:
     match = _URL.fullmatch(value)
     if match is None:
@@ -141,6 +160,8 @@ ShownBytes = Annotated[Integer, Field(ge=2**20, le=2**26)]
 BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
+Principals = Annotated[tuple[str, ...], BeforeValidator(_read_principals)]
+LoginMethods = Annotated[tuple[Literal["token", "basic"], ...], BeforeValidator(_read_words)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_read_hosts)]
 Url = Annotated[str, AfterValidator(_is_url)]
 Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+from tidelog.adapters.secret_files import read_secret
 from tidelog.adapters.system import SystemEntropy
 from tidelog.consumer.consumer_group import ConsumerGroup
 from tidelog.consumer.errors import GroupNeeded
@@ -18,6 +19,7 @@ from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.credentials import client_credentials
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.session import ClusterSession
 
@@ -62,7 +64,10 @@ class Consumer(PartitionReader):
     - `client_id`, `client_rack`: what the group's description says of this consumer; the id's quota counts as well.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers", group="group_id")
+    @client_parameters(
+        bootstrap="bootstrap_servers",
+        group="group_id",
+    )
     def __init__(
         self,
         *topics: str,
@@ -85,6 +90,11 @@ class Consumer(PartitionReader):
         on_loss: str = "fail",
         request_timeout_ms: float = 30_000,
         metadata_max_age_ms: float = 300_000,
+        sasl_mechanism: str | None = None,
+        sasl_username: str | None = None,
+        sasl_password: str | None = None,
+        sasl_password_file: str | None = None,
+        token_file: str | None = None,
         entropy: Entropy | None = None,
     ) -> None:
         self._topics = topics
@@ -95,6 +105,14 @@ class Consumer(PartitionReader):
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             client_id=client_id,
+            credentials=client_credentials(
+                read_secret,
+                sasl_mechanism=sasl_mechanism,
+                sasl_username=sasl_username,
+                sasl_password=sasl_password,
+                sasl_password_file=sasl_password_file,
+                token_file=token_file,
+            ),
             entropy=entropy,
         )
         options = FetchOptions(

@@ -12,7 +12,7 @@ code that Kafka's clients are told, and says whether it is *definite*.
 The Kafka code follows from these, because Kafka's clients act on it by themselves:
 
 - An indefinite error is REQUEST_TIMED_OUT, the one code after which they take a record for possibly appended.
-- A definite error that passes by itself (429, 503, 507) is a code after which they try again without doubt.
+- A definite error that passes by itself (503, 507, a used up share) is a code after which they try again without doubt.
 - A definite error that stays (4xx) is a code after which they give up. Exceptions: metadata that lags behind (a topic,
   a partition or a replica that is unknown yet), and a wrong checksum.
 
@@ -95,6 +95,24 @@ class InvalidTimestamp(TidelogError):
 
     code = 40004
     kafka = KafkaCode.INVALID_TIMESTAMP
+
+
+class NotAuthenticated(TidelogError):
+    """It is not known who is calling: nothing was shown that proves it, or what was shown is not valid (any more)."""
+
+    code = 40101
+    kafka = KafkaCode.SASL_AUTHENTICATION_FAILED
+
+
+class TooManyAttempts(TidelogError):
+    """Too many attempts of this user to log in from this address have failed; wait as long as `Retry-After` says."""
+
+    code = 42901
+    kafka = KafkaCode.SASL_AUTHENTICATION_FAILED
+
+    def __init__(self, message: str, retry_after_s: int = 60) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class NotAuthorized(TidelogError):
@@ -431,7 +449,7 @@ class IdempotencyKeyReused(TidelogError):
 class QuotaExceeded(TidelogError):
     """The caller has used more than its share; nothing was done, and `Retry-After` says when there is room again."""
 
-    code = 42901
+    code = 42902
     kafka = KafkaCode.THROTTLING_QUOTA_EXCEEDED
     retriable = True
 

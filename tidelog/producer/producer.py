@@ -15,6 +15,7 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Self
 
+from tidelog.adapters.secret_files import read_secret
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidRequest, TidelogError
@@ -28,6 +29,7 @@ from tidelog.producer.options import ProducerOptions, parse_acks
 from tidelog.producer.routes import TopicRoute
 from tidelog.producer.sender import Sender
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.credentials import client_credentials
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.session import ClusterSession
 
@@ -47,6 +49,8 @@ class Producer:
     - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
     - `max_request_size`: how many bytes one request carries; no record is larger.
     - `client_id`: whose quota counts, beside the user's.
+    - `sasl_mechanism` (`PLAIN`), `sasl_username` and `sasl_password`, or `sasl_password_file`: who it is. `token_file`
+      is a file with a token instead. Files with secrets are readable for their owner only (0600).
     - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
 
     Use it as an async context manager, or call `start` and `stop`.
@@ -74,6 +78,11 @@ class Producer:
         delivery_timeout_ms: float = 120_000,
         metadata_max_age_ms: float = 300_000,
         client_id: str = "",
+        sasl_mechanism: str | None = None,
+        sasl_username: str | None = None,
+        sasl_password: str | None = None,
+        sasl_password_file: str | None = None,
+        token_file: str | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
     ) -> None:
@@ -96,6 +105,14 @@ class Producer:
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             client_id=client_id,
+            credentials=client_credentials(
+                read_secret,
+                sasl_mechanism=sasl_mechanism,
+                sasl_username=sasl_username,
+                sasl_password=sasl_password,
+                sasl_password_file=sasl_password_file,
+                token_file=token_file,
+            ),
             entropy=entropy,
         )
         self._sender = Sender(self._session, self._options)

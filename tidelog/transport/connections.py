@@ -27,6 +27,7 @@ from yarl import URL
 from tidelog.model.errors import Overloaded, QuotaExceeded, TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.model.ports import Buffer
+from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, error_from_answer, lost_from_answer
 
 BATCHES_TYPE = "application/vnd.tidelog.batches"
@@ -97,12 +98,15 @@ class Pieces(Payload):
 class Connections:
     """A bounded pool of keep-alive connections. Opened and closed inside one event loop."""
 
-    def __init__(self, *, connections_max: int, client_id: str = "") -> None:
-        """Raises `ValueError` for a client id that no header can hold."""
+    def __init__(self, *, connections_max: int, client_id: str = "", credentials: Credentials | None = None) -> None:
+        """Each request says the `client_id`, and shows the `credentials`. Raises `ValueError` for a client id that no
+        header can hold."""
         if not (client_id.isprintable() and len(client_id) <= CLIENT_ID_CHARS_MAX):
             raise ValueError(f"a client id has at most {CLIENT_ID_CHARS_MAX} characters, all of them printable")
-        self._headers = {CLIENT_ID: client_id} if client_id else None
+        self._headers = {CLIENT_ID: client_id} if client_id else {}
         self._connections_max = connections_max
+        if credentials is not None:
+            self._headers["Authorization"] = credentials.header
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -118,7 +122,7 @@ class Connections:
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
-            headers=self._headers,
+            headers=self._headers or None,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept-Encoding", "User-Agent"),
             auto_decompress=False,

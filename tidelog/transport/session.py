@@ -33,6 +33,7 @@ from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S, parse_bootstrap
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer, Connections, Pieces
+from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer, no_broker_answers
 from tidelog.transport.metadata import ClusterMetadata, MetadataCache, TopicMetadata
 from tidelog.transport.presence import Presence, Silent
@@ -65,11 +66,12 @@ class ClusterSession:
         connections_max: int = 64,
         metadata_max_age_s: float = 300.0,
         client_id: str = "",
+        credentials: Credentials | None = None,
         entropy: Entropy,
     ) -> None:
         """Raises `ValueError` for a client id that no header can hold."""
         self._bootstrap = parse_bootstrap(bootstrap)
-        self._connections = Connections(connections_max=connections_max, client_id=client_id)
+        self._connections = Connections(connections_max=connections_max, client_id=client_id, credentials=credentials)
         self._cache = MetadataCache(max_age_s=metadata_max_age_s)
         self._entropy = entropy
         self._retries = RetryBudget()

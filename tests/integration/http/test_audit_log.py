@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import quote
 
@@ -20,7 +21,10 @@ from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.broker.face.audit import Audit, AuditSink
 from tidelog.broker.http.server import HttpServer
-from tidelog.model.access import Caller, Operation, Resource
+from tidelog.controller.access_commands import StoreToken
+from tidelog.model.access import Caller, Operation, Principal, Resource
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.environment import SimRunner
 
 JSON = {"Content-Type": "application/json"}
 
@@ -108,7 +112,7 @@ async def test_each_kind_of_denial_has_its_line(site: Site, path: Path) -> None:
         "mine-1",
         "POST",
         "Create",
-        "Cluster",
+        "Topic",
     ]
     assert lines[1]["resource_name"] == "t" and len(lines[1]["request_id"]) == 16
 
@@ -222,3 +226,36 @@ async def test_a_full_disk_troubles_no_request(site: Site, path: Path) -> None:
 async def test_without_an_audit_log_no_request_has_an_id(site: Site) -> None:
     reply = await site.ask("GET", "/topics", None, {"X-Request-Id": "mine"})
     assert "x-request-id" not in reply.headers
+
+
+async def test_logins_that_fail_and_changes_of_access_have_their_lines_and_no_secret(path: Path) -> None:
+    site = Site(SimDisk(), SimRunner(Random(1), mean_s=0.0002), lingering_s=0.05)
+    await site.start({"http.authentication": "token,basic", "authorizer.enabled": True, "super.users": "User:root"})
+    token, secret = site.broker.face.login.made_token(Principal("User", "root"), 0, "")
+    await site.broker.admin.change_access(StoreToken(token))
+    as_root = {"Authorization": f"Bearer {token.token_id}.{secret}"}
+    acl = {
+        "resource_type": "TOPIC",
+        "resource_name": "orders",
+        "pattern_type": "LITERAL",
+        "principal": "User:alice",
+        "operation": "READ",
+        "permission": "ALLOW",
+    }
+    async with watched(site, path) as broker:
+        assert (await broker.ask("GET", "/topics", None, {"Authorization": "Bearer a.b"})).status == 401
+        user = {"user_name": "alice", "password": "correct horse battery"}
+        assert (await broker.ask("POST", f"{broker.v3}/users", user, as_root)).status == 201
+        made = await broker.ask("POST", f"{broker.v3}/tokens", {"principal": "User:alice"}, as_root)
+        assert made.status == 201
+        assert (await broker.ask("POST", f"{broker.v3}/acls", acl, as_root)).status == 201
+        assert (await broker.ask("DELETE", f"{broker.v3}/users/alice", None, as_root)).status == 204
+        lines = await broker.lines()
+    await site.stop()
+    assert [shown(line, "event", "principal", "status", "reason") for line in lines] == [
+        ["denied", "User:ANONYMOUS", 401, "no login"],
+        *(["changed", "User:root", status, ""] for status in (201, 201, 201, 204)),
+    ]
+    assert [line["subject"].split()[0] for line in lines[1:]] == ["user", "token", "Topic", "user=alice"]
+    text = json.dumps(lines)
+    assert not [word for word in ("correct horse", secret, "a.b", made.json()["token"].split(".")[1]) if word in text]

@@ -33,7 +33,7 @@ async def give(site: Site, entity: Mapping[str, str] | None = None, **rates: flo
 def is_refused(reply: Reply) -> bool:
     if reply.status != 429:
         return False
-    assert reply.json()["error_code"] == 42901
+    assert reply.json()["error_code"] == 42902
     assert int(reply.headers["retry-after"]) >= 1
     return True
 
@@ -105,7 +105,7 @@ async def test_a_stream_ends_with_the_refusal_as_its_last_receipt(site: Site) ->
         await site.until(lambda: len(site.values()) == 1)
         wire.write_chunk(record)
         receipts = (await wire.read()).body
-    assert b'"error_code":42901' in receipts.splitlines()[-1]
+    assert b'"error_code":42902' in receipts.splitlines()[-1]
     assert len(site.values()) == 1
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tidelog.model import errors
-from tidelog.model.errors import CorruptBatch, NotAReplica, TidelogError, UnknownPartition, UnknownTopic
+from tidelog.model.errors import CorruptBatch, NotAReplica, QuotaExceeded, TidelogError, UnknownPartition, UnknownTopic
 from tidelog.model.kafka_codes import KafkaCode
 from tools.error_reference import error_classes, page
 
@@ -24,8 +24,8 @@ OLD_NAMES: Final = {  # as kafka-python has them; Kafka has renamed the codes si
     KafkaCode.NOT_LEADER_OR_FOLLOWER: "NOT_LEADER_FOR_PARTITION",
     KafkaCode.MESSAGE_TOO_LARGE: "MESSAGE_SIZE_TOO_LARGE",
 }
-TRIED_AGAIN: Final = [UnknownTopic, UnknownPartition, NotAReplica, CorruptBatch]
-"""Errors that stay, and after which Kafka's clients try again: metadata that may lag, damage on the way."""
+TRIED_AGAIN: Final = [UnknownTopic, UnknownPartition, NotAReplica, CorruptBatch, QuotaExceeded]
+"""4xx after which Kafka's clients try again: metadata that may lag, damage on the way, a share that is used up."""
 
 
 def is_definite(kind: type[TidelogError]) -> bool:
@@ -73,7 +73,7 @@ def test_kafka_clients_conclude_the_same_about_the_append(kind: type[TidelogErro
 @pytest.mark.parametrize("kind", [kind for kind in TOLD if is_definite(kind)])
 def test_kafka_clients_try_again_what_passes_by_itself_and_nothing_else(kind: type[TidelogError]) -> None:
     assert kind.kafka is not None
-    assert kind.kafka.is_retried == (kind.code // 100 in (429, 503, 507) or kind in TRIED_AGAIN)
+    assert kind.kafka.is_retried == (kind.code // 100 in (503, 507) or kind in TRIED_AGAIN)
 
 
 @pytest.mark.parametrize("code", list(KafkaCode))

@@ -140,10 +140,15 @@ class Admission:
     def refuse_unauthorized(self, caller: Caller, operation: Operation, resource: Resource) -> None:
         """Raises `NotAuthorized` unless the caller may do this to the resource."""
         if not self.may(caller, operation, resource):
-            raise NotAuthorized(
-                f"{caller.principal} may not {operation.value} {resource.type} {resource.name}; "
-                "ask the cluster's administrator for this right"
-            )
+            raise self.refusal(caller, operation, resource)
+
+    @staticmethod
+    def refusal(caller: Caller, operation: Operation, resource: Resource) -> NotAuthorized:
+        """Returns what a caller is told who may not do this, whether or not there is such a resource."""
+        return NotAuthorized(
+            f"{caller.principal} may not {operation.value} {resource.type} {resource.name}; "
+            "ask the cluster's administrator for this right"
+        )
 
     def close(self) -> None:
         """Ends all waits now, and those to come as they begin: the listener shuts down."""

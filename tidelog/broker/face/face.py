@@ -9,6 +9,7 @@ from tidelog.broker.face.admission import Admission, ListenerLimits, Readiness
 from tidelog.broker.face.audit import Audit
 from tidelog.broker.face.cluster import Cluster
 from tidelog.broker.face.groups import ConsumerGroups
+from tidelog.broker.face.login import Login
 from tidelog.broker.face.partitions import Partitions
 from tidelog.broker.face.shares import Shares
 from tidelog.broker.face.statistics import Statistics
@@ -30,6 +31,7 @@ class BrokerFace:
     statistics: Statistics
     readiness: Readiness
     authorizer: Authorizer
+    login: Login
     shares: Shares
     work: HeavyWork
     """Does what would hold the event loop for too long."""

@@ -18,6 +18,7 @@ from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs, json_decoder
 from tidelog.broker.http.topic_texts import TopicShown
+from tidelog.model.access import Operation
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.names import check_topic_name
 
@@ -97,9 +98,10 @@ async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
     image = context.face.cluster.image
     asked = call.query.get("topics")
     if asked is None:
-        names = sorted(image.topics)
+        names = context.visible(call, "Topic", sorted(image.topics))
     else:
         names = [check_topic_name(name) for name in dict.fromkeys(asked.split(",")) if name]
+        names = context.visible(call, "Topic", names)
     brokers = [BrokerShown(info.node_id, info.http.host, info.http.port, info.rack) for info in image.live_brokers]
     topics = await context.face.work.do(context.topic_texts.of(image, names))
     return json_answer(_MetadataAnswer(context.face.cluster.cluster_id, image.controller_id, brokers, topics))
@@ -110,7 +112,7 @@ async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
     request = await read_json(context, call, _REQUEST)
     if not 0 < len(request.partitions) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(request.partitions)} partitions: ask for 1 to {context.limits.entries_max}")
-    found = [_find(context, asked) for asked in request.partitions]
+    found = [_find(context, call, asked) for asked in request.partitions]
     if request.wait_ms:
         await _wait_for_change(context, call, request, found)
     return json_answer(OffsetsAnswer(await _describe(context.face.partitions, request.partitions, found)))
@@ -134,8 +136,9 @@ async def _wait_for_change(
         await context.face.partitions.wait_for_change(known, deadline_s)
 
 
-def _find(context: Context, asked: OffsetsAsked) -> PartitionHandle | TidelogError:
+def _find(context: Context, call: Call, asked: OffsetsAsked) -> PartitionHandle | TidelogError:
     try:
+        context.require(call, Operation.DESCRIBE, "Topic", [asked.topic])
         return context.face.partitions.handle(check_topic_name(asked.topic), asked.partition)
     except TidelogError as error:
         return error

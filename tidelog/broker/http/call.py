@@ -10,7 +10,8 @@ from aiohttp import web
 from tidelog.broker.face.shares import Client, Share
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Context
-from tidelog.model.access import ANONYMOUS
+from tidelog.broker.http.guard import Pass
+from tidelog.model.access import ANONYMOUS, Principal
 from tidelog.model.errors import TidelogError
 from tidelog.model.names import check_topic_name
 
@@ -38,6 +39,8 @@ class Call:
     """What this call has taken from `Admission.answers`."""
     sent_bytes: int = 0
     """Bytes of a streamed answer so far."""
+    entry: Pass | None = None
+    """What it was let in with; None at a listener that lets everybody do everything."""
     error: TidelogError | None = None
     """The reason why it was refused."""
     request_id: str = ""
@@ -47,6 +50,11 @@ class Call:
     share: Share | None = None
     """The part of its caller's share that it uses; None if there are no quotas."""
     _query: dict[str, str] | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """Who is calling."""
+        return ANONYMOUS if self.entry is None else self.entry.caller.principal
 
     @property
     def query(self) -> dict[str, str]:
@@ -76,4 +84,4 @@ class Call:
 
 def client_of(call: Call) -> Client:
     """Returns who is calling, and under which client id."""
-    return Client(ANONYMOUS, call.request.headers.get(CLIENT_ID, "")[:CLIENT_ID_CHARS_MAX])
+    return Client(call.principal, call.request.headers.get(CLIENT_ID, "")[:CLIENT_ID_CHARS_MAX])

@@ -18,6 +18,7 @@ from tidelog.broker.http.envelope import Links, Resource
 from tidelog.broker.http.json_body import Body, json_decoder
 from tidelog.config.describe import LOG_LEVEL, ConfigEntry, describe_broker, describe_topic
 from tidelog.config.values import LogLevel
+from tidelog.model.access import Operation
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest, NotFound
 
@@ -107,7 +108,8 @@ async def list_all_topic_configs(context: Context, call: Call) -> web.StreamResp
     """The settings of all topics."""
     links = Links(context, call)
     topics = context.face.cluster.image.topics
-    data = [config for name in sorted(topics) for config in _topic_configs(context, links, topics[name])]
+    names = context.visible(call, "Topic", sorted(topics), Operation.DESCRIBE_CONFIGS)
+    data = [config for name in names for config in _topic_configs(context, links, topics[name])]
     return json_answer(links.list_of("KafkaTopicConfig", data, "topics", "-", "configs"))
 
 

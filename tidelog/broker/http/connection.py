@@ -46,7 +46,7 @@ _TOO_MANY: Final = _refusal(
 )
 _TOO_OFTEN: Final = _refusal(
     b"429 Too Many Requests",
-    b'{"error_code":42901,"message":"this address opens connections more often than its quota connection_creation_rate '
+    b'{"error_code":42902,"message":"this address opens connections more often than its quota connection_creation_rate '
     b'allows; keep connections open, and try again in a moment"}',
 )
 _LATE_HEAD: Final = _refusal(

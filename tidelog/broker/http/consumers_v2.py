@@ -7,7 +7,7 @@ request of any instance: the URL that a client is given names the broker that it
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -51,6 +51,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import decode_body, json_decoder
 from tidelog.broker.http.media import Embedded, check_document, embedded_wanted
 from tidelog.broker.http.topics_v2 import ANSWER_TYPE
+from tidelog.model.access import ANY_NAME, Operation
 from tidelog.model.errors import InvalidRequest, UnknownPartition
 from tidelog.model.groups import check_group_name, pairs
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
@@ -96,8 +97,9 @@ async def delete(context: Context, call: Call) -> web.StreamResponse:
 
 async def subscribe(context: Context, call: Call) -> web.StreamResponse:
     """Subscribes to topics, or to those that match a pattern; instead of those that it has subscribed to before."""
-    sent = await _body(context, call, _SUBSCRIPTION)
-    await context.face.rest_consumers.ask(sent.to_request(*_names(call)))
+    request = (await _body(context, call, _SUBSCRIPTION)).to_request(*_names(call))
+    _check_subscription(context, call, request.topics, request.pattern)
+    await context.face.rest_consumers.ask(request)
     return no_content()
 
 
@@ -115,6 +117,7 @@ async def unsubscribe(context: Context, call: Call) -> web.StreamResponse:
 async def assign(context: Context, call: Call) -> web.StreamResponse:
     """Assigns partitions, whoever else reads them; instead of those that it had before."""
     sent = await _body(context, call, _PARTITIONS)
+    context.require(call, Operation.READ, "Topic", [one.topic for one in sent.partitions])
     await context.face.rest_consumers.ask(Assign(**_named(call), partitions=sent.listed()))
     return no_content()
 
@@ -131,8 +134,10 @@ async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
 
 async def seek(context: Context, call: Call) -> web.StreamResponse:
     """Has it go on at these offsets, or at the first records of these times or later."""
-    sent = await _body(context, call, _POSITIONS)
-    await context.face.rest_consumers.ask(sent.to_request(*_names(call)))
+    request = (await _body(context, call, _POSITIONS)).to_request(*_names(call))
+    topics = [topic for topic, _, _ in (*request.offsets, *request.timestamps)]
+    context.require(call, Operation.READ, "Topic", topics)
+    await context.face.rest_consumers.ask(request)
     return no_content()
 
 
@@ -148,6 +153,7 @@ async def seek_to_end(context: Context, call: Call) -> web.StreamResponse:
 
 async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.StreamResponse:
     sent = await _body(context, call, _PARTITIONS)
+    context.require(call, Operation.READ, "Topic", [one.topic for one in sent.partitions])
     await context.face.rest_consumers.ask(SeekToEdge(**_named(call), partitions=sent.listed(), is_end=is_end))
     return no_content()
 
@@ -159,6 +165,8 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     """The next records; waits for one if there is none."""
     wanted = _form_wanted(call)
     limits, consumers = context.limits, context.face.rest_consumers
+    if context.guard is not None:
+        await _check_reading(context, call)
     wait_s = call.duration_s(context, "timeout", limits.request_timeout_ms_max)
     bytes_max = context.face.cluster.config.consumer_request_max_bytes
     request = ReadRecords(
@@ -181,6 +189,18 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     except BaseException:
         consumers.abandon(request)
         raise
+
+
+async def _check_reading(context: Context, call: Call) -> None:
+    """An instance may have subscribed when its caller, or another one, had the right to."""
+    reading = await _ask(context, Reading, ShowReading(**_named(call)))
+    topics = [*reading.topics, *(one.topic for one in reading.partitions)]
+    context.require(call, Operation.READ, "Topic", topics)
+
+
+def _check_subscription(context: Context, call: Call, topics: Sequence[str], pattern: str) -> None:
+    """A pattern may match any topic, so it takes the right to read all of them."""
+    context.require(call, Operation.READ, "Topic", [*topics, *([ANY_NAME] if pattern else ())])
 
 
 def _lost_header(read: RecordsRead) -> dict[str, str]:
@@ -206,6 +226,7 @@ async def commit(context: Context, call: Call) -> web.StreamResponse:
     sent = await _optional_body(context, call, _OFFSETS)
     is_next = context.face.cluster.config.rest_commit_semantics == "next"
     offsets = None if sent is None else sent.to_offsets(offset_is_next=is_next)
+    context.require(call, Operation.READ, "Topic", [one.topic for one in offsets or ()])
     kept = await _ask(context, OffsetsCommitted, CommitPositions(**_named(call), offsets=offsets, is_async=is_async))
     refused: list[OffsetRefused] = list(kept.refused)
     return json_answer(refused, content_type=ANSWER_TYPE)
@@ -216,6 +237,7 @@ async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
     sent = await _optional_body(context, call, _PARTITIONS)
     if sent is None:
         raise UnknownPartition('say in the body of which partitions: {"partitions": [{"topic", "partition"}]}')
+    context.require(call, Operation.DESCRIBE, "Topic", [one.topic for one in sent.partitions])
     found = await _ask(context, CommittedFetched, FetchCommitted(**_named(call), partitions=sent.listed()))
     offsets = [CommittedShown(one.topic, one.partition, one.offset, one.metadata) for one in found.offsets]
     return json_answer(CommittedListed(offsets), content_type=ANSWER_TYPE)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.busy import Busy
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.shares import PACE_S_MAX
 from tidelog.broker.face.statistics import Histogram, Stages
+from tidelog.broker.http.guard import Guard, Pass
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.metrics_page import MetricsPage
 from tidelog.broker.http.topic_texts import TopicTexts
+from tidelog.model.access import Operation, Resource
 from tidelog.model.cluster import Endpoint, Topic
 from tidelog.model.ids import TopicId
 from tidelog.model.ports import LogLevel
@@ -23,6 +25,16 @@ from tidelog.model.ports import LogLevel
 ROTATIONS_MAX = 10_000
 
 T = TypeVar("T")
+_DESCRIBE: Final = Operation.DESCRIBE
+
+
+class Rights(Protocol):
+    """A call, as far as its rights go."""
+
+    @property
+    def entry(self) -> Pass | None:
+        """What it was let in with."""
+        ...
 
 
 @dataclass(slots=True)
@@ -40,10 +52,27 @@ class Context:
     log_level: LogLevel
     openapi: Callable[[], bytes]
     """Returns the document of `/openapi.json`, made when it is first asked for: a start does not wait for it."""
+    guard: Guard | None = None
+    """None: everybody may do everything."""
     topic_texts: TopicTexts = field(default_factory=TopicTexts)
     busy: Busy = field(default_factory=Busy)
     """How busy the event loop's thread is."""
     _rotations: dict[TopicId, int] = field(default_factory=dict)
+
+    def require(self, call: Rights, operation: Operation, kind: str, names: Iterable[str]) -> None:
+        """Raises `NotAuthorized` unless the caller may do this to all of these topics, or groups."""
+        if self.guard is not None and call.entry is not None:
+            self.guard.require(call.entry, operation, [Resource(kind, name) for name in names])
+
+    def may(self, call: Rights, operation: Operation, kind: str, name: str) -> bool:
+        """Returns True if the caller may do this to one of them."""
+        return self.guard is None or call.entry is None or self.guard.may(call.entry, operation, Resource(kind, name))
+
+    def visible(self, call: Rights, kind: str, names: Iterable[str], operation: Operation = _DESCRIBE) -> list[str]:
+        """Returns those that the caller may know of."""
+        if self.guard is None:
+            return list(names)
+        return [name for name in names if self.may(call, operation, kind, name)]
 
     async def timed(self, stage: Histogram, work: Awaitable[T]) -> T:
         """Awaits a stage of a request, and counts how long it took, however it ended: waits end by their deadline."""

@@ -7,12 +7,12 @@ client gets a 500 that says nothing about it. An answer that has begun can only 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, cast
 
 import structlog
 from aiohttp import web
-from aiohttp.hdrs import HOST, ORIGIN
+from aiohttp.hdrs import AUTHORIZATION, HOST, ORIGIN
 
 from tidelog.broker.face.shares import Share
 from tidelog.broker.face.shedding import RequestClass
@@ -20,24 +20,35 @@ from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, THR
 from tidelog.broker.http.call import Call, client_of
 from tidelog.broker.http.connection import Connection
 from tidelog.broker.http.context import Context
+from tidelog.broker.http.guard import Guard
 from tidelog.broker.http.metrics import RouteStats
 from tidelog.broker.http.origin import SEC_FETCH_SITE, KnownHosts, check_origin
 from tidelog.broker.http.route import Route
 from tidelog.broker.http.router import Router, WrongMethod
 from tidelog.config.values import split_address
-from tidelog.model.access import ANONYMOUS, Caller, Operation
-from tidelog.model.errors import InternalError, InvalidRequest, Overloaded, QuotaExceeded, TidelogError
+from tidelog.model.access import Operation
+from tidelog.model.errors import (
+    InternalError,
+    InvalidRequest,
+    NotAuthenticated,
+    Overloaded,
+    QuotaExceeded,
+    TidelogError,
+    TooManyAttempts,
+)
 from tidelog.model.quotas import REQUEST_RATE
 
 REFUSALS: Final = {  # by code, else by status
     40301: "no right",
     40302: "foreign origin",
+    401: "no login",
     408: "slow body",
     411: "no length",
     413: "too large",
     415: "media type",
     421: "unknown host",
-    429: "quota",
+    42901: "failed logins",
+    42902: "quota",
     503: "not now",
     507: "disk full",
 }
@@ -50,6 +61,7 @@ class Edge:
     def __init__(self, context: Context, routes: Sequence[Route]) -> None:
         self._context = context
         self._admission = context.admission
+        self._guard = context.guard
         self._shares = context.face.shares
         self._clock = context.face.clock
         config = context.face.cluster.config
@@ -83,13 +95,12 @@ class Edge:
                 self._hosts.check(headers.get(HOST))
                 if ORIGIN in headers or SEC_FETCH_SITE in headers:  # from a browser
                     check_origin(request.method, headers)
-                if not self._admission.is_open:
-                    caller = Caller(ANONYMOUS, cast("Connection", request.protocol).address)
-                    self._admission.refuse_unauthorized(caller, route.operation, route.resource(path))
             if not route.is_always_on:
                 self._refuse_now(cast("Connection", request.protocol), route, call, started_s)
-            is_charged = self._shares.are_set and not route.is_always_on
-            response = await (self._charged(route, call) if is_charged else route.handler(self._context, call))
+            if self._guard is None or route.operation is Operation.NONE:
+                response = await self._run(route, call)
+            else:
+                response = await self._serve_guarded(self._guard, route, call)
         except TidelogError as error:
             response = self._refuse(request, call, error)
         except (ConnectionError, asyncio.CancelledError):
@@ -107,6 +118,24 @@ class Edge:
 
     def _begin(self, request: web.BaseRequest, route: Route, path: Mapping[str, str]) -> Call:
         return Call(request, route.prefix, path, asyncio.get_running_loop().time())
+
+    def _run(self, route: Route, call: Call) -> Awaitable[web.StreamResponse]:
+        if self._shares.are_set and not route.is_always_on:
+            return self._charged(route, call)
+        return route.handler(self._context, call)
+
+    async def _serve_guarded(self, guard: Guard, route: Route, call: Call) -> web.StreamResponse:
+        """Lets the request in, or not, and serves it for as long as it may go on."""
+        request = call.request
+        call.entry = await guard.admit(
+            request.headers.get(AUTHORIZATION),
+            cast("Connection", request.protocol).address,
+            route.operation,
+            route.resource(call.path),
+            is_judged_by_handler=route.is_judged_by_handler,
+        )
+        served = self._run(route, call)
+        return await (guard.while_it_may(call.entry, served, is_read=route.is_read) if route.may_last else served)
 
     def _refuse_now(self, connection: Connection, route: Route, call: Call, now_s: float) -> None:
         """Raises `Overloaded` on a connection that is one too many, or for a request that has waited too long;
@@ -145,8 +174,10 @@ class Edge:
             call.error = error
         self._refused += 1
         spread_s = self._refused % RETRY_AFTER_S_MAX if isinstance(error, Overloaded) else 0  # others pass soon
-        pause_s = error.retry_after_s if isinstance(error, QuotaExceeded) else 1
-        response = error_answer(error, retry_after_s=pause_s + spread_s)
+        retry_after_s = error.retry_after_s if isinstance(error, TooManyAttempts | QuotaExceeded) else 1 + spread_s
+        response = error_answer(error, retry_after_s=retry_after_s)
+        if isinstance(error, NotAuthenticated) and self._guard is not None:
+            response.headers["WWW-Authenticate"] = self._guard.authentication.challenge
         if isinstance(error, WrongMethod):
             response.headers["Allow"] = ", ".join(error.allowed)
         reason = REFUSALS.get(error.code) or REFUSALS.get(error.status)

@@ -23,6 +23,7 @@ from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, json_decoder
 from tidelog.broker.http.params import INT32_MAX
+from tidelog.model.access import ANY_NAME, Operation
 from tidelog.model.errors import CoordinatorLost, UnprocessableBody
 from tidelog.model.groups import (
     JOIN,
@@ -100,6 +101,7 @@ _OFFSETS_ASKED: Final = json_decoder(OffsetsAsked)
 async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
     """A member of a group says that it is there, and hears what it may own."""
     asked = await read_json(context, call, _HEARTBEAT)
+    _check_rights(context, call, asked)
     if call.share is not None and asked.member_epoch == JOIN:
         await call.share.mutate(1)
     heartbeat = Heartbeat(
@@ -115,10 +117,17 @@ async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
     return await _ask(context, call, heartbeat)
 
 
+def _check_rights(context: Context, call: Call, asked: HeartbeatAsked) -> None:
+    """A pattern may match any topic, so it takes the right to read all of them."""
+    topics = [*(asked.topics or ()), *([ANY_NAME] if asked.pattern is not None else ())]
+    context.require(call, Operation.READ, "Topic", topics)
+
+
 async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Commits offsets of a group; says of each what became of it."""
     asked = await read_json(context, call, _COMMIT)
     _check_count(context, len(asked.offsets))
+    context.require(call, Operation.READ, "Topic", [offset.topic for offset in asked.offsets])
     commit = CommitOffsets(
         group=_group(call),
         member_id=asked.member_id,
@@ -132,6 +141,7 @@ async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
 async def fetch_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Returns the committed offsets of a group, in the partitions that are named, or wherever it has any."""
     asked = await read_json(context, call, _OFFSETS_ASKED)
+    context.require(call, Operation.DESCRIBE, "Topic", [one.topic for one in asked.partitions or ()])
     fetch = FetchOffsets(
         group=_group(call),
         member_id=asked.member_id,

@@ -21,6 +21,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Resource
 from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs, json_decoder
 from tidelog.groups.resetting import NewOffset, PartitionOffsets, Reset, ResetTo, plan
+from tidelog.model.access import Operation
 from tidelog.model.errors import GroupNotEmpty, InvalidRequest, TidelogError, UnknownGroup, UnprocessableBody
 from tidelog.model.groups import CommittedOffset, SetOffsets, check_group_name
 from tidelog.model.ids import OFFSET_MAX
@@ -83,6 +84,7 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
             if not partitions
             else f"{len(partitions)} partitions: reset at most {context.limits.entries_max} at once"
         )
+    context.require(call, Operation.READ, "Topic", [topic for topic, _ in partitions])
     planned = plan(reset, await _standings(context.face, partitions, committed, reset.timestamp_ms))
     if not asked.validate_only:
         if call.share is not None and not committed:

@@ -15,6 +15,7 @@ from tidelog.broker.http.answers import json_answer, no_content
 from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Related, Resource
+from tidelog.model.access import Operation
 from tidelog.model.errors import NotFound
 from tidelog.model.groups import (
     DeleteGroup,
@@ -91,6 +92,7 @@ async def list_groups(context: Context, call: Call) -> web.StreamResponse:
     """All consumer groups."""
     links = Links(context, call)
     found = await context.face.groups.list_groups(deadline_s=call.started_s + PATIENCE_S)
+    found = [one for one in found if context.may(call, Operation.DESCRIBE, "Group", one.group)]
     return json_answer(links.list_of("KafkaConsumerGroup", [_group(links, one) for one in found], "consumer-groups"))
 
 

@@ -44,6 +44,7 @@ class Limits(ListenerLimits):
     batches_partitions_max: int = 1_000
     body_timeout_s: float = 10.0
     entries_max: int = 10_000
+    acls_at_once_max: int = 250
     key_bytes_max: int = 64 * KIB
     record_headers_max: int = 32
     record_header_bytes_max: int = KIB

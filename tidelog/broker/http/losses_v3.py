@@ -23,7 +23,6 @@ from tidelog.broker.http.envelope import Links, PartitionResource, ResourceList
 from tidelog.broker.http.json_body import Body, NodeNumber, OffsetNumber, json_decoder
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.controller.partition_commands import AcceptLoss, RegroupPartition
-from tidelog.model.access import ANONYMOUS
 from tidelog.model.cluster import PartitionInfo, Regrouping, Topic
 from tidelog.model.errors import InvalidRequest, LossRefused
 from tidelog.model.losses import AcceptedLoss, LossStatement
@@ -114,7 +113,7 @@ async def list_all(context: Context, call: Call) -> web.StreamResponse:
     """All that was given up in the cluster."""
     links = Links(context, call)
     topics = context.face.cluster.image.topics
-    return json_answer(_listed(links, [topics[name] for name in sorted(topics)], "-"))
+    return json_answer(_listed(links, [topics[name] for name in context.visible(call, "Topic", sorted(topics))], "-"))
 
 
 async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
@@ -141,7 +140,7 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
     asked = await read_json(context, call, _ASKED)
     even_though = _named(topic, info, asked)
     if asked.votes:
-        return json_answer(await _regroup(context, links, topic, info, asked))
+        return json_answer(await _regroup(context, call, links, topic, info, asked))
     report = await context.face.partitions.find_losses(topic, info, _range(asked), even_though)
     if report.refusals and not asked.validate_only:
         raise LossRefused("; ".join((*report.refusals, "nothing was given up")))
@@ -151,7 +150,7 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
             topic.topic_id,
             info.partition,
             tuple(report.lost),
-            ANONYMOUS.name,
+            call.principal.name,
             context.face.cluster.node_id,
             context.face.clock.wall_ms(),
         )
@@ -160,7 +159,7 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _regroup(
-    context: Context, links: Links, topic: Topic, info: PartitionInfo, asked: LossesAsked
+    context: Context, call: Call, links: Links, topic: Topic, info: PartitionInfo, asked: LossesAsked
 ) -> LossesJudged:
     """Has a partition go on from what is left. One that does so already is told of; nothing is done twice."""
     if _range(asked) is not None:
@@ -179,7 +178,7 @@ async def _regroup(
             report.end,
             report.source,
             report.statements,
-            ANONYMOUS.name,
+            call.principal.name,
             context.face.cluster.node_id,
             context.face.clock.wall_ms(),
             report.position,

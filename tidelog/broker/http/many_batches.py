@@ -23,6 +23,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.idempotency import refuse_key
 from tidelog.broker.http.media import check_partition_batches
 from tidelog.broker.http.produce import common_error
+from tidelog.model.access import Operation
 from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import TidelogError
 from tidelog.model.names import check_topic_name
@@ -61,7 +62,7 @@ async def post_many_batches(context: Context, call: Call) -> web.StreamResponse:
     deadline_s = call.deadline_s(context)
     body = await read_batches(context, call)
     entries = split_partitions(body, context.limits.batches_partitions_max)
-    outcomes = await _append_all(context, entries, acks, deadline_s)
+    outcomes = await _append_all(context, call, entries, acks, deadline_s)
     error = common_error(outcomes)
     if error is not None and error.status in OF_THE_REQUEST:
         raise error
@@ -71,21 +72,22 @@ async def post_many_batches(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _append_all(
-    context: Context, entries: list[PartitionBatches], acks: int, deadline_s: float
+    context: Context, call: Call, entries: list[PartitionBatches], acks: int, deadline_s: float
 ) -> list[ProduceReceipt | TidelogError]:
     appends: list[asyncio.Task[ProduceReceipt | TidelogError]] = []
     async with asyncio.TaskGroup() as group:
         for number, entry in enumerate(entries, start=1):
-            appends.append(group.create_task(_append(context, entry, acks, deadline_s)))
+            appends.append(group.create_task(_append(context, call, entry, acks, deadline_s)))
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
     return [append.result() for append in appends]
 
 
 async def _append(
-    context: Context, entry: PartitionBatches, acks: int, deadline_s: float
+    context: Context, call: Call, entry: PartitionBatches, acks: int, deadline_s: float
 ) -> ProduceReceipt | TidelogError:
     try:
+        context.require(call, Operation.WRITE, "Topic", [entry.topic])
         partition = context.face.partitions.handle(check_topic_name(entry.topic), entry.partition)
         batches = split_batches(entry.data, batch_bytes_max=partition.config.max_message_bytes)
         return await partition.produce(batches, acks=acks, deadline_s=deadline_s)

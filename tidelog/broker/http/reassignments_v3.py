@@ -22,7 +22,6 @@ from tidelog.broker.http.envelope import Links, PartitionResource, Related, Reso
 from tidelog.broker.http.json_body import Body, ByteRate, NodeNumber, PartitionNumber, json_decoder
 from tidelog.broker.http.topics_v2 import partition_of
 from tidelog.controller.partition_commands import MOVES_MAX, ElectionType, ElectLeaders, NewReplicas, PartitionNamed
-from tidelog.model.access import ANONYMOUS
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import NotFound, UnknownPartition
 from tidelog.model.names import check_topic_name
@@ -119,7 +118,7 @@ async def list_all(context: Context, call: Call) -> web.StreamResponse:
     """All partitions whose replicas move."""
     links = Links(context, call)
     topics = context.face.cluster.image.topics
-    return json_answer(_shown(links, [topics[name] for name in sorted(topics)], "-"))
+    return json_answer(_shown(links, [topics[name] for name in context.visible(call, "Topic", sorted(topics))], "-"))
 
 
 async def list_of_topic(context: Context, call: Call) -> web.StreamResponse:
@@ -224,7 +223,7 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
     if asked.data is not None:
         partitions = [PartitionNamed(*_named(context, one.topic_name, one.partition_id)) for one in asked.data]
     via, at_ms = context.face.cluster.node_id, context.face.clock.wall_ms()
-    command = ElectLeaders(asked.election_type, partitions, ANONYMOUS.name, via, at_ms)
+    command = ElectLeaders(asked.election_type, partitions, call.principal.name, via, at_ms)
     found = await context.face.administration.elect_leaders(command)
     names = _names(context)
     return json_answer(

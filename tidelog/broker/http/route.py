@@ -42,6 +42,11 @@ def any_group_resource(_path: Mapping[str, str]) -> Resource:
     return Resource("Group", "*")
 
 
+def any_user_resource(_path: Mapping[str, str]) -> Resource:
+    """Principals that the path does not name; as `any_topic_resource`."""
+    return Resource("User", "*")
+
+
 ResourceOf = Callable[[Mapping[str, str]], Resource]
 """Finds the resource of a request from its path's placeholders."""
 
@@ -76,6 +81,8 @@ class Route:
     answer_media: tuple[str, ...] = (JSON_TYPE,)
     has_raw_body: bool = False
     """True if the request's body is bytes, or a stream, rather than one JSON document."""
+    is_stream: bool = False
+    """True if the body may go on for as long as the client likes."""
     is_always_on: bool = False
     """True if it is served before the broker is ready, too."""
     request_class: RequestClass | None = RequestClass.ADMIN
@@ -95,6 +102,21 @@ class Route:
         if self.wait_query and call.query.get(self.wait_query, "0") != "0":
             return RequestClass.LONG_POLL
         return self.request_class
+
+    @property
+    def is_judged_by_handler(self) -> bool:
+        """True if only its handler knows which resources it is about."""
+        return self.resource in (any_topic_resource, any_group_resource, any_user_resource)
+
+    @property
+    def may_last(self) -> bool:
+        """True if it may wait, or stream, so that rights can be lost meanwhile; others are left to end."""
+        return self.is_stream or self.request_class in (RequestClass.READ, RequestClass.LONG_POLL, None)
+
+    @property
+    def is_read(self) -> bool:
+        """True if it changes nothing."""
+        return self.method == "GET" or self.request_class in (RequestClass.READ, RequestClass.LONG_POLL)
 
     @property
     def summary(self) -> str:

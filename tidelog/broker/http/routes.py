@@ -14,6 +14,7 @@ from tidelog.broker.face.records import RecordShown
 from tidelog.broker.face.rest_consumers import OffsetRefused
 from tidelog.broker.face.shedding import RequestClass
 from tidelog.broker.http import (
+    acls_v3,
     batches,
     bulk,
     clusters_v3,
@@ -26,6 +27,7 @@ from tidelog.broker.http import (
     group_resets_v3,
     groups_v3,
     json_body,
+    logins_v3,
     losses_v3,
     many_batches,
     ops,
@@ -46,6 +48,7 @@ from tidelog.broker.http.media import BATCHES_TYPE, JSON_TYPE, Embedded
 from tidelog.broker.http.route import Handler, Query, ResourceOf, Route
 from tidelog.broker.http.route import any_group_resource as groups
 from tidelog.broker.http.route import any_topic_resource as topics
+from tidelog.broker.http.route import any_user_resource as users
 from tidelog.broker.http.route import cluster_resource as cluster
 from tidelog.broker.http.route import group_resource as group
 from tidelog.broker.http.route import topic_resource as topic
@@ -99,6 +102,22 @@ _VERIFY: Final = (
     Query("offset", _INTEGER, "Where to begin; the log's start by default."),
     Query("to", _INTEGER, "Where to end (exclusive), clipped to the high watermark. An answer may end before."),
     Query("batches", {"type": "boolean"}, "`true`: name every batch."),
+)
+_ACL_QUERY: Final = tuple(
+    Query(name, _TEXT, f"Only ACLs with this {name}{more}.")
+    for name, more in (
+        ("resource_type", ""),
+        ("pattern_type", "; `MATCH`: those whose pattern fits the name"),
+        ("resource_name", ""),
+        ("principal", ""),
+        ("host", ""),
+        ("operation", ""),
+        ("permission", ""),
+    )
+)
+_CHECK_QUERY: Final = tuple(
+    Query(name, _TEXT, f"The {name} of the question.")
+    for name in ("resource_type", "resource_name", "principal", "host", "operation")
 )
 _V2_ANSWER: Final = (topics_v2.ANSWER_TYPE,)
 _V2_CONTROL: Final = (topics_v2.ANSWER_TYPE, JSON_TYPE)
@@ -197,6 +216,7 @@ def _v3(
     *statuses: int,
     query: tuple[Query, ...] = (),
     has_raw_body: bool = False,
+    is_stream: bool = False,
     request_class: RequestClass = RequestClass.ADMIN,
     is_recorded: bool = False,
 ) -> Route:
@@ -212,6 +232,7 @@ def _v3(
         statuses or (200,),
         query,
         has_raw_body=has_raw_body,
+        is_stream=is_stream,
         request_class=request_class,
         is_recorded=is_recorded,
     )
@@ -305,7 +326,7 @@ V3: Final = (
     _v3("GET", "/quotas", _DESCRIBE_CONFIGS, cluster, quotas_v3.list_quotas, None, ResourceList[quotas_v3.QuotaV3]),
     _v3("POST", "/quotas:alter", _ALTER_CONFIGS, cluster, quotas_v3.alter_quotas, quotas_v3.QuotasAsked, None, 204),
     _v3("GET", "/topics", _DESCRIBE, topics, topics_v3.list_topics, None, ResourceList[topics_v3.TopicV3]),
-    _v3("POST", "/topics", _CREATE, cluster, topics_v3.create_topic, topics_v3.CreateTopic, topics_v3.TopicV3,
+    _v3("POST", "/topics", _CREATE, topics, topics_v3.create_topic, topics_v3.CreateTopic, topics_v3.TopicV3,
         200, 201),
     _v3("GET", _TOPIC, _DESCRIBE, topic, topics_v3.get_topic, None, topics_v3.TopicV3),
     _v3("PATCH", _TOPIC, _ALTER, topic, topics_v3.grow_topic, topics_v3.GrowTopic, topics_v3.TopicV3),
@@ -358,7 +379,8 @@ V3: Final = (
     _v3("POST", f"{_PARTITION}/records:delete", _DELETE, topic, deletion_v3.delete_records, deletion_v3.DeletionAsked,
         None, 204, query=_DELETION),
     _v3("POST", f"{_TOPIC}/records", _WRITE, topic, stream_v3.produce_stream, json_body.RecordV3,
-        (records_v3.ReceiptV3, records_v3.FailureV3), query=_PRODUCE, has_raw_body=True, request_class=_PRODUCES),
+        (records_v3.ReceiptV3, records_v3.FailureV3), query=_PRODUCE, has_raw_body=True, is_stream=True,
+        request_class=_PRODUCES),
     _v3("POST", f"{_TOPIC}/records:batch", _WRITE, topic, produce_v3.produce_entries, json_body.EntriesV3,
         produce_v3.BatchReceiptV3, 207, query=_PRODUCE, request_class=_PRODUCES),
     _v3("GET", "/consumer-groups", _DESCRIBE, groups, groups_v3.list_groups, None,
@@ -377,6 +399,18 @@ V3: Final = (
     _v3("GET", f"{_GROUP}/lags", _DESCRIBE, group, group_lags_v3.list_lags, None, ResourceList[group_lags_v3.LagV3]),
     _v3("GET", f"{_GROUP}/lags/{{topic}}/partitions/{{partition}}", _DESCRIBE, group, group_lags_v3.get_lag, None,
         group_lags_v3.LagV3),
+    _v3("GET", "/acls", _DESCRIBE, cluster, acls_v3.list_acls, None, ResourceList[acls_v3.AclV3], query=_ACL_QUERY),
+    _v3("POST", "/acls", _ALTER, cluster, acls_v3.create_acl, acls_v3.AclAsked, None, 201),
+    _v3("DELETE", "/acls", _ALTER, cluster, acls_v3.delete_acls, None, acls_v3.AclsDeletedV3, query=_ACL_QUERY),
+    _v3("POST", "/acls:batch", _ALTER, cluster, acls_v3.create_acls, acls_v3.AclsAsked, None, 201),
+    _v3("GET", "/acls:check", _DESCRIBE, cluster, acls_v3.check_access, None, acls_v3.CheckedV3, query=_CHECK_QUERY),
+    _v3("GET", "/users", _DESCRIBE, cluster, logins_v3.list_users, None, ResourceList[logins_v3.UserV3]),
+    _v3("POST", "/users", _ALTER, cluster, logins_v3.create_user, logins_v3.UserAsked, logins_v3.UserV3, 201),
+    _v3("PUT", "/users/{user}/password", _ALTER, cluster, logins_v3.set_password, logins_v3.PasswordAsked, None, 204),
+    _v3("DELETE", "/users/{user}", _ALTER, cluster, logins_v3.delete_user, None, None, 204),
+    _v3("GET", "/tokens", _ALTER, users, logins_v3.list_tokens, None, ResourceList[logins_v3.TokenV3]),
+    _v3("POST", "/tokens", _ALTER, users, logins_v3.create_token, logins_v3.TokenAsked, logins_v3.TokenV3, 201),
+    _v3("DELETE", "/tokens/{token_id}", _ALTER, users, logins_v3.delete_token, None, None, 204),
     _v3("POST", f"{_GROUP}/offsets:reset", _READ, group, group_resets_v3.reset_offsets, group_resets_v3.ResetAsked,
         group_resets_v3.GroupResetV3, is_recorded=True),
 )  # fmt: skip

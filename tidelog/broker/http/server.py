@@ -11,14 +11,17 @@ from functools import cache, partial
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.listener import Listener
+from tidelog.broker.http.authentication import Authentication
 from tidelog.broker.http.broker_metrics import BrokerMetrics
 from tidelog.broker.http.cluster_metrics import ClusterMetrics
 from tidelog.broker.http.connection import Connection, Server
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.edge import Edge
 from tidelog.broker.http.group_metrics import GroupMetrics
+from tidelog.broker.http.guard import Guard
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.metrics_page import MetricsPage
@@ -69,6 +72,8 @@ class HttpServer:
             due_s = now_s() + wait_s
             await asyncio.sleep(wait_s)
             brake.measured(max(0.0, now_s() - due_s))
+            if self.context.guard is not None:
+                self.context.guard.look_again()
             if self._busy_s is not None and busy.is_due(now_s()):
                 busy.measured(now_s(), self._busy_s())
 
@@ -120,6 +125,7 @@ async def start_http(
         metrics_page=MetricsPage(_registry(face, metrics), face),
         log_level=log_level,
         openapi=cache(partial(describe, ROUTES)),
+        guard=_guard(face, admission),
     )
     _show_gauges(context)
     metrics.shed = lambda: {(str(kind), cause): count for (kind, cause), count in admission.shedding.shed.items()}
@@ -134,6 +140,13 @@ async def start_http(
     for one in bound:
         await one.start_serving()
     return HttpServer(server, bound, context, busy_s)
+
+
+def _guard(face: BrokerFace, admission: Admission) -> Guard | None:
+    methods = face.cluster.config.http_authentication
+    if admission.is_open and not methods:
+        return None
+    return Guard(Authentication(methods, face.login), admission, lambda: face.cluster.image.access, face.clock)
 
 
 async def start_ops(main: HttpServer, at: Endpoint) -> HttpServer:

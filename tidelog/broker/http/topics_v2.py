@@ -79,9 +79,10 @@ async def list_brokers(context: Context, _call: Call) -> web.StreamResponse:
     return json_answer(BrokersV2(live), content_type=ANSWER_TYPE)
 
 
-async def list_topics(context: Context, _call: Call) -> web.StreamResponse:
+async def list_topics(context: Context, call: Call) -> web.StreamResponse:
     """Names of all topics."""
-    return json_answer(sorted(context.face.cluster.image.topics), content_type=ANSWER_TYPE)
+    names = context.visible(call, "Topic", sorted(context.face.cluster.image.topics))
+    return json_answer(names, content_type=ANSWER_TYPE)
 
 
 async def get_topic(context: Context, call: Call) -> web.StreamResponse:

@@ -19,6 +19,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, Related, Resource
 from tidelog.broker.http.json_body import Body, NodeNumber, PartitionNumber, json_decoder
 from tidelog.controller.commands import NewTopic
+from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.cluster import Topic
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import NodeId
@@ -82,8 +83,10 @@ async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     """Creates a topic, or (`validate_only`) shows how it would be created."""
     links = Links(context, call)
     asked = await read_json(context, call, _CREATE)
+    call.subject = asked.topic_name
+    if not context.may(call, Operation.CREATE, *CLUSTER):
+        context.require(call, Operation.CREATE, "Topic", [asked.topic_name])
     wanted = _new_topic(asked)
-    call.subject = wanted.name
     if call.share is not None and not asked.validate_only:
         await call.share.mutate(_partitions_of(wanted, context.face.cluster.config.num_partitions))
     topic = await context.face.administration.create_topic(wanted, validate_only=asked.validate_only)
@@ -97,7 +100,8 @@ async def list_topics(context: Context, call: Call) -> web.StreamResponse:
     """All topics."""
     links = Links(context, call)
     topics = context.face.cluster.image.topics
-    return json_answer(links.list_of("KafkaTopic", [_topic(links, topics[name]) for name in sorted(topics)], "topics"))
+    names = context.visible(call, "Topic", sorted(topics))
+    return json_answer(links.list_of("KafkaTopic", [_topic(links, topics[name]) for name in names], "topics"))
 
 
 async def get_topic(context: Context, call: Call) -> web.StreamResponse:

@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 
 from tidelog.broker.membership.controller_channel import ControllerChannel
+from tidelog.controller.access_commands import AccessCommand
 from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
@@ -152,6 +153,10 @@ class Administration:
         if the partition has changed since, `UnknownTopic`, `UnknownPartition`, `InvalidRequest`."""
         await self._decide(command)
 
+    async def change_access(self, command: AccessCommand) -> None:
+        """Makes or removes users, tokens or ACLs. Raises `UnsupportedLevel`, `InvalidRequest`, `NotFound`."""
+        await self._decide(command)
+
     async def elect_leaders(self, command: ElectLeaders) -> Sequence[ElectionAnswer]:
         """Other leaders, where that is possible; without `partitions`, of all, and only those that changed are told."""
         elected = await self._channel.submit(command, LeadersElected, seconds_max=COMMAND_S_MAX)
@@ -166,7 +171,8 @@ class Administration:
         | RemoveBroker
         | AlterReassignments
         | AcceptLoss
-        | RegroupPartition,
+        | RegroupPartition
+        | AccessCommand,
     ) -> None:
         done = await self._channel.submit(command, Done, seconds_max=COMMAND_S_MAX)
         await self._in_force(done.position)

@@ -58,6 +58,6 @@ def test_every_operation_has_a_summary_an_answer_and_the_error() -> None:
 def test_every_route_says_what_it_does_to_what() -> None:
     for route in ROUTES:
         resource = route.resource({"topic": "t", "group": "g"})
-        assert resource.type in ("Cluster", "Topic", "Group")
+        assert resource.type in ("Cluster", "Topic", "Group", "User")
         assert ("{group}" in route.path) == (resource.name == "g")
         assert ("{topic}" in route.path and "{group}" not in route.path) == (resource.name == "t")

@@ -1,0 +1,188 @@
+"""Who a caller is, by what it shows: a token, or a user's name and password. Listeners of any protocol ask here.
+
+A token is looked up by its id, and its secret compared by the hash. A password takes some 30 ms of a thread's time, one
+after the other, while not too many wait; so one that was right is remembered for a minute, under a hash whose key is
+drawn at the start, until its user changes. An unknown user costs as much, and is told the same, as a wrong password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from tidelog.broker.face.attempts import Attempts
+from tidelog.model.access import ANONYMOUS, Principal
+from tidelog.model.credentials import Access, Token, User, secret_hash
+from tidelog.model.errors import InvalidRequest, NotAuthenticated, Overloaded
+from tidelog.model.passwords import HASH_BYTES, PASSWORD_BYTES_MAX, SALT_BYTES, is_right, made_user, nobodys_hash
+from tidelog.model.ports import BlockingRunner, Clock, Entropy
+
+REMEMBERED_S: Final = 60.0
+REMEMBERED_MAX: Final = 10_000
+WAITING_MAX: Final = 64
+WAIT_S_MAX: Final = 10.0
+NAME_BYTES_MAX: Final = 1_024
+FIRST_SECRET_CHARS_MIN: Final = 32
+
+
+class Proof(NamedTuple):
+    """A principal, and what of the metadata it rests on: it holds for as long as that is there."""
+
+    principal: Principal
+    rests_on: Token | User | None = None
+
+
+NO_PROOF: Final = Proof(ANONYMOUS)
+"""That of a caller where nobody has to log in."""
+
+
+class _Verified(NamedTuple):
+    user: User
+    until_s: float
+
+
+class Login:
+    """One broker's."""
+
+    def __init__(
+        self,
+        access: Callable[[], Access],
+        clock: Clock,
+        entropy: Entropy,
+        runner: BlockingRunner | None = None,
+        verify: Callable[[str, str], bool] = is_right,
+    ) -> None:
+        """Without a `runner`, passwords are hashed here and now."""
+        self.first_token: Token | None = None
+        """A token that a file beside the settings holds, for the first administrator of a cluster."""
+        self.verifications = 0
+        """How many passwords were compared with a hash."""
+        self._access = access
+        self._clock = clock
+        self._entropy = entropy
+        self._runner = runner
+        self._verify = verify
+        self._key = bytes.fromhex(entropy.token_hex(32))
+        self._nobodys_hash = nobodys_hash(
+            bytes.fromhex(entropy.token_hex(SALT_BYTES)), bytes.fromhex(entropy.token_hex(HASH_BYTES))
+        )
+        self._attempts = Attempts()
+        self._verified: dict[bytes, _Verified] = {}
+        self._under_way: dict[bytes, asyncio.Task[Proof]] = {}
+        self._waiting = 0
+
+    # -- tokens --------------------------------------------------------------------------------------------------------
+
+    def by_token(self, text: str) -> Proof:
+        """Returns whose token `id.secret` this is. Raises `NotAuthenticated`."""
+        token_id, _, secret = text.partition(".")
+        token = self._token(token_id)
+        shown = secret_hash(secret)
+        is_same = hmac.compare_digest(shown, self._nobodys_hash if token is None else token.secret_hash)
+        if token is None or not is_same or token.is_over(self._clock.wall_ms()):
+            raise refused()
+        return Proof(token.caller, token)
+
+    def _token(self, token_id: str) -> Token | None:
+        first = self.first_token
+        if first is not None and first.token_id == token_id:
+            return first
+        return self._access().tokens.get(token_id)
+
+    def still_holds(self, proof: Proof) -> bool:
+        """Returns False once the token or the user is not what it was."""
+        match proof.rests_on:
+            case Token() as token:
+                return self._token(token.token_id) == token and not token.is_over(self._clock.wall_ms())
+            case User() as user:
+                return self._access().users.get(user.name) == user
+        return True
+
+    # -- passwords -----------------------------------------------------------------------------------------------------
+
+    async def by_password(self, name: str, password: str, host: str) -> Proof:
+        """Returns the user's proof. Raises `NotAuthenticated`; `TooManyAttempts` if too many have failed before, or are
+        under way; `Overloaded` if too many wait for their turn."""
+        if len(name) > NAME_BYTES_MAX or len(password) > PASSWORD_BYTES_MAX:
+            raise refused()
+        key = self._key_of(name, password, host)
+        verified = self._verified.get(key)
+        if verified is not None and self._clock.monotonic_s() < verified.until_s:
+            proof = Proof(Principal("User", name), verified.user)
+            if self.still_holds(proof):
+                return proof
+        under_way = self._under_way.get(key)
+        if under_way is None:
+            if self._waiting >= WAITING_MAX:
+                raise Overloaded("too many passwords are being verified; try again in a moment")
+            self._attempts.begin((name, host), self._clock.monotonic_s())
+            under_way = asyncio.create_task(self._verify_anew(key, name, password, host))
+            self._under_way[key] = under_way
+            under_way.add_done_callback(partial(self._end, key))
+        try:
+            async with asyncio.timeout(WAIT_S_MAX):
+                return await asyncio.shield(under_way)
+        except TimeoutError:
+            raise Overloaded("verifying the password takes too long; try again in a moment") from None
+
+    def _key_of(self, name: str, password: str, host: str) -> bytes:
+        parts = [part.encode() for part in (name, host, password)]
+        return hmac.digest(self._key, b"".join(b"%d:%b" % (len(part), part) for part in parts), sha256)
+
+    async def _verify_anew(self, key: bytes, name: str, password: str, host: str) -> Proof:
+        user = self._access().users.get(name)
+        call = partial(self._verify, self._nobodys_hash if user is None else user.password_hash, password)
+        self._waiting += 1
+        try:
+            is_same = call() if self._runner is None else await self._runner.run(call)
+        finally:
+            self._waiting -= 1
+            self.verifications += 1
+        if user is None or not is_same or self._access().users.get(name) != user:
+            raise refused()
+        self._attempts.succeeded((name, host))
+        self._verified[key] = _Verified(user, self._clock.monotonic_s() + REMEMBERED_S)
+        if len(self._verified) > REMEMBERED_MAX:
+            del self._verified[next(iter(self._verified))]
+        return Proof(Principal("User", name), user)
+
+    def _end(self, key: bytes, task: asyncio.Task[Proof]) -> None:
+        del self._under_way[key]
+        if not task.cancelled():
+            task.exception()  # whoever waited has got it, or is gone
+
+    # -- what is made --------------------------------------------------------------------------------------------------
+
+    async def made_user(self, name: str, password: str) -> User:
+        """Returns what is to be kept of a user."""
+        salts = tuple(bytes.fromhex(self._entropy.token_hex(SALT_BYTES)) for _ in range(3))
+        call = partial(made_user, name, password, salts)
+        return call() if self._runner is None else await self._runner.run(call)
+
+    def made_token(self, principal: Principal, expires_ms: int, description: str) -> tuple[Token, str]:
+        """Returns a new token, and its secret, which nobody is ever told again."""
+        secret = self._entropy.token_hex(32)
+        token_id = self._entropy.token_hex(8)
+        now_ms = self._clock.wall_ms()
+        return Token(token_id, secret_hash(secret), str(principal), now_ms, expires_ms, description), secret
+
+
+def first_token(text: str, super_users: Sequence[str]) -> Token:
+    """Returns the token that a file beside the settings holds. Raises `InvalidRequest`, which says what is wrong."""
+    token_id, dot, secret = text.partition(".")
+    if not dot or not token_id or len(secret) < FIRST_SECRET_CHARS_MIN or not text.isascii() or " " in text:
+        raise InvalidRequest(
+            f"a token is written as ID.SECRET, and a secret has {FIRST_SECRET_CHARS_MIN} characters at least"
+        )
+    if not super_users:
+        raise InvalidRequest("the token stands for the first of super.users, and there is none")
+    return Token(token_id, secret_hash(secret), super_users[0], created_ms=0)
+
+
+def refused() -> NotAuthenticated:
+    """Returns the one answer to all who are not known, whatever the reason."""
+    return NotAuthenticated("who is calling is not known: show a valid token, or a user's name and password")

@@ -1,0 +1,121 @@
+"""Who is calling, and whether they may: asked before a request is served, and again while it waits or streams.
+
+A listener without access control has no guard. With one, each request is judged at its head for the resource of its
+route, and by its handler for what only its body names (`Guard.require`). What is under way is judged again when users,
+tokens or ACLs change, and when its token ends: a read that waits is answered then with the error that it would get if
+it came anew; a stream, or what may have changed something, is cut off. Whatever is done quickly is left to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import web
+
+from tidelog.broker.face.admission import Admission
+from tidelog.broker.face.login import NO_PROOF, Proof
+from tidelog.broker.http.authentication import Authentication
+from tidelog.model.access import Caller, Operation, Resource
+from tidelog.model.credentials import NEVER, Access
+from tidelog.model.errors import NotAuthenticated, TidelogError
+from tidelog.model.ports import Clock
+
+ENDED: Final = 0.0
+"""A time in the past."""
+MAPPED: Final = "::ffff:"
+"""The beginning of an IPv6 address that is an IPv4 address."""
+
+
+@dataclass(slots=True, eq=False)
+class Pass:
+    """What one request was let in with."""
+
+    caller: Caller
+    proof: Proof = NO_PROOF
+    needs: dict[tuple[Operation, Resource], None] = field(default_factory=dict)
+    """The rights that it uses."""
+
+
+class Guard:
+    """The guard of one broker's HTTP listeners."""
+
+    def __init__(
+        self, authentication: Authentication, admission: Admission, access: Callable[[], Access], clock: Clock
+    ) -> None:
+        self.authentication = authentication
+        self._admission = admission
+        self._access = access
+        self._clock = clock
+        self._seen = access()
+        self._under_way: dict[asyncio.Timeout, Pass] = {}
+
+    async def admit(
+        self, header: str | None, address: str, operation: Operation, resource: Resource, *, is_judged_by_handler: bool
+    ) -> Pass:
+        """Lets a request in. Raises `NotAuthenticated`, `NotAuthorized`, `TooManyAttempts` or `Overloaded`."""
+        host = address.removeprefix(MAPPED) if "." in address else address
+        proof = await self.authentication.prove(header, host)
+        made = Pass(Caller(proof.principal, host), proof)
+        if not is_judged_by_handler:
+            self.require(made, operation, [resource])
+        return made
+
+    def require(self, entry: Pass, operation: Operation, resources: Iterable[Resource]) -> None:
+        """Raises `NotAuthorized` unless the caller may do this to all of them, now and while the request lasts."""
+        for resource in dict.fromkeys(resources):
+            self._admission.refuse_unauthorized(entry.caller, operation, resource)
+            entry.needs[operation, resource] = None
+
+    def may(self, entry: Pass, operation: Operation, resource: Resource) -> bool:
+        """Returns True if the caller may do this."""
+        return self._admission.may(entry.caller, operation, resource)
+
+    async def while_it_may(
+        self, entry: Pass, served: Awaitable[web.StreamResponse], *, is_read: bool
+    ) -> web.StreamResponse:
+        """Awaits what serves a request. Raises `NotAuthenticated` or `NotAuthorized` as soon as it would not be let in
+        any more; `ConnectionAbortedError` instead, if it may have changed something."""
+        patience = asyncio.timeout_at(self._end_s(entry))
+        self._under_way[patience] = entry
+        try:
+            async with patience:
+                return await served
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            if not is_read:
+                raise ConnectionAbortedError("the caller has lost its right") from None
+            raise self._refusal(entry) from None
+        finally:
+            del self._under_way[patience]
+
+    def _end_s(self, entry: Pass) -> float | None:
+        """When its token ends, in the loop's time."""
+        expires_ms = getattr(entry.proof.rests_on, "expires_ms", NEVER)
+        if expires_ms == NEVER:
+            return None
+        return asyncio.get_running_loop().time() + max(0, expires_ms - self._clock.wall_ms()) / 1000
+
+    def look_again(self) -> None:
+        """Ends what may not go on, if users, tokens or ACLs have changed since the last look."""
+        access = self._access()
+        if access is self._seen:
+            return
+        self._seen = access
+        for patience, entry in list(self._under_way.items()):
+            if self._refusal_now(entry) is not None and patience.when() != ENDED and not patience.expired():
+                patience.reschedule(ENDED)
+
+    def _refusal_now(self, entry: Pass) -> TidelogError | None:
+        if not self.authentication.still_holds(entry.proof):
+            return NotAuthenticated("the token or the password that this request came with holds no more")
+        for operation, resource in entry.needs:
+            if not self._admission.may(entry.caller, operation, resource):
+                return self._admission.refusal(entry.caller, operation, resource)
+        return None
+
+    def _refusal(self, entry: Pass) -> TidelogError:
+        return self._refusal_now(entry) or NotAuthenticated("the token that this request came with has ended")

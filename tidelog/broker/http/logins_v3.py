@@ -1,0 +1,190 @@
+"""Users and tokens, in the shapes of REST v3: a secret comes in, or goes out, once and never again.
+
+Whoever may `Alter` the cluster manages all of them, and whoever may `Alter` the resource `User` of a name its tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from tidelog.broker.http.answers import json_answer, no_content
+from tidelog.broker.http.body import read_json
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
+from tidelog.broker.http.envelope import Links, Resource
+from tidelog.broker.http.json_body import Body, Duration, json_decoder
+from tidelog.controller.access_commands import RemoveTokens, RemoveUser, StoreToken, StoreUser
+from tidelog.model.access import CLUSTER, Operation, Principal, check_principal
+from tidelog.model.credentials import NEVER, Token, User
+from tidelog.model.errors import InvalidRequest, NotFound
+from tidelog.model.passwords import check_library, check_password
+
+DESCRIPTION_CHARS_MAX: Final = 250
+
+
+class UserV3(Resource, frozen=True):
+    """A user with a password, and the mechanisms of SCRAM that it can use."""
+
+    user_name: str
+    scram_mechanisms: list[str]
+
+
+class TokenV3(Resource, frozen=True):
+    """A token. `expires_at_ms` is null if it does not end. `token` is what clients show: it is there in the answer that
+    makes it, and in no other."""
+
+    token_id: str
+    principal: str
+    created_at_ms: int
+    expires_at_ms: int | None
+    description: str
+    token: str | None = None
+
+
+class UserAsked(Body):
+    """A user to be made."""
+
+    user_name: str
+    password: str
+
+
+class PasswordAsked(Body):
+    """Another password of a user."""
+
+    password: str
+
+
+class TokenAsked(Body):
+    """A token to be made; without `lifetime_ms` it does not end."""
+
+    principal: str
+    lifetime_ms: Duration | None = None
+    description: str = ""
+
+
+_USER: Final = json_decoder(UserAsked)
+_PASSWORD: Final = json_decoder(PasswordAsked)
+_TOKEN: Final = json_decoder(TokenAsked)
+
+# -- users -----------------------------------------------------------------------------------------------------------
+
+
+async def list_users(context: Context, call: Call) -> web.StreamResponse:
+    """All users that have a password."""
+    links = Links(context, call)
+    users = context.face.cluster.image.access.users
+    return json_answer(links.list_of("KafkaUser", [_user(links, user) for user in users.values()], "users"))
+
+
+async def create_user(context: Context, call: Call) -> web.StreamResponse:
+    """Makes a user with a password."""
+    links = Links(context, call)
+    asked = await read_json(context, call, _USER)
+    call.subject = f"user {asked.user_name}"
+    check_principal(f"User:{asked.user_name}")
+    if asked.user_name in context.face.cluster.image.access.users:
+        raise InvalidRequest(f"there is a user {asked.user_name!r} already")
+    user = await _store(context, asked.user_name, asked.password, is_new=True)
+    return json_answer(_user(links, user), status=201)
+
+
+async def set_password(context: Context, call: Call) -> web.StreamResponse:
+    """Gives a user another password; whoever has logged in with the old one is out."""
+    Links(context, call)
+    asked = await read_json(context, call, _PASSWORD)
+    _require_user(context, call)
+    await _store(context, call.path["user"], asked.password, is_new=False)
+    return no_content()
+
+
+async def delete_user(context: Context, call: Call) -> web.StreamResponse:
+    """Removes a user, and the tokens that stand for it; ACLs that name it stay."""
+    Links(context, call)
+    _require_user(context, call)
+    await context.face.administration.change_access(RemoveUser(call.path["user"]))
+    return no_content()
+
+
+def _require_user(context: Context, call: Call) -> None:
+    if call.path["user"] not in context.face.cluster.image.access.users:
+        raise NotFound(f"there is no user {call.path['user'][:100]!r}")
+
+
+async def _store(context: Context, name: str, password: str, *, is_new: bool) -> User:
+    problem = check_library()
+    if problem:
+        raise InvalidRequest(f"this broker cannot keep passwords: {problem}")
+    check_password(password)
+    user = await context.face.login.made_user(name, password)
+    await context.face.administration.change_access(StoreUser(user, is_new))
+    return user
+
+
+def _user(links: Links, user: User) -> UserV3:
+    return UserV3(*links.resource("KafkaUser", "users", user.name), user.name, [keys.mechanism for keys in user.scram])
+
+
+# -- tokens ----------------------------------------------------------------------------------------------------------
+
+
+async def list_tokens(context: Context, call: Call) -> web.StreamResponse:
+    """The tokens that the caller may manage."""
+    links = Links(context, call)
+    tokens = context.face.cluster.image.access.tokens.values()
+    data = [_token(links, token) for token in tokens if _may_manage(context, call, token.caller)]
+    return json_answer(links.list_of("KafkaToken", data, "tokens"))
+
+
+async def create_token(context: Context, call: Call) -> web.StreamResponse:
+    """Makes a token, and shows it this once."""
+    links = Links(context, call)
+    asked = await read_json(context, call, _TOKEN)
+    principal = check_principal(asked.principal)
+    call.subject = f"a token of {principal}"
+    _require_management(context, call, principal)
+    if len(asked.description) > DESCRIPTION_CHARS_MAX or not asked.description.isprintable():
+        raise InvalidRequest(f"a description has up to {DESCRIPTION_CHARS_MAX} printable characters")
+    expires_ms = NEVER if asked.lifetime_ms is None else context.face.clock.wall_ms() + asked.lifetime_ms
+    token, secret = context.face.login.made_token(principal, expires_ms, asked.description)
+    call.subject = f"token {token.token_id} of {principal}"
+    await context.face.administration.change_access(StoreToken(token))
+    return json_answer(_token(links, token, f"{token.token_id}.{secret}"), status=201)
+
+
+async def delete_token(context: Context, call: Call) -> web.StreamResponse:
+    """Revokes a token."""
+    Links(context, call)
+    token = context.face.cluster.image.access.tokens.get(call.path["token_id"])
+    if token is None:
+        context.require(call, Operation.ALTER, *_cluster())
+        raise NotFound("there is no such token")
+    _require_management(context, call, token.caller)
+    await context.face.administration.change_access(RemoveTokens([token.token_id]))
+    return no_content()
+
+
+def _cluster() -> tuple[str, list[str]]:
+    return CLUSTER.type, [CLUSTER.name]
+
+
+def _may_manage(context: Context, call: Call, principal: Principal) -> bool:
+    return context.may(call, Operation.ALTER, *CLUSTER) or context.may(call, Operation.ALTER, "User", principal.name)
+
+
+def _require_management(context: Context, call: Call, principal: Principal) -> None:
+    if not _may_manage(context, call, principal):
+        context.require(call, Operation.ALTER, *_cluster())
+
+
+def _token(links: Links, token: Token, shown: str | None = None) -> TokenV3:
+    return TokenV3(
+        *links.resource("KafkaToken", "tokens", token.token_id),
+        token.token_id,
+        token.principal,
+        token.created_ms,
+        None if token.expires_ms == NEVER else token.expires_ms,
+        token.description,
+        shown,
+    )
