@@ -259,3 +259,24 @@ async def test_logins_that_fail_and_changes_of_access_have_their_lines_and_no_se
     assert [line["subject"].split()[0] for line in lines[1:]] == ["user", "token", "Topic", "user=alice"]
     text = json.dumps(lines)
     assert not [word for word in ("correct horse", secret, "a.b", made.json()["token"].split(".")[1]) if word in text]
+
+
+async def test_a_topic_that_only_the_body_names_is_named_by_the_denial(path: Path) -> None:
+    site = Site(SimDisk(), SimRunner(Random(1), mean_s=0.0002), lingering_s=0.05)
+    await site.start({"http.authentication": "token", "authorizer.enabled": True})
+    shows = {}
+    for name in ("alice", "bob"):
+        token, secret = site.broker.face.login.made_token(Principal("User", name), 0, "")
+        await site.broker.admin.change_access(StoreToken(token))
+        shows[name] = {"Authorization": f"Bearer {token.token_id}.{secret}"}
+    async with watched(site, path) as broker:
+        asked = {"partitions": [{"topic": "secret", "partition": 0}]}
+        assert (await broker.ask("POST", "/offsets", asked, shows["alice"])).status == 200
+        assert (await broker.ask("POST", f"{broker.v3}/topics", {"topic_name": "x"}, shows["bob"])).status == 403
+        lines = await broker.lines()
+    await site.stop()
+    names = ("event", "principal", "operation", "resource_type", "resource_name", "allowed", "status", "reason")
+    assert [shown(line, *names) for line in lines] == [
+        ["denied", "User:alice", "Describe", "Topic", "secret", False, 200, "no right"],
+        ["denied", "User:bob", "Create", "Topic", "x", False, 403, "no right"],
+    ]

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from random import Random
 
 import pytest
 
 from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2, Site, simulated
 from tests.integration.http.wire import Reply, head
 from tidelog.broker.face.shares import Client
-from tidelog.model.access import ANONYMOUS
+from tidelog.controller.access_commands import StoreToken
+from tidelog.controller.commands import QuotaChange
+from tidelog.model.access import ANONYMOUS, Principal
 from tidelog.producer import Producer
+from tidelog.sim.kit.disk import SimDisk
+from tidelog.sim.kit.environment import SimRunner
 from tidelog.transport.errors import DeliveryExpired
 
 SLOW = 0.001
@@ -228,3 +233,23 @@ async def test_our_own_clients_say_their_client_id(site: Site) -> None:
 def test_a_client_id_that_no_header_can_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="printable"):
         Producer(client_id="a\r\nX-Other: b")
+
+
+async def test_a_principal_has_one_share_whatever_it_shows_and_others_have_theirs() -> None:
+    """F121, of callers that have logged in."""
+    site = Site(SimDisk(), SimRunner(Random(1), mean_s=0.0002), lingering_s=0.05)
+    await site.start({"http.authentication": "token"})
+    await site.topic()
+    change = QuotaChange({"producer_byte_rate": 1.0}, user="<default>")
+    await site.broker.admin.alter_quotas([change])
+    admitted = dict.fromkeys(("alice", "bob"), 0)
+    for number in range(5):
+        for name in admitted:
+            token, secret = site.broker.face.login.made_token(Principal("User", name), 0, "")
+            await site.broker.admin.change_access(StoreToken(token))
+            shown = {"Authorization": f"Bearer {token.token_id}.{secret}", "X-Client-Id": f"c{number}"}
+            body = b'{"records":[{"value":"%s"}]}' % (b"x" * 1_000)
+            admitted[name] += (await site.ask("POST", "/topics/t", body, {**JSON_V2, **shown})).status == 200
+    assert admitted == {"alice": 1, "bob": 1}
+    assert len(site.values()) == 2
+    await site.stop()

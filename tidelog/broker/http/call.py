@@ -11,7 +11,7 @@ from tidelog.broker.face.shares import Client, Share
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.guard import Pass
-from tidelog.model.access import ANONYMOUS, Principal
+from tidelog.model.access import ANONYMOUS, Operation, Principal, Resource
 from tidelog.model.errors import TidelogError
 from tidelog.model.names import check_topic_name
 
@@ -43,6 +43,8 @@ class Call:
     """What it was let in with; None at a listener that lets everybody do everything."""
     error: TidelogError | None = None
     """The reason why it was refused."""
+    refused: tuple[Operation, Resource] | None = None
+    """The first right that it lacks, of those that its body asks for; others of it may have been served."""
     request_id: str = ""
     """Names it in the audit log, and to its client; empty if no audit log is kept."""
     subject: str = ""

@@ -19,6 +19,7 @@ from tidelog.broker.http.metrics_page import MetricsPage
 from tidelog.broker.http.topic_texts import TopicTexts
 from tidelog.model.access import Operation, Resource
 from tidelog.model.cluster import Endpoint, Topic
+from tidelog.model.errors import NotAuthorized
 from tidelog.model.ids import TopicId
 from tidelog.model.ports import LogLevel
 
@@ -30,6 +31,8 @@ _DESCRIBE: Final = Operation.DESCRIBE
 
 class Rights(Protocol):
     """A call, as far as its rights go."""
+
+    refused: tuple[Operation, Resource] | None
 
     @property
     def entry(self) -> Pass | None:
@@ -61,8 +64,16 @@ class Context:
 
     def require(self, call: Rights, operation: Operation, kind: str, names: Iterable[str]) -> None:
         """Raises `NotAuthorized` unless the caller may do this to all of these topics, or groups."""
-        if self.guard is not None and call.entry is not None:
-            self.guard.require(call.entry, operation, [Resource(kind, name) for name in names])
+        if self.guard is None or call.entry is None:
+            return
+        resources = [Resource(kind, name) for name in names]
+        try:
+            self.guard.require(call.entry, operation, resources)
+        except NotAuthorized:
+            entry, guard = call.entry, self.guard
+            refused = next((each for each in resources if not guard.may(entry, operation, each)), resources[0])
+            call.refused = call.refused or (operation, refused)
+            raise
 
     def may(self, call: Rights, operation: Operation, kind: str, name: str) -> bool:
         """Returns True if the caller may do this to one of them."""

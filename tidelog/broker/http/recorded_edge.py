@@ -20,7 +20,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.edge import REFUSALS, Edge
 from tidelog.broker.http.route import Route
 from tidelog.model.access import Operation
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import NotAuthorized, TidelogError
 
 DENIALS: Final = frozenset({401, 403, 421, 429})
 UNCHANGING: Final = frozenset(
@@ -57,7 +57,7 @@ class RecordedEdge(Edge):
         route, call = begun
         if not response.prepared:
             response.headers[REQUEST_ID] = call.request_id
-        if response.status in DENIALS:
+        if response.status in DENIALS or call.refused is not None:
             self._audit.denied(self._event(route, call, "denied", response.status))
         elif is_change(route):
             await self._audit.changed(self._event(route, call, "changed", response.status))
@@ -77,7 +77,8 @@ class RecordedEdge(Edge):
 
     @staticmethod
     def _event(route: Route, call: Call, event: str, status: int) -> AuditEvent:
-        client, resource, error = client_of(call), route.resource(call.path), call.error
+        client, error = client_of(call), call.error
+        operation, resource = call.refused or (route.operation, route.resource(call.path))
         return AuditEvent(
             event=event,
             principal=f"{client.principal.type}:{client.principal.name}",
@@ -86,14 +87,14 @@ class RecordedEdge(Edge):
             request_id=call.request_id,
             method=route.method,
             route=route.template,
-            operation=route.operation.value,
+            operation=operation.value,
             resource_type=resource.type,
             resource_name=resource.name,
             subject=call.subject or _named(call),
             allowed=event != "denied",
             status=status,
             error_code=0 if error is None else error.code,
-            reason=_reason(error, status),
+            reason=_reason(call, error, status),
         )
 
 
@@ -106,8 +107,10 @@ def is_change(route: Route) -> bool:
     return route.is_recorded or (route.method != "GET" and route.operation not in UNCHANGING)
 
 
-def _reason(error: TidelogError | None, status: int) -> str:
-    """Words of which there are few, so that denials alike are counted together."""
+def _reason(call: Call, error: TidelogError | None, status: int) -> str:
+    """Says why, in words of which there are few, so that denials alike are counted together."""
+    if call.refused is not None:
+        return REFUSALS[NotAuthorized.code]
     if error is None:
         return "" if status else "the client was gone before the answer"
     return REFUSALS.get(error.code) or REFUSALS.get(error.status) or type(error).__name__
