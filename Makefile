@@ -20,7 +20,7 @@ setup: $(SETUP) ## Make .venv with everything in it; done again only when pyproj
 
 $(SETUP): pyproject.toml constraints.txt | has-python
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/$(INSTALL) --editable '.[dev,spark]'
+	$(BIN)/$(INSTALL) --editable '.[dev,security,spark]'
 	@touch $@
 
 has-python:
@@ -75,7 +75,7 @@ test: setup ## Run all tests
 constraints: | has-python ## Write constraints.txt anew: the newest releases that pyproject.toml allows
 	rm -rf .venv-constraints
 	$(PYTHON) -m venv .venv-constraints
-	.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,security,spark]'
 	{ echo "# What \`make setup\` installs, so that it installs the same again; written by \`make constraints\`."; \
 	  .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 	rm -rf .venv-constraints

@@ -63,7 +63,7 @@ def main() -> int:
     """Prints the dependencies that nothing uses; the exit status is 1 if there are any."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    shipped = [*project["dependencies"], *extras["spark"]]
+    shipped = [*project["dependencies"], *extras["security"], *extras["spark"]]
     commands = "\n".join((ROOT / name).read_text() for name in COMMANDS).replace("lint-imports", "import-linter")
     dev = [requirement for requirement in extras["dev"] if not requirement.startswith(PLUGINS)]
     found = [*unused(shipped, _modules(PACKAGE)), *unused(dev, _modules(EVERYTHING), commands)]

@@ -21,7 +21,7 @@ app = typer.Typer(help="Say who may do what: add, list, remove and check ACLs.",
 
 
 class Permission(StrEnum):
-    """What an ACL says."""
+    """Names what an ACL does with what it fits."""
 
     ALLOW = "allow"
     DENY = "deny"

@@ -31,7 +31,7 @@ class Login(TypedDict, total=False):
 
 
 def login() -> Login:
-    """What the environment says of who is calling: `TIDELOG_TOKEN_FILE`, or `TIDELOG_USERNAME` with
+    """Returns what the environment says of who is calling: `TIDELOG_TOKEN_FILE`, or `TIDELOG_USERNAME` with
     `TIDELOG_PASSWORD_FILE`."""
     found: Login = {}
     if token_file := os.environ.get(LOGIN_VARIABLE):

@@ -19,6 +19,8 @@ from tidelog.cli.tables import print_table, show
 from tidelog.cli.terminal import UsageError, say
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
+STANDARD_INPUT = 0
+
 app = typer.Typer(help="Make, list and remove users, and change their passwords.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -103,7 +105,8 @@ def print_users(users: Sequence[UserDescription]) -> None:
 
 def _password(file: str | None) -> str:
     if file == "-":
-        return sys.stdin.readline().rstrip("\r\n")
+        with open(STANDARD_INPUT, encoding="utf-8", closefd=False) as given:
+            return given.readline().rstrip("\r\n")
     if file is not None:
         return read_secret(file)
     if not sys.stdin.isatty():

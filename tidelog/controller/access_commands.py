@@ -1,4 +1,4 @@
-"""What the active controller can be asked about users, tokens and ACLs. All are answered by `Done`.
+"""The commands to the active controller about users, tokens and ACLs. All are answered by `Done`.
 
 Whoever asks has hashed what is secret, with a salt of its own: no secret travels between brokers, and a command that
 comes twice does the same twice. What is there already, or gone, is no error, so both are known as done.

@@ -1,4 +1,4 @@
-"""What the records about users, tokens and ACLs mean to the image."""
+"""Applies the records about users, tokens and ACLs to the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what, in the words of Kafka's ACLs, and the one function that says so.
+"""Says who may do what, in the words of Kafka's ACLs, by one function.
 
 An ACL allows or denies a principal, from a host, an operation on the resources that a pattern fits. What is denied is
 denied, whatever else allows it; what nothing allows is not allowed (Kafka's `StandardAuthorizer`).
@@ -30,7 +30,7 @@ DECISIONS_MAX: Final = 20_000
 
 
 class Operation(enum.Enum):
-    """What a request does to its resource."""
+    """Names what a request does to its resource."""
 
     NONE = "None"
     """Open to everybody: it tells nothing."""
@@ -67,8 +67,8 @@ IMPLIED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Resource(NamedTuple):
-    """What a request is about: a resource type and a name. The name `*` stands for resources that the request does not
-    name: each one has to be judged, and a list is filtered."""
+    """Names what a request is about, by a resource type and a name. The name `*` stands for those that the request does
+    not name: each one has to be judged, and a list is filtered."""
 
     type: str
     name: str
@@ -100,7 +100,7 @@ class Caller(NamedTuple):
 
 
 class Acl(NamedTuple):
-    """One rule. All fields are Kafka's words; `host` is an address, a network, or `*`."""
+    """Allows or denies something. All fields are Kafka's words; `host` is an address, a network, or `*`."""
 
     resource_type: str
     pattern_type: str

@@ -1,4 +1,4 @@
-"""What a cluster knows of those who log in: users with passwords, tokens, and the ACLs. It never knows a secret.
+"""The knowledge that a cluster has of those who log in: users with passwords, tokens, ACLs, and never a secret.
 
 Of a password there are an argon2id hash, and the keys of SCRAM (RFC 5802) for listeners that speak it. Of a token,
 which is 256 random bits that nobody has chosen, there is a plain SHA-256: nothing is gained by making that slow.
@@ -21,7 +21,7 @@ NEVER: Final = 0
 
 
 class ScramKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a server needs to verify one user by one mechanism; bytes are in hexadecimal digits."""
+    """Holds what a server needs to verify one user by one mechanism; bytes are in hexadecimal digits."""
 
     mechanism: str
     salt: str
@@ -80,12 +80,12 @@ class Access:
     """All of it. It is one object as long as nothing of it changes, so that a look at that tells whether it has."""
 
     users: Mapping[str, User] = field(default_factory=lambda: MappingProxyType({}))
-    """By name, in their order."""
+    """Users by name, in their order."""
     tokens: Mapping[str, Token] = field(default_factory=lambda: MappingProxyType({}))
-    """By id, in their order."""
+    """Tokens by id, in their order."""
     acls: tuple[Acl, ...] = ()
     """In their order, each once."""
 
 
 NO_ACCESS: Final = Access()
-"""That of a cluster in which none of it was ever made."""
+"""Stands for what a cluster knows in which none of it was ever made."""

@@ -1,4 +1,4 @@
-"""What a client shows to say who it is: a token from a file, or a user's name and password, as one HTTP header.
+"""Makes what a client shows to say who it is: a token from a file, or a user's name and password, as one HTTP header.
 
 The names are Kafka's (`sasl_mechanism`, `sasl_username`, `sasl_password`), but for the token, which Kafka has not. What
 is secret is in no `repr`, no error and no log.

@@ -1,4 +1,4 @@
-"""Who a caller is, by what it shows: a token, or a user's name and password. Listeners of any protocol ask here.
+"""Finds out who a caller is, by a token, or a user's name and password. Listeners of any protocol ask here.
 
 A token is looked up by its id, and its secret compared by the hash. A password takes some 30 ms of a thread's time, one
 after the other, while not too many wait; so one that was right is remembered for a minute, under a hash whose key is
@@ -37,7 +37,7 @@ class Proof(NamedTuple):
 
 
 NO_PROOF: Final = Proof(ANONYMOUS)
-"""That of a caller where nobody has to log in."""
+"""Stands for what callers show where nobody has to log in."""
 
 
 class _Verified(NamedTuple):
@@ -46,7 +46,7 @@ class _Verified(NamedTuple):
 
 
 class Login:
-    """One broker's."""
+    """Keeps what one broker knows of those who have logged in."""
 
     def __init__(
         self,

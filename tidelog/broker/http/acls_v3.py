@@ -175,7 +175,7 @@ def _word(name: str, word: str) -> str:
 
 
 def _found(context: Context, call: Call) -> list[Acl]:
-    """Those that have all words of the query."""
+    """Returns those that have all words of the query."""
     query = {name: value for name, value in call.query.items() if name in FIELDS and value != ANY}
     pattern = query.get("pattern_type", "").upper()
     if pattern == MATCH:

@@ -1,4 +1,4 @@
-"""Who is calling, and whether they may: asked before a request is served, and again while it waits or streams.
+"""Judges who is calling, and whether they may, before a request is served, and again while it waits or streams.
 
 A listener without access control has no guard. With one, each request is judged at its head for the resource of its
 route, and by its handler for what only its body names (`Guard.require`). What is under way is judged again when users,
@@ -31,7 +31,7 @@ MAPPED: Final = "::ffff:"
 
 @dataclass(slots=True, eq=False)
 class Pass:
-    """What one request was let in with."""
+    """Holds what one request was let in with."""
 
     caller: Caller
     proof: Proof = NO_PROOF
