@@ -55,7 +55,7 @@ class Call:
 
     @property
     def principal(self) -> Principal:
-        """Who is calling."""
+        """Returns who is calling."""
         return ANONYMOUS if self.entry is None else self.entry.caller.principal
 
     @property
