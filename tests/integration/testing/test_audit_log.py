@@ -64,9 +64,11 @@ def test_a_broker_whose_audit_log_cannot_be_had_does_not_start(tmp_path: Path) -
         cluster.start()
 
 
+@pytest.mark.timeout(300)  # four processes, one after the other
 def test_a_recovery_by_an_operator_is_on_record(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
-    with LocalCluster(1, data_dir=tmp_path / "data", settings={"audit.log.file": str(path)}) as cluster:
+    settings = {"audit.log.file": str(path)}
+    with LocalCluster(1, data_dir=tmp_path / "data", settings=settings, start_timeout_s=60) as cluster:
         broker = cluster.broker(1)
         cluster.stop(1)
         words = ["cluster", "recover", "--data-dir", str(broker.data_dir), "--execute"]
