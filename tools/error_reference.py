@@ -24,10 +24,10 @@ It is *definite* if surely nothing was appended: every 4xx, 503 and 507. After a
 and only an idempotent repetition is safe. It is *retriable* if the same request may succeed later without a change.
 
 Kafka's clients act on a code by themselves. So an indefinite error is {KafkaCode.REQUEST_TIMED_OUT.name}, after which
-they take a record for possibly appended; a definite one that passes by itself (503, 507) is a code after which they try
-again; and one that stays (4xx) is a code after which they give up, but for topics, partitions and replicas that they
-may know before a broker does, and for a wrong checksum. A batch that is in the log already, but older than the last
-five of its producer, is no error: HTTP answers a receipt without offsets, Kafka's clients are told
+they take a record for possibly appended; a definite one that passes by itself (503, 507, a used up share) is a code
+after which they try again; and one that stays (4xx) is a code after which they give up, but for topics, partitions and
+replicas that they may know before a broker does, and for a wrong checksum. A batch that is in the log already, but
+older than the last five of its producer, is no error: HTTP answers a receipt without offsets, Kafka's clients are told
 {OLD_REPEAT.name} ({OLD_REPEAT.value}), which they take for success.
 
 A line without a code of its own is a finer kind of the line above it, which only Kafka's clients are told apart.

@@ -10,6 +10,7 @@ from tidelog.admin.group_results import (
     OffsetReset,
     TopicOwned,
 )
+from tidelog.admin.quotas import QuotaDescription
 from tidelog.admin.results import (
     BrokerDescription,
     BrokerState,
@@ -48,6 +49,7 @@ __all__ = [
     "NewTopic",
     "OffsetReset",
     "PartitionDescription",
+    "QuotaDescription",
     "ReassignmentDescription",
     "RecoveryDescription",
     "ReplicaVerification",

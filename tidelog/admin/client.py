@@ -18,6 +18,7 @@ from tidelog.adapters.system import SystemEntropy
 from tidelog.admin.access import AccessCalls
 from tidelog.admin.calls import Listed, decoded
 from tidelog.admin.groups import GroupCalls
+from tidelog.admin.quotas import QuotaCalls
 from tidelog.admin.results import (
     BrokerDescription,
     BrokerState,
@@ -56,11 +57,13 @@ class _Cluster(msgspec.Struct, frozen=True):
 STATE_TIMEOUT_S = 2.0
 
 
-class AdminClient(GroupCalls, AccessCalls):
-    """Manages topics and consumer groups, and looks at a cluster. An async context manager; or call `start` and `stop`.
+class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
+    """Manages topics, consumer groups and quotas, and looks at a cluster. An async context manager; or call `start`
+    and `stop`.
 
     `bootstrap_servers` are URLs or `host:port` of any brokers of the cluster, as a comma list or a list;
-    `request_timeout_ms` bounds each call. `security_protocol` and `ssl_*` are those of the `Producer`.
+    `request_timeout_ms` bounds each call; `client_id` is whose quota counts, beside the user's. `security_protocol` and
+    `ssl_*` are those of the `Producer`.
     """
 
     @client_parameters(bootstrap="bootstrap_servers", ssl_truststore_location="ssl_ca_location")
@@ -69,6 +72,7 @@ class AdminClient(GroupCalls, AccessCalls):
         bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP,
         *,
         request_timeout_ms: float = 30_000,
+        client_id: str = "",
         security_protocol: str | None = None,
         ssl_ca_location: str | None = None,
         ssl_keystore_location: str | None = None,
@@ -84,6 +88,7 @@ class AdminClient(GroupCalls, AccessCalls):
                 bootstrap_servers,
                 request_timeout_s=request_timeout_ms / 1000,
                 connections_max=8,
+                client_id=client_id,
                 credentials=client_credentials(
                     read_secret,
                     sasl_mechanism=sasl_mechanism,

@@ -27,6 +27,7 @@ from tidelog.adapters.system import SystemClock, SystemEntropy, addresses_of, ho
 from tidelog.adapters.tcp_network import TcpNetwork, TlsNetwork
 from tidelog.adapters.tls_listener import HANDSHAKES_MAX
 from tidelog.adapters.tls_store import TlsStore
+from tidelog.broker.auditing import Auditing
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
 from tidelog.broker.face.login import first_token
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
@@ -165,16 +166,16 @@ async def _serve(
     servers: list[HttpServer] = []
     watching = None if tls is None else asyncio.create_task(tls.watch())
     is_encrypted = config.http_security_protocol == "SSL"
+    auditing = Auditing(config)
     try:
-        listener = http_listener(config)
-        server = await start_http(
-            broker.face, listener, host_name(), thread_busy_s, log_level, tls, is_encrypted=is_encrypted
-        )
+        listener, face = http_listener(config), auditing.open(broker)
+        server = await start_http(face, listener, host_name(), thread_busy_s, log_level, tls, is_encrypted=is_encrypted)
         servers.append(server)
         if config.http_ops_listener is not None:
             servers.append(await start_ops(server, Endpoint(*split_address(config.http_ops_listener))))
         if not await _start(broker, {listener.name: server.advertised}, stop_requested):
             return _status(broker)
+        await auditing.note_recoveries(broker)
         _settle_memory()
         bound = Endpoint(listener.bind.host, server.address[1])
         scheme = server.context.scheme
@@ -184,6 +185,7 @@ async def _serve(
         has_stopped = await _stop(servers, broker, disk, worker, hasher)
         if watching is not None:
             watching.cancel()
+        await auditing.close()
     return _status(broker) if has_stopped else 1
 
 

@@ -12,7 +12,7 @@ listeners have no requests under way any more, leave the cluster, make everythin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -24,6 +24,7 @@ from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.groups import ConsumerGroups
 from tidelog.broker.face.login import Login
 from tidelog.broker.face.partitions import Partitions
+from tidelog.broker.face.shares import Shares
 from tidelog.broker.face.statistics import Statistics
 from tidelog.broker.groups.facade import Groups
 from tidelog.broker.groups.lags import GroupLags
@@ -210,6 +211,7 @@ class Broker:
             readiness=self,
             authorizer=self._authorizer(),
             login=Login(lambda: self.image.access, time, entropy, hasher),
+            shares=Shares(lambda: self.image.quotas, time.monotonic_s, config.quota_buckets_max),
             work=self.work,
             clock=time,
         )
@@ -506,6 +508,10 @@ class Broker:
 
     def _on_peer_silent(self, node_id: int) -> None:
         self._reports.report_silence(self.own_epoch(), node_id)
+
+    def on_peer_refused(self, hear: Callable[[str, str], None]) -> None:
+        """Tells of all whose connections are refused from now on: their addresses, and why."""
+        self._peers.on_complaint.append(hear)
 
     def _on_refused(self, theirs: Hello) -> None:
         """Says why this broker does not get ready, if it does not speak its cluster's level.

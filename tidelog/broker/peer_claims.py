@@ -41,6 +41,7 @@ from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
+    AlterQuotas,
     AlterTopicConfigs,
     BrokerHeartbeat,
     CreateOffsetsTopic,
@@ -111,6 +112,7 @@ CLAIMS: Final[Mapping[type[msgspec.Struct], Claim]] = {
             DeleteTopic,
             AlterTopicConfigs,
             AllocateProducerIds,
+            AlterQuotas,
             RemoveBroker,
             RaiseLevel,
             AlterReassignments,

@@ -48,6 +48,7 @@ from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, Insta
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead
 from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
+    AlterQuotas,
     BrokerHeartbeat,
     Command,
     CommandAnswer,
@@ -68,7 +69,7 @@ from tidelog.controller.partition_commands import (
     ReportLostReplicas,
     ReportUnfitReplicas,
 )
-from tidelog.controller.records import ACCESS_LEVEL
+from tidelog.controller.records import ACCESS_LEVEL, QUOTAS_LEVEL
 from tidelog.model.errors import (
     BrokerNotRegistered,
     ForeignSender,
@@ -133,7 +134,8 @@ NAMED_LEVEL: Final = 2
 """Since which feature level acceptors take a value whose payload is lost everywhere."""
 
 MESSAGE_ADDITIONS: Final = Additions(
-    types=dict.fromkeys(ACCESS_COMMANDS, ACCESS_LEVEL)
+    types={AlterQuotas: QUOTAS_LEVEL}
+    | dict.fromkeys(ACCESS_COMMANDS, ACCESS_LEVEL)
     | dict.fromkeys(
         (
             RaiseLevel,

@@ -51,6 +51,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "acl": Command("acl", "app", "Say who may do what."),
     "user": Command("user", "app", "Make and remove users, and change their passwords."),
     "token": Command("token", "app", "Make and revoke tokens."),
+    "quota": Command("quota", "app", "List, set and remove quotas."),
     "admin": Command("admin", "admin", "Take statements: create, alter, drop, show."),
     "produce": Command("produce", "produce", "Write lines to a topic, from a file or standard input."),
     "consume": Command("consume", "consume", "Print a topic's records."),
@@ -64,7 +65,7 @@ COMMANDS: Final[dict[str, Command]] = {
 }
 
 ASKING: Final = frozenset(
-    {"topic", "broker", "cluster", "group", "acl", "user", "token", "admin", "produce", "consume", "log"}
+    {"topic", "broker", "cluster", "group", "acl", "user", "token", "quota", "admin", "produce", "consume", "log"}
 )
 """Commands of these may ask a broker, and are told how to connect to it."""
 

@@ -340,6 +340,22 @@ class BrokerConfig(Settings):
         "log.format", "text", "How events are logged: `text`, pairs of names and values, or `json`; one a line."
     )
 
+    audit_log_file: Path | None = setting(
+        "audit.log.file",
+        None,
+        "A file for the audit log: a line of JSON for what is refused, and for each change of the cluster. Only this "
+        "user may read it. Default: no audit log.",
+    )
+    audit_log_bytes_max: Count = setting(
+        "audit.log.bytes.max",
+        100 << 20,
+        "From this size on the audit log begins a new file, and the old one gets a number behind its name.",
+        unit="bytes",
+    )
+    audit_log_files_max: Count = setting(
+        "audit.log.files.max", 5, "Files of the audit log that are kept, the one that is written included."
+    )
+
     # -- what new topics get -------------------------------------------------------------------------------------
 
     num_partitions: Count = setting("num.partitions", 1, "Partitions of a topic that is created without a number.")
@@ -721,6 +737,13 @@ class BrokerConfig(Settings):
         "Of these, how many one client address may have; one more gets the place of one of them that is at rest, or is "
         "refused with 503. Default: as many as there are, since a proxy or a load balancer is one address. (Kafka: "
         "max.connections.per.ip.)",
+    )
+
+    quota_buckets_max: Count = setting(
+        "quota.buckets.max",
+        10_000,
+        "Whose use of their quotas this broker remembers: users, client ids and addresses. Of more, the one that was "
+        "not heard of for longest is forgotten, and begins anew with a second's worth.",
     )
 
     # -- REST consumers ------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ class Consumer(PartitionReader):
     - `max_poll_interval_ms`: who asks for nothing for so long leaves the group; the next call raises
       `PollIntervalExceeded`, and the one after it joins again.
     - `partition_assignment`: `uniform`, `range` or `roundrobin`.
-    - `client_id`, `client_rack`: what the group's description says of this consumer.
+    - `client_id`, `client_rack`: what the group's description says of this consumer; the id's quota counts as well.
     """
 
     @client_parameters(bootstrap="bootstrap_servers", group="group_id", ssl_truststore_location="ssl_ca_location")
@@ -107,6 +107,7 @@ class Consumer(PartitionReader):
             bootstrap_servers,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
+            client_id=client_id,
             credentials=client_credentials(
                 read_secret,
                 sasl_mechanism=sasl_mechanism,

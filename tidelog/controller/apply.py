@@ -36,6 +36,7 @@ from tidelog.controller.records import (
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
+    QuotasAltered,
     SnapshotAgreed,
     SnapshotTaken,
     TokensRemoved,
@@ -63,6 +64,7 @@ from tidelog.model.cluster import (
 )
 from tidelog.model.ids import NodeId, TopicId
 from tidelog.model.losses import AcceptedLoss, with_loss
+from tidelog.model.quotas import Entity, altered
 
 DURABILITY = "ack.durability"
 UNKNOWN_SINCE = 0
@@ -447,8 +449,17 @@ def _apply_others(image: ClusterImage, record: MetadataRecord) -> ClusterImage:
             return _accept_loss(image, record)
         case UserStored() | UserRemoved() | TokenStored() | TokensRemoved() | AclsAdded() | AclsRemoved():
             return replace(image, access=apply_to_access(image.access, record))
+        case QuotasAltered():
+            return _alter_quotas(image, record)
         case SnapshotTaken():
             return replace(image, snapshot_position=image.position)
         case SnapshotAgreed(position, _):
             return replace(image, snapshot_agreed=max(image.snapshot_agreed, position))
     raise AssertionError(f"unknown metadata record {record!r}")
+
+
+def _alter_quotas(image: ClusterImage, record: QuotasAltered) -> ClusterImage:
+    quotas = image.quotas
+    for change in record.changes:
+        quotas = altered(quotas, Entity(change.user, change.client_id, change.address), change.rates)
+    return replace(image, quotas=quotas)

@@ -70,6 +70,22 @@ class AlterTopicConfigs(Command, frozen=True, tag=True):
     validate_only: bool = False
 
 
+class QuotaChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """New rates of one entity (`model/quotas.py`); null takes one back."""
+
+    rates: dict[str, float | None]
+    user: str | None = None
+    client_id: str | None = None
+    address: str | None = None
+
+
+class AlterQuotas(Command, frozen=True, tag=True):
+    """Answered by `Done`. All changes or none."""
+
+    changes: Sequence[QuotaChange]
+    validate_only: bool = False
+
+
 class ReportRemoved(Command, frozen=True, tag=True):
     """A broker holds no data of these deleted topics any more. Answered by `Done`."""
 

@@ -20,6 +20,7 @@ from tidelog.controller.commands import (
     AddPartitions,
     AgreeSnapshot,
     AllocateProducerIds,
+    AlterQuotas,
     AlterTopicConfigs,
     AssignVoter,
     BrokerHeartbeat,
@@ -44,6 +45,7 @@ from tidelog.controller.decide_losses import accept_loss
 from tidelog.controller.decide_members import alter_members, report_leader, report_lost_votes
 from tidelog.controller.decide_offsets_topic import create_offsets_topic
 from tidelog.controller.decide_partitions import alter_partition, elect_leaders, hand_over
+from tidelog.controller.decide_quotas import alter_quotas
 from tidelog.controller.decide_reassignments import alter_reassignments
 from tidelog.controller.decide_regrouping import regroup
 from tidelog.controller.decide_topics import (
@@ -105,7 +107,7 @@ def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decis
             return _about_members(image, command, config)
         case AllocateProducerIds():
             return _allocate_producer_ids(image)
-        case LeadCluster() | RaiseLevel() | AssignVoter():
+        case LeadCluster() | RaiseLevel() | AssignVoter() | AlterQuotas():
             return _about_cluster(image, command)
         case TakeSnapshot() | AgreeSnapshot():
             return _about_snapshots(image, command)
@@ -203,7 +205,7 @@ def _allocate_producer_ids(image: ClusterImage) -> Decision:
     return Decision((record,), lambda after: ProducerIdBlock(after.position, first, PRODUCER_ID_BLOCK))
 
 
-def _about_cluster(image: ClusterImage, command: LeadCluster | RaiseLevel | AssignVoter) -> Decision:
+def _about_cluster(image: ClusterImage, command: LeadCluster | RaiseLevel | AssignVoter | AlterQuotas) -> Decision:
     match command:
         case LeadCluster():
             return _lead(image, command)
@@ -211,6 +213,8 @@ def _about_cluster(image: ClusterImage, command: LeadCluster | RaiseLevel | Assi
             return raise_level(image, command)
         case AssignVoter():
             return _assign_voter(image, command)
+        case AlterQuotas():
+            return alter_quotas(image, command)
 
 
 def _lead(image: ClusterImage, command: LeadCluster) -> Decision:

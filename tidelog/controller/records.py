@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.controller.commands import SpokenLevels, Stamped
+from tidelog.controller.commands import QuotaChange, SpokenLevels, Stamped
 from tidelog.model.access import Acl
 from tidelog.model.cluster import HTTP, Endpoint, PartitionMember
 from tidelog.model.credentials import Token, User
@@ -264,6 +264,16 @@ class ProducerIdsAllocated(MetadataRecord, frozen=True, tag=True):
     next_producer_id: int
 
 
+QUOTAS_LEVEL: Final = 3
+"""Since which feature level there are quotas."""
+
+
+class QuotasAltered(MetadataRecord, frozen=True, tag=True):
+    """Entities have other quotas from now on."""
+
+    changes: tuple[QuotaChange, ...]
+
+
 # -- who logs in, and what they may do -----------------------------------------------------------------------------
 
 
@@ -320,6 +330,7 @@ AnyRecord = (
     | MovesThrottled
     | ConfigsAltered
     | ProducerIdsAllocated
+    | QuotasAltered
     | UserStored
     | UserRemoved
     | TokenStored
@@ -369,6 +380,7 @@ RECORD_ADDITIONS: Final = Additions(
     types={
         **dict.fromkeys((LevelRaised, ClusterRecovered, BrokersStamped, LossAccepted, PartitionRegrouped), 2),
         **dict.fromkeys((UserStored, UserRemoved, TokenStored, TokensRemoved, AclsAdded, AclsRemoved), ACCESS_LEVEL),
+        QuotasAltered: QUOTAS_LEVEL,
     },
     fields={ClusterCreated: {"level": 2}, BrokerRegistered: {"levels": 2, "starts": 2, "stamp": 2}},
     values={TopicCreated: _check_created, ConfigsAltered: _check_altered, PartitionsChanged: _check_changed},

@@ -20,7 +20,7 @@ from tidelog.model.levels import LEVEL_MIN
 FORMAT = 10
 """The format of clusters at feature level 3 and above."""
 FORMAT_WITHOUT_ACCESS = 9
-"""The format of clusters without users, tokens and ACLs; it is written at level 2."""
+"""The format of clusters without users, tokens, ACLs and quotas; it is written at level 2."""
 ACCESS_LEVEL = 3
 FORMAT_WITHOUT_LEVELS = 8
 """The format of clusters that knew of no levels, though of all else; it is read, and never written."""
@@ -136,9 +136,9 @@ def _snapshot(image: ClusterImage, version: int, encoded: dict[str, Any]) -> dic
 
 
 def _without_access(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without brokers, users, tokens and ACLs."""
+    """The image as JSON, without brokers, users, tokens, ACLs and quotas."""
     encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
-    del encoded["access"]
+    del encoded["access"], encoded["quotas"]
     return encoded
 
 

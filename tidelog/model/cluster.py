@@ -17,6 +17,7 @@ from tidelog.model.ids import NodeId, TopicId
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, LevelRange
 from tidelog.model.losses import AcceptedLoss, LossStatement
 from tidelog.model.names import is_internal
+from tidelog.model.quotas import Quota
 
 K = TypeVar("K", NodeId, TopicId, str)
 V = TypeVar("V")
@@ -288,6 +289,8 @@ class ClusterImage:
     """The newest position of which a majority of the voters hold one and the same snapshot."""
     recoveries: tuple[ClusterRecovery, ...] = ()
     """The audit records of all recoveries, oldest first."""
+    quotas: tuple[Quota, ...] = ()
+    """The shares of users, client ids and addresses, in the order of entities."""
     level: int = LEVEL_MIN
     """The feature level at which metadata are written (`model/levels.py`). It never falls."""
     access: Access = NO_ACCESS

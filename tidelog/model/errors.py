@@ -12,7 +12,7 @@ code that Kafka's clients are told, and says whether it is *definite*.
 The Kafka code follows from these, because Kafka's clients act on it by themselves:
 
 - An indefinite error is REQUEST_TIMED_OUT, the one code after which they take a record for possibly appended.
-- A definite error that passes by itself (503, 507) is a code after which they try again without doubt.
+- A definite error that passes by itself (503, 507, a used up share) is a code after which they try again without doubt.
 - A definite error that stays (4xx) is a code after which they give up. Exceptions: metadata that lags behind (a topic,
   a partition or a replica that is unknown yet), and a wrong checksum.
 
@@ -458,7 +458,19 @@ class IdempotencyKeyReused(TidelogError):
     kafka = KafkaCode.INVALID_REQUEST
 
 
-# -- 503, 507: not now, and nothing was appended -------------------------------------------------------------------
+# -- 429, 503, 507: not now, and nothing was appended --------------------------------------------------------------
+
+
+class QuotaExceeded(TidelogError):
+    """The caller has used more than its share; nothing was done, and `Retry-After` says when there is room again."""
+
+    code = 42902
+    kafka = KafkaCode.THROTTLING_QUOTA_EXCEEDED
+    retriable = True
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class LeaderNotAvailable(TidelogError):

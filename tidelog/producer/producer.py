@@ -49,6 +49,7 @@ class Producer:
       whose outcome is unknown is not tried again.
     - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
     - `max_request_size`: how many bytes one request carries; no record is larger.
+    - `client_id`: whose quota counts, beside the user's.
     - `sasl_mechanism` (`PLAIN`), `sasl_username` and `sasl_password`, or `sasl_password_file`: who it is. `token_file`
       is a file with a token instead. Files with secrets are readable for their owner only (0600).
     - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
@@ -81,6 +82,7 @@ class Producer:
         request_timeout_ms: float = 30_000,
         delivery_timeout_ms: float = 120_000,
         metadata_max_age_ms: float = 300_000,
+        client_id: str = "",
         security_protocol: str | None = None,
         ssl_ca_location: str | None = None,
         ssl_keystore_location: str | None = None,
@@ -111,6 +113,7 @@ class Producer:
             bootstrap_servers,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
+            client_id=client_id,
             credentials=client_credentials(
                 read_secret,
                 sasl_mechanism=sasl_mechanism,

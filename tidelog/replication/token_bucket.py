@@ -1,10 +1,12 @@
-"""A rate in bytes per second, kept by a token bucket. Pure: time comes in with each question.
+"""A rate per second, of bytes or of requests, kept by a token bucket. Pure: time comes in with each question.
 
-Bytes flow into the bucket at the rate, and it holds `BURST_S` worth of them. Whoever wants to move data asks how much
+Bytes flow into the bucket at the rate, and it holds `burst_s` worth of them. Whoever wants to move data asks how much
 (`allowance`), moves at most that, or one batch if that is larger, and says how much it was (`spend`). A batch that was
 larger leaves a debt, so that the rate is kept over any time, whatever the batches' sizes:
 
-    taken within any t seconds  <=  rate x (t + BURST_S) + one batch
+    taken within any t seconds  <=  rate x (t + burst_s) + one batch
+
+Whoever cannot be given a part (a request is served, or not) asks instead for how long the debt lasts (`owed_s`).
 
 Allowances are not given out in crumbs: below `QUANTUM_S` worth of bytes there is none, and `ready_in_s` tells when.
 """
@@ -19,19 +21,34 @@ QUANTUM_S = 0.05
 class TokenBucket:
     """One rate. Without one (None) everything is allowed."""
 
-    def __init__(self) -> None:
-        self.rate: int | None = None
+    __slots__ = ("_at_s", "_burst_s", "_bytes", "rate")
+
+    def __init__(self, burst_s: float = BURST_S) -> None:
+        self.rate: float | None = None
+        self._burst_s = burst_s
         self._bytes = 0.0
         """Negative: a debt."""
         self._at_s = 0.0
 
-    def set_rate(self, rate: int | None, now_s: float) -> None:
+    def set_rate(self, rate: float | None, now_s: float) -> None:
         """Another rate from now on. It begins with an empty bucket; a debt stays."""
         assert rate is None or rate > 0, rate
         if rate != self.rate:
             self._refill(now_s)
             self.rate = rate
             self._bytes = min(self._bytes, 0.0) if rate is not None else 0.0
+
+    def fill(self, now_s: float) -> None:
+        """Lets as much be taken now as may ever be at once."""
+        self._at_s = max(self._at_s, now_s)
+        self._bytes = self._full
+
+    def owed_s(self, now_s: float) -> float:
+        """Returns for how long nobody should take anything, because more was taken than there was; 0 without a debt."""
+        if self.rate is None:
+            return 0.0
+        self._refill(now_s)
+        return max(0.0, -self._bytes / self.rate)
 
     def allowance(self, now_s: float) -> int:
         """How many bytes may be taken now."""
@@ -40,7 +57,7 @@ class TokenBucket:
         self._refill(now_s)
         return int(self._bytes) if self._bytes >= self._quantum else 0
 
-    def spend(self, count: int, now_s: float) -> None:
+    def spend(self, count: float, now_s: float) -> None:
         """So many bytes are taken."""
         assert count >= 0, count
         if self.rate is not None:
@@ -59,9 +76,12 @@ class TokenBucket:
         assert self.rate is not None
         return max(1.0, self.rate * QUANTUM_S)
 
+    @property
+    def _full(self) -> float:
+        return 0.0 if self.rate is None else max(1.0, self.rate * self._burst_s)
+
     def _refill(self, now_s: float) -> None:
         """Time that runs backwards brings nothing."""
         if self.rate is not None and now_s > self._at_s:
-            full = max(1.0, self.rate * BURST_S)
-            self._bytes = min(full, self._bytes + (now_s - self._at_s) * self.rate)
+            self._bytes = min(self._full, self._bytes + (now_s - self._at_s) * self.rate)
         self._at_s = max(self._at_s, now_s)

@@ -25,7 +25,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 from yarl import URL
 
-from tidelog.model.errors import Overloaded, TidelogError
+from tidelog.model.errors import Overloaded, QuotaExceeded, TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.model.ports import Buffer
 from tidelog.transport.credentials import Credentials
@@ -33,6 +33,8 @@ from tidelog.transport.errors import ClientClosed, ConnectFailed, NoAnswer, erro
 from tidelog.transport.security import tls_fault
 
 BATCHES_TYPE = "application/vnd.tidelog.batches"
+CLIENT_ID = "X-Client-Id"
+CLIENT_ID_CHARS_MAX = 256
 KEEPALIVE_S = 20.0
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_BYTES_MAX = 128 << 20
@@ -59,13 +61,15 @@ class Answer:
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds that an overloaded broker asked the client to stay away, 0 if it did not.
+        """Seconds that a broker asked the client to stay away, because it is overloaded, or the client's share is used
+        up; 0 if it did not.
 
-        The header counts whole seconds and comes with each 503. What other refusals are for mostly passes sooner, as a
-        leader's lease comes with the next heartbeat: when to repeat those is for the client's own backoff to say.
+        The header counts whole seconds and comes with each 429 and 503. What other refusals are for mostly passes
+        sooner, as a leader's lease comes with the next heartbeat: when to repeat those is for the client's own backoff
+        to say.
         """
         text = self.headers.get("Retry-After", "")
-        is_asked = text.isascii() and text.isdigit() and isinstance(self.error, Overloaded)
+        is_asked = text.isascii() and text.isdigit() and isinstance(self.error, Overloaded | QuotaExceeded)
         return float(text) if is_asked else 0.0
 
 
@@ -97,12 +101,22 @@ class Connections:
     """A bounded pool of keep-alive connections. Opened and closed inside one event loop."""
 
     def __init__(
-        self, *, connections_max: int, context: ssl.SSLContext | None = None, credentials: Credentials | None = None
+        self,
+        *,
+        connections_max: int,
+        client_id: str = "",
+        context: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        """`context` is for https. Each request shows the `credentials`."""
+        """Each request says the `client_id`, and shows the `credentials`; `context` is for https. Raises `ValueError`
+        for a client id that no header can hold."""
+        if not (client_id.isprintable() and len(client_id) <= CLIENT_ID_CHARS_MAX):
+            raise ValueError(f"a client id has at most {CLIENT_ID_CHARS_MAX} characters, all of them printable")
+        self._headers = {CLIENT_ID: client_id} if client_id else {}
         self._connections_max = connections_max
         self._context = context
-        self._credentials = credentials
+        if credentials is not None:
+            self._headers["Authorization"] = credentials.header
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -119,9 +133,9 @@ class Connections:
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
+            headers=self._headers or None,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept-Encoding", "User-Agent"),
-            headers=None if self._credentials is None else {"Authorization": self._credentials.header},
             auto_decompress=False,
             trust_env=False,
             read_bufsize=READ_BUFFER_BYTES,

@@ -25,6 +25,7 @@ from tidelog.model.errors import (
     InvalidRequest,
     OffsetOutOfRange,
     Overloaded,
+    QuotaExceeded,
     RequestTimeout,
     ShuttingDown,
     TidelogError,
@@ -84,7 +85,14 @@ _BY_CODE: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
 )
 
 _BY_STATUS: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
-    {408: RequestTimeout, 413: TooLarge, 429: Overloaded, 503: ShuttingDown, 504: TimedOutAfterAppend, 507: Overloaded}
+    {
+        408: RequestTimeout,
+        413: TooLarge,
+        429: QuotaExceeded,
+        503: ShuttingDown,
+        504: TimedOutAfterAppend,
+        507: Overloaded,
+    }
 )
 
 

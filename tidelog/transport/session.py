@@ -56,7 +56,7 @@ class ClusterSession:
     """Requests to the brokers of one cluster.
 
     `bootstrap` are URLs or `host:port` of any of its brokers, as a comma list or a list; `request_timeout_s` bounds one
-    try. `security` says how connections are made.
+    try. `client_id` is said with each request, if there is one; `security` says how connections are made.
     """
 
     def __init__(
@@ -66,15 +66,19 @@ class ClusterSession:
         request_timeout_s: float = 30.0,
         connections_max: int = 64,
         metadata_max_age_s: float = 300.0,
+        client_id: str = "",
         credentials: Credentials | None = None,
         entropy: Entropy,
         security: Security = PLAIN,
     ) -> None:
+        """Raises `ValueError` for a client id that no header can hold."""
         self._bootstrap = security.addresses(bootstrap)
         self.scheme = scheme_of(self._bootstrap)
         """`http` or `https`, of all brokers."""
         context = security.context() if self.scheme == HTTPS else None
-        self._connections = Connections(connections_max=connections_max, context=context, credentials=credentials)
+        self._connections = Connections(
+            connections_max=connections_max, client_id=client_id, context=context, credentials=credentials
+        )
         self._cache = MetadataCache(max_age_s=metadata_max_age_s)
         self._entropy = entropy
         self._retries = RetryBudget()

@@ -168,10 +168,10 @@ def test_a_log_names_its_level_before_what_needs_it() -> None:
         encode_record(LevelRaised(2, ()), 1)
 
 
-@pytest.mark.parametrize(("level", "version"), [(1, 5), (2, 9)])
+@pytest.mark.parametrize(("level", "version"), [(1, 5), (2, 9), (3, 10)])
 def test_a_snapshot_is_of_the_format_of_its_level(level: int, version: int) -> None:
     cluster = started(level)
-    register(cluster, 1, NEW)
+    register(cluster, 1, NEWER)
     data = encode_image(cluster.image)
     assert b'"format":%d' % version in data and (b"level" in data) == (level > 1)
     assert decode_image(data) == cluster.image

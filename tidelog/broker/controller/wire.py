@@ -6,6 +6,7 @@ from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
+    AlterQuotas,
     AlterTopicConfigs,
     BrokerAdmitted,
     BrokerHeartbeat,
@@ -53,6 +54,7 @@ WIRE_COMMANDS: tuple[type[Command], ...] = (
     AlterTopicConfigs,
     ReportRemoved,
     AllocateProducerIds,
+    AlterQuotas,
     RegisterBroker,
     BrokerHeartbeat,
     MetadataApplied,

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from tidelog.broker.face.access import Authorizer
 from tidelog.broker.face.admission import Admission, ListenerLimits, Readiness
+from tidelog.broker.face.audit import Audit
 from tidelog.broker.face.cluster import Cluster
 from tidelog.broker.face.groups import ConsumerGroups
 from tidelog.broker.face.login import Login
 from tidelog.broker.face.partitions import Partitions
+from tidelog.broker.face.shares import Shares
 from tidelog.broker.face.statistics import Statistics
 from tidelog.broker.face.work import HeavyWork
 from tidelog.broker.membership.administration import Administration
@@ -30,10 +32,12 @@ class BrokerFace:
     readiness: Readiness
     authorizer: Authorizer
     login: Login
+    shares: Shares
     work: HeavyWork
     """Does what would hold the event loop for too long."""
     clock: Clock
     """The broker's time, for timestamps of records that came without one."""
+    audit: Audit | None = None
 
     def admission(self, limits: ListenerLimits) -> Admission:
         """Makes the gate of a listener that begins to serve."""

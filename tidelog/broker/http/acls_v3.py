@@ -6,7 +6,7 @@ Added is the question whether somebody may do something (`acls:check`), answered
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
@@ -38,6 +38,7 @@ from tidelog.model.access import Resource as Judged
 from tidelog.model.errors import InvalidRequest, UnprocessableBody
 
 FIELDS: Final = ("resource_type", "pattern_type", "resource_name", "principal", "host", "operation", "permission")
+WORDS_MAX: Final = 10
 NEEDED_TO_DELETE: Final = ("resource_type", "pattern_type", "operation", "permission")
 _BEGINNING: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -114,6 +115,7 @@ async def create_acl(context: Context, call: Call) -> web.StreamResponse:
     """Makes an ACL, unless it is there."""
     Links(context, call)
     acl = _acl(await read_json(context, call, _ASKED))
+    call.subject = _words([acl])
     await context.face.administration.change_access(AddAcls([acl]))
     return web.Response(status=201, content_type=JSON_TYPE)
 
@@ -124,7 +126,9 @@ async def create_acls(context: Context, call: Call) -> web.StreamResponse:
     asked = (await read_json(context, call, _ALL_ASKED)).data
     if not 0 < len(asked) <= context.limits.acls_at_once_max:
         raise UnprocessableBody(f"{len(asked)} ACLs: make 1 to {context.limits.acls_at_once_max} in one request")
-    await context.face.administration.change_access(AddAcls([_acl(one) for one in asked]))
+    acls = [_acl(one) for one in asked]
+    call.subject = _words(acls)
+    await context.face.administration.change_access(AddAcls(acls))
     return web.Response(status=201, content_type=JSON_TYPE)
 
 
@@ -136,9 +140,15 @@ async def delete_acls(context: Context, call: Call) -> web.StreamResponse:
     if missing:
         raise InvalidRequest(f"say {', '.join(missing)} in the query, so that no more is deleted than is meant")
     found = _found(context, call)
+    call.subject = _words(found)
     if found:
         await context.face.administration.change_access(RemoveAcls(found))
     return json_answer(AclsDeletedV3([_shown(links, acl) for acl in found]))
+
+
+def _words(acls: Sequence[Acl]) -> str:
+    """Names ACLs for the audit log, which cuts what is long."""
+    return "; ".join(" ".join(map(str, acl)) for acl in acls[:WORDS_MAX])
 
 
 async def check_access(context: Context, call: Call) -> web.StreamResponse:

@@ -21,6 +21,8 @@ from tidelog.model.ports import Buffer
 from tidelog.transport.errors import ErrorBody
 
 RETRY_AFTER_S_MAX: Final = 4
+REQUEST_ID: Final = "X-Request-Id"
+THROTTLE_TIME: Final = "Tidelog-Throttle-Time-Ms"
 SOL_SOCKET: Final = 1  # Linux
 SO_LINGER: Final = 13  # Linux
 AT_ONCE: Final = struct.pack("ii", 1, 0)
@@ -76,13 +78,18 @@ async def send_parts(
     context: Context, call: Call, parts: Sequence[Buffer], headers: Mapping[str, str], content_type: str
 ) -> web.StreamResponse:
     """Sends what the parts are together, as one answer of known length. Large data is counted against the budget for
-    answers and sent in pieces, each under the drain deadline. `Overloaded` if the budget is used up."""
+    answers and sent in pieces, each under the drain deadline. `Overloaded` if the budget is used up, `QuotaExceeded` if
+    the caller's share is."""
     headers = {CONTENT_TYPE: content_type, **headers}
     size = sum(map(len, parts))
     if size <= context.limits.small_answer_bytes:
+        if call.share is not None:
+            await call.share.send(size)
         return web.Response(body=b"".join(parts), headers=headers)
     context.admission.answers.take(size)
     call.answer_bytes += size
+    if call.share is not None:
+        await call.share.send(size)
     response = web.StreamResponse(headers=headers)
     response.content_length = size
     await open_stream(call, response)
@@ -97,6 +104,10 @@ async def _send_all(context: Context, call: Call, response: web.StreamResponse, 
 
 async def open_stream(call: Call, response: web.StreamResponse) -> None:
     """Sends the head: no other answer is possible from here on."""
+    if call.share is not None and call.share.waited_s:
+        response.headers[THROTTLE_TIME] = call.share.waited_ms
+    if call.request_id:
+        response.headers[REQUEST_ID] = call.request_id
     call.is_open = True
     await response.prepare(call.request)
 

@@ -127,11 +127,14 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
         end = announced[LOST_TOLD_MAX][0]
         announced = announced[:LOST_TOLD_MAX]
     fetched = replace(fetched, lost=tuple(dict.fromkeys((*fetched.lost, *announced))))
+    piece = _before(fetched, end)
+    if call.share is not None:
+        await call.share.send(len(piece))
     response = web.StreamResponse(headers={"Content-Type": BATCHES_TYPE, **position_headers(call, fetched)})
     await open_stream(call, response)
     try:
         while offset < end and fetched.next_offset > offset:
-            sending = send_piece(context, call, response, _before(fetched, end))
+            sending = send_piece(context, call, response, piece)
             await context.timed(context.stages.fetch_send, sending)
             offset = fetched.next_offset
             if offset < end:
@@ -139,6 +142,9 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
                 fetched = await context.timed(read, partition.read(offset, bytes_max=piece_bytes))
                 if not set(fetched.lost) <= set(announced):
                     raise DamagedBatch("what was given up since the answer began cannot be told in its headers")
+                piece = _before(fetched, end)
+                if call.share is not None:
+                    await context.held_up(call.share.send_more(len(piece)))
     except TidelogError:
         cut(call)  # a range that stops early, or has a hole that was not told, must not look complete
         raise ConnectionAbortedError("the range cannot be read to its end") from None

@@ -39,9 +39,9 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 async def read_body(context: Context, call: Call, bytes_max: int, *, is_optional: bool = False) -> bytearray:
     """The whole body, at most `bytes_max` bytes; empty if there is none and `is_optional`.
 
-    Raises `LengthRequired` (411), `UnsupportedMediaType` (415, content encodings), `TooLarge` (413), `Overloaded`
-    (503) with the body unread, or read in part if it comes in chunks; `RequestTimeout` (408) if it does not come in
-    time; `ConnectionError` if the client goes away.
+    Raises `LengthRequired` (411), `UnsupportedMediaType` (415, content encodings), `TooLarge` (413), `QuotaExceeded`
+    (429), `Overloaded` (503) with the body unread, or read in part if it comes in chunks; `RequestTimeout` (408) if it
+    does not come in time; `ConnectionError` if the client goes away.
     """
     return await _read(context, call, bytes_max, bytearray, is_optional=is_optional)
 
@@ -65,6 +65,8 @@ async def _read(
         size = _declared_size(request, is_optional)
         if size > bytes_max:
             raise _too_large(f"of {size} bytes", bytes_max)
+        if call.share is not None:
+            await call.share.take(size)
         context.admission.bodies.take(size)
         call.body_bytes += size
         call.received_bytes = size
@@ -144,6 +146,10 @@ async def _gather(context: Context, call: Call, body: bytearray, bytes_max: int)
         call.received_bytes += len(piece)
         if call.received_bytes > bytes_max:
             raise _too_large("in chunks", bytes_max)
+        if call.share is not None and body:
+            call.share.take_more(len(piece))
+        elif call.share is not None:
+            await call.share.take(len(piece))
         context.admission.bodies.take(len(piece), held=call.body_bytes)
         call.body_bytes += len(piece)
         body += piece

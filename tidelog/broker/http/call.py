@@ -7,11 +7,16 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from tidelog.broker.face.shares import Client, Share
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.guard import Pass
-from tidelog.model.access import ANONYMOUS, Principal
+from tidelog.model.access import ANONYMOUS, Operation, Principal, Resource
+from tidelog.model.errors import TidelogError
 from tidelog.model.names import check_topic_name
+
+CLIENT_ID = "X-Client-Id"
+CLIENT_ID_CHARS_MAX = 256
 
 
 @dataclass(slots=True)
@@ -36,6 +41,16 @@ class Call:
     """Bytes of a streamed answer so far."""
     entry: Pass | None = None
     """Holds what it was let in with; None at a listener that lets everybody do everything."""
+    error: TidelogError | None = None
+    """The reason why it was refused."""
+    refused: tuple[Operation, Resource] | None = None
+    """The first right that it lacks, of those that its body asks for; others of it may have been served."""
+    request_id: str = ""
+    """Names it in the audit log, and to its client; empty if no audit log is kept."""
+    subject: str = ""
+    """Says for the audit log what it is about, where its path does not."""
+    share: Share | None = None
+    """The part of its caller's share that it uses; None if there are no quotas."""
     _query: dict[str, str] | None = None
 
     @property
@@ -67,3 +82,8 @@ class Call:
     def partition_number(self) -> int:
         """The partition of the path, whether or not the topic has it. `InvalidRequest` if that is no number."""
         return params.integer("the partition", self.path["partition"], high=params.INT32_MAX)
+
+
+def client_of(call: Call) -> Client:
+    """Returns who is calling, and under which client id."""
+    return Client(call.principal, call.request.headers.get(CLIENT_ID, "")[:CLIENT_ID_CHARS_MAX])

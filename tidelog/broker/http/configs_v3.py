@@ -189,7 +189,9 @@ async def list_cluster_configs(context: Context, call: Call) -> web.StreamRespon
 async def _alter(
     context: Context, call: Call, changes: dict[str, str | None], *, validate_only: bool = False
 ) -> web.StreamResponse:
-    await context.face.administration.alter_topic_configs(call.topic_name(), changes, validate_only=validate_only)
+    name = call.topic_name()
+    call.subject = f"{name}: " + " ".join(sorted(changes)) + (" (validate only)" if validate_only else "")
+    await context.face.administration.alter_topic_configs(name, changes, validate_only=validate_only)
     return no_content()
 
 

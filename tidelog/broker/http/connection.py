@@ -20,6 +20,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
 from tidelog.broker.face.admission import ConnectionCount
+from tidelog.broker.face.shares import Shares
 from tidelog.broker.http.answers import error_answer
 from tidelog.broker.http.head_deadlines import HeadDeadlines
 from tidelog.broker.http.large_bodies import LARGE_BYTES, LargeBodies
@@ -42,6 +43,11 @@ def _refusal(status: bytes, body: bytes) -> bytes:
 
 _TOO_MANY: Final = _refusal(
     b"503 Service Unavailable", b'{"error_code":50305,"message":"too many connections; try again in a moment"}'
+)
+_TOO_OFTEN: Final = _refusal(
+    b"429 Too Many Requests",
+    b'{"error_code":42902,"message":"this address opens connections more often than its quota connection_creation_rate '
+    b'allows; keep connections open, and try again in a moment"}',
 )
 _LATE_HEAD: Final = _refusal(
     b"408 Request Timeout",
@@ -77,6 +83,7 @@ class Connection(web.RequestHandler):
         "_metrics",
         "_now_s",
         "_resting",
+        "_shares",
         "address",
         "has_asked",
         "is_probe",
@@ -93,6 +100,7 @@ class Connection(web.RequestHandler):
         metrics: RequestMetrics,
         limits: Limits,
         now_s: Callable[[], float],
+        shares: Shares | None,
         **options: Any,
     ) -> None:
         super().__init__(server, **options)
@@ -103,6 +111,7 @@ class Connection(web.RequestHandler):
         self._metrics = metrics
         self._limits = limits
         self._now_s = now_s
+        self._shares = shares
         self._is_admitted = False
         self._is_held = False
         """True while other large bodies are read than the one that comes here."""
@@ -142,10 +151,14 @@ class Connection(web.RequestHandler):
         peer_name = transport.get_extra_info("peername")
         self.address = peer_name[0] if peer_name else ""
         self._certificate = transport.get_extra_info("peercert") or None
+        if self._shares is not None and self._shares.are_set and not self._shares.admits_connection(self.address):
+            self._metrics.refused("connection rate")
+            self._refuse(cast("asyncio.Transport", transport), _TOO_OFTEN)
+            return
         self._is_admitted = self._find_place(now_s)
         if not self._is_admitted:
             self._metrics.refused("connections")
-            self._refuse(cast("asyncio.Transport", transport))
+            self._refuse(cast("asyncio.Transport", transport), _TOO_MANY)
             return
         self._resting.heard(self, now_s)
         socket = transport.get_extra_info("socket")
@@ -189,11 +202,11 @@ class Connection(web.RequestHandler):
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def _refuse(self, stream: asyncio.Transport) -> None:
+    def _refuse(self, stream: asyncio.Transport, answer: bytes) -> None:
         if self._resting.refused.admit():
-            self._say_and_close(stream, _TOO_MANY)
+            self._say_and_close(stream, answer)
         else:
-            stream.write(_TOO_MANY)
+            stream.write(answer)
             stream.close()
 
     def _say_and_close(self, stream: asyncio.Transport, answer: bytes) -> None:
@@ -322,7 +335,9 @@ class Server(web.Server):
         connections: ConnectionCount,
         metrics: RequestMetrics,
         now_s: Callable[[], float],
+        shares: Shares | None = None,
     ) -> None:
+        """`shares` tells how often addresses may connect."""
         self._loop_used = asyncio.get_running_loop()
         self._limits = limits
         self._count = connections
@@ -331,6 +346,7 @@ class Server(web.Server):
         self._large_bodies = LargeBodies(self._loop_used)
         self._metrics = metrics
         self._now_s = now_s
+        self._shares = shares
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
 
     def drain(self) -> None:
@@ -355,6 +371,7 @@ class Server(web.Server):
             self._metrics,
             limits,
             self._now_s,
+            self._shares,
             loop=self._loop_used,
             access_log=None,
             keepalive_timeout=limits.keepalive_s,

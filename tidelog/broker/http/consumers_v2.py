@@ -80,6 +80,8 @@ async def create(context: Context, call: Call) -> web.StreamResponse:
         instance=asked.named(consumers.new_name()),
         settings=asked.to_settings(config.consumer_request_timeout_ms, context.limits.request_timeout_ms_max),
     )
+    if call.share is not None:
+        await call.share.mutate(1)  # its group begins with it, as a rule
     await consumers.ask(request)
     base_uri = f"{context.scheme}://{_host(context, call)}/consumers/{group}/instances/{request.instance}"
     return json_answer(ConsumerCreated(request.instance, base_uri), content_type=ANSWER_TYPE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
@@ -9,6 +10,7 @@ from typing import Final, Protocol, TypeVar
 from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.busy import Busy
 from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.shares import PACE_S_MAX
 from tidelog.broker.face.statistics import Histogram, Stages
 from tidelog.broker.http.guard import Guard, Pass
 from tidelog.broker.http.limits import Limits
@@ -17,6 +19,7 @@ from tidelog.broker.http.metrics_page import MetricsPage
 from tidelog.broker.http.topic_texts import TopicTexts
 from tidelog.model.access import Operation, Resource
 from tidelog.model.cluster import Endpoint, Topic
+from tidelog.model.errors import NotAuthorized
 from tidelog.model.ids import TopicId
 from tidelog.model.ports import LogLevel
 
@@ -28,6 +31,8 @@ _DESCRIBE: Final = Operation.DESCRIBE
 
 class Rights(Protocol):
     """A call, as far as its rights go."""
+
+    refused: tuple[Operation, Resource] | None
 
     @property
     def entry(self) -> Pass | None:
@@ -61,8 +66,16 @@ class Context:
 
     def require(self, call: Rights, operation: Operation, kind: str, names: Iterable[str]) -> None:
         """Raises `NotAuthorized` unless the caller may do this to all of these topics, or groups."""
-        if self.guard is not None and call.entry is not None:
-            self.guard.require(call.entry, operation, [Resource(kind, name) for name in names])
+        if self.guard is None or call.entry is None:
+            return
+        resources = [Resource(kind, name) for name in names]
+        try:
+            self.guard.require(call.entry, operation, resources)
+        except NotAuthorized:
+            entry, guard = call.entry, self.guard
+            refused = next((each for each in resources if not guard.may(entry, operation, each)), resources[0])
+            call.refused = call.refused or (operation, refused)
+            raise
 
     def may(self, call: Rights, operation: Operation, kind: str, name: str) -> bool:
         """Returns True if the caller may do this to one of them."""
@@ -82,6 +95,11 @@ class Context:
             return await work
         finally:
             stage.observe(now_s() - started_s)
+
+    async def held_up(self, turn: Awaitable[None]) -> None:
+        """Awaits the turn of a stream that has begun; not when the listener shuts down."""
+        async with self.admission.waits.until(asyncio.get_running_loop().time() + PACE_S_MAX):
+            await turn
 
     @property
     def stages(self) -> Stages:

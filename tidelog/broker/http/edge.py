@@ -7,16 +7,17 @@ client gets a 500 that says nothing about it. An answer that has begun can only 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, cast
 
 import structlog
 from aiohttp import web
 from aiohttp.hdrs import AUTHORIZATION, HOST, ORIGIN
 
+from tidelog.broker.face.shares import Share
 from tidelog.broker.face.shedding import RequestClass
-from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, cut, error_answer
-from tidelog.broker.http.call import Call
+from tidelog.broker.http.answers import CLOSING_STATUSES, RETRY_AFTER_S_MAX, THROTTLE_TIME, cut, error_answer
+from tidelog.broker.http.call import Call, client_of
 from tidelog.broker.http.connection import Connection
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.guard import Guard
@@ -31,9 +32,11 @@ from tidelog.model.errors import (
     InvalidRequest,
     NotAuthenticated,
     Overloaded,
+    QuotaExceeded,
     TidelogError,
     TooManyAttempts,
 )
+from tidelog.model.quotas import REQUEST_RATE
 
 REFUSALS: Final = {  # by code, else by status
     40301: "no right",
@@ -44,10 +47,12 @@ REFUSALS: Final = {  # by code, else by status
     413: "too large",
     415: "media type",
     421: "unknown host",
-    429: "failed logins",
+    42901: "failed logins",
+    42902: "quota",
     503: "not now",
     507: "disk full",
 }
+READS: Final = (RequestClass.READ, RequestClass.LONG_POLL)
 
 
 class Edge:
@@ -57,6 +62,7 @@ class Edge:
         self._context = context
         self._admission = context.admission
         self._guard = context.guard
+        self._shares = context.face.shares
         self._clock = context.face.clock
         config = context.face.cluster.config
         self._hosts = KnownHosts(
@@ -83,7 +89,7 @@ class Edge:
         try:
             route, path = self._router.match(request.method, request.rel_url.raw_path)
             stats = self._stats[route]
-            call = Call(request, route.prefix, path, asyncio.get_running_loop().time())
+            call = self._begin(request, route, path)
             if route.operation is not Operation.NONE:  # probes ask for health under any name
                 headers = request.headers
                 self._hosts.check(headers.get(HOST))
@@ -92,7 +98,7 @@ class Edge:
             if not route.is_always_on:
                 self._refuse_now(cast("Connection", request.protocol), route, call, started_s)
             if self._guard is None or route.operation is Operation.NONE:
-                response = await route.handler(self._context, call)
+                response = await self._run(route, call)
             else:
                 response = await self._serve_guarded(self._guard, route, call)
         except TidelogError as error:
@@ -110,6 +116,14 @@ class Edge:
         self._count(stats, call, response, self._clock.monotonic_s() - started_s)
         return response
 
+    def _begin(self, request: web.BaseRequest, route: Route, path: Mapping[str, str]) -> Call:
+        return Call(request, route.prefix, path, asyncio.get_running_loop().time())
+
+    def _run(self, route: Route, call: Call) -> Awaitable[web.StreamResponse]:
+        if self._shares.are_set and not route.is_always_on:
+            return self._charged(route, call)
+        return route.handler(self._context, call)
+
     async def _serve_guarded(self, guard: Guard, route: Route, call: Call) -> web.StreamResponse:
         """Lets the request in, or not, and serves it for as long as it may go on."""
         request = call.request
@@ -120,7 +134,7 @@ class Edge:
             route.resource(call.path),
             is_judged_by_handler=route.is_judged_by_handler,
         )
-        served = route.handler(self._context, call)
+        served = self._run(route, call)
         return await (guard.while_it_may(call.entry, served, is_read=route.is_read) if route.may_last else served)
 
     def _refuse_now(self, connection: Connection, route: Route, call: Call, now_s: float) -> None:
@@ -137,14 +151,30 @@ class Edge:
             if turn is not None:
                 turn.observe(waited_s)
 
+    async def _charged(self, route: Route, call: Call) -> web.StreamResponse:
+        """Runs a handler within its caller's share. Raises `QuotaExceeded` if that of requests is used up, or the one
+        of what it wants to read; or what the handler raises."""
+        share = Share(self._shares, client_of(call), produces=route.request_class is RequestClass.PRODUCE)
+        call.share = share
+        if not route.is_vital:
+            await share.use(REQUEST_RATE, 1)
+        if route.request_class in READS:
+            share.refuse_to_send()
+        response = await route.handler(self._context, call)
+        if share.waited_s and not response.prepared:
+            response.headers[THROTTLE_TIME] = share.waited_ms
+        return response
+
     def _refuse(self, request: web.BaseRequest, call: Call | None, error: TidelogError) -> web.Response:
         """The answer to a request that failed; cuts the connection if another answer has begun."""
         if call is not None and call.is_open:
             cut(call)
             raise ConnectionAbortedError("an answer that had begun could not be finished")
+        if call is not None:
+            call.error = error
         self._refused += 1
         spread_s = self._refused % RETRY_AFTER_S_MAX if isinstance(error, Overloaded) else 0  # others pass soon
-        retry_after_s = error.retry_after_s if isinstance(error, TooManyAttempts) else 1 + spread_s
+        retry_after_s = error.retry_after_s if isinstance(error, TooManyAttempts | QuotaExceeded) else 1 + spread_s
         response = error_answer(error, retry_after_s=retry_after_s)
         if isinstance(error, NotAuthenticated) and self._guard is not None:
             response.headers["WWW-Authenticate"] = self._guard.authentication.challenge

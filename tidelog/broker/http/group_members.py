@@ -26,6 +26,7 @@ from tidelog.broker.http.params import INT32_MAX
 from tidelog.model.access import ANY_NAME, Operation
 from tidelog.model.errors import CoordinatorLost, UnprocessableBody
 from tidelog.model.groups import (
+    JOIN,
     LEAVE_STATIC,
     NO_EPOCH,
     CommitOffsets,
@@ -101,6 +102,8 @@ async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
     """A member of a group says that it is there, and hears what it may own."""
     asked = await read_json(context, call, _HEARTBEAT)
     _check_rights(context, call, asked)
+    if call.share is not None and asked.member_epoch == JOIN:
+        await call.share.mutate(1)
     heartbeat = Heartbeat(
         **asdict(asked)
         | {

@@ -87,6 +87,8 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     context.require(call, Operation.READ, "Topic", [topic for topic, _ in partitions])
     planned = plan(reset, await _standings(context.face, partitions, committed, reset.timestamp_ms))
     if not asked.validate_only:
+        if call.share is not None and not committed:
+            await call.share.mutate(1)
         offsets = tuple(CommittedOffset(one.topic, one.partition, one.new) for one in planned)
         deadline_s = call.deadline_s(context)
         await context.face.groups.ask(SetOffsets(group=group, offsets=offsets), deadline_s=deadline_s)

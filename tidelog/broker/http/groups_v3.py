@@ -106,6 +106,8 @@ async def delete_group(context: Context, call: Call) -> web.StreamResponse:
     """Forgets a group that has no members, and all its offsets."""
     Links(context, call)
     group = check_group_name(call.path["group"])
+    if call.share is not None:
+        await call.share.mutate(1)
     await context.face.groups.ask(DeleteGroup(group=group), deadline_s=call.deadline_s(context))
     return no_content()
 

@@ -82,6 +82,7 @@ async def create_user(context: Context, call: Call) -> web.StreamResponse:
     """Makes a user with a password."""
     links = Links(context, call)
     asked = await read_json(context, call, _USER)
+    call.subject = f"user {asked.user_name}"
     check_principal(f"User:{asked.user_name}")
     if asked.user_name in context.face.cluster.image.access.users:
         raise InvalidRequest(f"there is a user {asked.user_name!r} already")
@@ -141,11 +142,13 @@ async def create_token(context: Context, call: Call) -> web.StreamResponse:
     links = Links(context, call)
     asked = await read_json(context, call, _TOKEN)
     principal = check_principal(asked.principal)
+    call.subject = f"a token of {principal}"
     _require_management(context, call, principal)
     if len(asked.description) > DESCRIPTION_CHARS_MAX or not asked.description.isprintable():
         raise InvalidRequest(f"a description has up to {DESCRIPTION_CHARS_MAX} printable characters")
     expires_ms = NEVER if asked.lifetime_ms is None else context.face.clock.wall_ms() + asked.lifetime_ms
     token, secret = context.face.login.made_token(principal, expires_ms, asked.description)
+    call.subject = f"token {token.token_id} of {principal}"
     await context.face.administration.change_access(StoreToken(token))
     return json_answer(_token(links, token, f"{token.token_id}.{secret}"), status=201)
 

@@ -105,6 +105,7 @@ class ElectionsShown(Struct, frozen=True):
     data: list[ElectionShown]
 
 
+MOVES_TOLD: Final = 10
 _MOVES: Final = json_decoder(MovesAsked)
 _REBALANCE: Final = json_decoder(RebalanceAsked)
 _ELECTION: Final = json_decoder(ElectionAsked)
@@ -167,6 +168,9 @@ async def begin(context: Context, call: Call) -> web.StreamResponse:
     moves = [
         NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in asked.data
     ]
+    call.subject = "; ".join(
+        f"{move.topic_name}-{move.partition_id} to {list(move.replicas)}" for move in asked.data[:MOVES_TOLD]
+    )
     await context.face.administration.alter_reassignments(moves, asked.throttle_bytes_per_s)
     return no_content()
 
@@ -197,6 +201,7 @@ async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     """Begins to spread all replicas evenly, none on brokers that leave; `validate_only` only shows what would move."""
     Links(context, call)
     asked = await read_json(context, call, _REBALANCE)
+    call.subject = "validate only" if asked.validate_only else f"leaving {list(asked.leaving or ())}"
     moves = await context.face.administration.rebalance(
         asked.leaving or (), validate_only=asked.validate_only, throttle=asked.throttle_bytes_per_s
     )

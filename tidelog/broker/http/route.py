@@ -87,6 +87,11 @@ class Route:
     """True if it is served before the broker is ready, too."""
     request_class: RequestClass | None = RequestClass.ADMIN
     """Names what it is shed with; None if it never is. A read is a `LONG_POLL` if it waits, as `wait_query` says."""
+    is_vital: bool = False
+    """True if `request_rate` does not count it: a member that may not say that it is there is expelled, and what it
+    has read and may not commit is read twice."""
+    is_recorded: bool = False
+    """True if the audit log has a line for it, though its operation does not look like a change."""
     wait_query: str = ""
     """The query parameter that has a read wait for data, if there is one."""
     prefix: str = ""

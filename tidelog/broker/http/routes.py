@@ -34,6 +34,7 @@ from tidelog.broker.http import (
     partitions_v3,
     produce_v2,
     produce_v3,
+    quotas_v3,
     reassignments_v3,
     records,
     records_v3,
@@ -182,6 +183,8 @@ def _consumer(
     query: tuple[Query, ...] = (),
     answer_media: tuple[str, ...] = _V2_ANSWER,
     request_class: RequestClass = RequestClass.ADMIN,
+    *,
+    is_vital: bool = False,
 ) -> Route:
     """A route of REST v2 about a consumer instance; without an answer it is 204."""
     statuses = (204,) if answer is None else (200,)
@@ -198,6 +201,7 @@ def _consumer(
         _V2_CONTROL,
         answer_media,
         request_class=request_class,
+        is_vital=is_vital,
     )
 
 
@@ -214,6 +218,7 @@ def _v3(
     has_raw_body: bool = False,
     is_stream: bool = False,
     request_class: RequestClass = RequestClass.ADMIN,
+    is_recorded: bool = False,
 ) -> Route:
     """A route of REST v3; `path` is what follows the cluster's."""
     return Route(
@@ -229,6 +234,7 @@ def _v3(
         has_raw_body=has_raw_body,
         is_stream=is_stream,
         request_class=request_class,
+        is_recorded=is_recorded,
     )
 
 
@@ -250,9 +256,9 @@ OWN: Final = (
     Route("GET", f"{_PARTITION}/batches", _READ, topic, batches.get_batches, query=_READ_BATCHES,
           answer_media=(BATCHES_TYPE,), request_class=_READS, wait_query="wait_ms"),
     Route("POST", "/groups/{group}/heartbeat", _READ, group, group_members.post_heartbeat, group_members.HeartbeatAsked,
-          HeartbeatAnswer, query=_GROUP_DEADLINE, request_class=None),
+          HeartbeatAnswer, query=_GROUP_DEADLINE, request_class=None, is_vital=True),
     Route("POST", "/groups/{group}/offsets", _READ, group, group_members.commit_offsets, group_members.CommitAsked,
-          CommitAnswer, query=_GROUP_DEADLINE, request_class=None),
+          CommitAnswer, query=_GROUP_DEADLINE, request_class=None, is_vital=True),
     Route("POST", "/groups/{group}/offsets:fetch", _READ, group, group_members.fetch_offsets,
           group_members.OffsetsAsked, OffsetsAnswer, query=_GROUP_DEADLINE, request_class=None),
 )  # fmt: skip
@@ -286,7 +292,7 @@ CONSUMERS: Final = (
     _consumer("GET", f"{_INSTANCE}/records", consumers_v2.get_records, None, list[RecordShown], _READ_INSTANCE,
               _V2_READ, _WAITS),
     _consumer("POST", f"{_INSTANCE}/offsets", consumers_v2.commit, consumer_bodies.OffsetsToCommit,
-              list[OffsetRefused], _COMMIT),
+              list[OffsetRefused], _COMMIT, is_vital=True),
     _consumer("GET", f"{_INSTANCE}/offsets", consumers_v2.get_offsets, consumer_bodies.PartitionsNamed,
               consumer_bodies.CommittedListed),
 )  # fmt: skip
@@ -317,6 +323,8 @@ V3: Final = (
         configs_v3.ConfigValue, None, 204),
     _v3("DELETE", "/brokers/{broker_id}/configs/{name}", _ALTER_CONFIGS, cluster, configs_v3.delete_broker_config, None,
         None, 204),
+    _v3("GET", "/quotas", _DESCRIBE_CONFIGS, cluster, quotas_v3.list_quotas, None, ResourceList[quotas_v3.QuotaV3]),
+    _v3("POST", "/quotas:alter", _ALTER_CONFIGS, cluster, quotas_v3.alter_quotas, quotas_v3.QuotasAsked, None, 204),
     _v3("GET", "/topics", _DESCRIBE, topics, topics_v3.list_topics, None, ResourceList[topics_v3.TopicV3]),
     _v3("POST", "/topics", _CREATE, topics, topics_v3.create_topic, topics_v3.CreateTopic, topics_v3.TopicV3,
         200, 201),
@@ -404,7 +412,7 @@ V3: Final = (
     _v3("POST", "/tokens", _ALTER, users, logins_v3.create_token, logins_v3.TokenAsked, logins_v3.TokenV3, 201),
     _v3("DELETE", "/tokens/{token_id}", _ALTER, users, logins_v3.delete_token, None, None, 204),
     _v3("POST", f"{_GROUP}/offsets:reset", _READ, group, group_resets_v3.reset_offsets, group_resets_v3.ResetAsked,
-        group_resets_v3.GroupResetV3),
+        group_resets_v3.GroupResetV3, is_recorded=True),
 )  # fmt: skip
 
 ROUTES: Final = (

@@ -27,6 +27,8 @@ from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.metrics_page import MetricsPage
 from tidelog.broker.http.openapi import describe
+from tidelog.broker.http.recorded_edge import RecordedEdge
+from tidelog.broker.http.route import Route
 from tidelog.broker.http.routes import ROUTES
 from tidelog.broker.http.tls_metrics import TlsMetrics, TlsStatus
 from tidelog.broker.http.work_metrics import WorkMetrics
@@ -162,7 +164,12 @@ async def start_http(
     _show_gauges(context)
     metrics.shed = lambda: {(str(kind), cause): count for (kind, cause), count in admission.shedding.shed.items()}
     server = Server(
-        Edge(context, ROUTES).serve, listener.limits, admission.connections, metrics, face.clock.monotonic_s
+        _edge(context, ROUTES).serve,
+        listener.limits,
+        admission.connections,
+        metrics,
+        face.clock.monotonic_s,
+        face.shares,
     )
     for one in bound:
         await one.start_serving()
@@ -187,9 +194,14 @@ async def start_ops(main: HttpServer, at: Endpoint) -> HttpServer:
     admission, metrics = face.admission(limits), RequestMetrics()
     admission.waits = main.context.admission.waits
     context = replace(main.context, admission=admission, limits=limits, metrics=metrics)
-    server = Server(Edge(context, OPS_ROUTES).serve, limits, admission.connections, metrics, face.clock.monotonic_s)
+    server = Server(_edge(context, OPS_ROUTES).serve, limits, admission.connections, metrics, face.clock.monotonic_s)
     bound = await asyncio.get_running_loop().create_server(server, at.host, at.port, backlog=BACKLOG)
     return HttpServer(server, [bound], context)
+
+
+def _edge(context: Context, routes: tuple[Route, ...]) -> Edge:
+    audit = context.face.audit
+    return Edge(context, routes) if audit is None else RecordedEdge(context, routes, audit)
 
 
 async def _bind(connected: Callable[[], Connection], at: Endpoint) -> list[asyncio.Server]:

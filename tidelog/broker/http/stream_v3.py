@@ -118,6 +118,8 @@ class RecordStream:
         while chunk := await self._next_chunk():
             self._call.received_bytes += len(chunk)
             self._take(len(chunk))
+            if self._call.share is not None:
+                await self._context.held_up(self._call.share.take_on(len(chunk)))
             cutter.add(chunk)
             while (text := cutter.next_object()) is not None:
                 self._take(ITEM_OVERHEAD_BYTES)

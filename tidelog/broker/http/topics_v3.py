@@ -83,9 +83,13 @@ async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     """Creates a topic, or (`validate_only`) shows how it would be created."""
     links = Links(context, call)
     asked = await read_json(context, call, _CREATE)
+    call.subject = asked.topic_name
     if not context.may(call, Operation.CREATE, *CLUSTER):
         context.require(call, Operation.CREATE, "Topic", [asked.topic_name])
-    topic = await context.face.administration.create_topic(_new_topic(asked), validate_only=asked.validate_only)
+    wanted = _new_topic(asked)
+    if call.share is not None and not asked.validate_only:
+        await call.share.mutate(_partitions_of(wanted, context.face.cluster.config.num_partitions))
+    topic = await context.face.administration.create_topic(wanted, validate_only=asked.validate_only)
     shown = _topic(links, topic)
     if asked.validate_only:
         return json_answer(shown)
@@ -111,14 +115,26 @@ async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
     links = Links(context, call)
     name = call.topic_name()
     asked = await read_json(context, call, _GROW)
+    if call.share is not None:
+        await call.share.mutate(max(1, asked.partitions_count - len(context.face.cluster.topic(name).partitions)))
     return json_answer(_topic(links, await context.face.administration.add_partitions(name, asked.partitions_count)))
 
 
 async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
     """Deletes a topic with all its records."""
     Links(context, call)
-    await context.face.administration.delete_topic(call.topic_name())
+    name = call.topic_name()
+    if call.share is not None:
+        await call.share.mutate(len(context.face.cluster.topic(name).partitions))
+    await context.face.administration.delete_topic(name)
     return no_content()
+
+
+def _partitions_of(wanted: NewTopic, default: int) -> int:
+    """Returns how many partitions a topic is to have."""
+    if wanted.assignments is not None:
+        return max(1, len(wanted.assignments))
+    return default if wanted.partitions is None else max(1, wanted.partitions)
 
 
 def _new_topic(asked: CreateTopic) -> NewTopic:

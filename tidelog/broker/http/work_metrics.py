@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
@@ -30,7 +30,7 @@ class WorkMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each scrape."""
-        statistics, work = self._face.statistics, self._face.work
+        statistics, work, shares = self._face.statistics, self._face.work, self._face.shares
         yield from _traffic(statistics.counts.traffic)
         yield _stages(statistics.counts.stages)
         yield _histogram("fsync_round_seconds", "Rounds of fsyncs, each for all that waited.", statistics.fsync_rounds)
@@ -39,6 +39,11 @@ class WorkMetrics(Collector):
         yield _gauge("large_jobs", "Requests whose large work is being done, slice by slice.", work.jobs)
         yield _gauge("large_jobs_waiting", "Requests whose large work has not begun.", work.waiting)
         yield CounterMetricFamily("tidelog_large_slices", "Slices of large work that were done.", work.slices)
+        yield _by_key("refused", "Uses that were refused since a quota was used up, by its key.", shares.refused)
+        yield _by_key("delayed", "Uses that were held up by a quota, by its key.", shares.delayed)
+        if self._face.audit is not None:
+            yield _audit_lines(self._face.audit.counts)
+        yield _gauge("quota_buckets", "Users, client ids and addresses whose use is counted.", shares.buckets)
         yield _gauge(
             "clock_offset_seconds",
             "How far this machine's clock is ahead of the other brokers', as it was told last.",
@@ -49,6 +54,21 @@ class WorkMetrics(Collector):
             "1 if that is over clock.skew.ms.max: nothing is deleted by age.",
             statistics.time.is_off,
         )
+
+
+def _audit_lines(counts: Mapping[str, int]) -> Metric:
+    meaning = "Lines of the audit log, by what became of them."
+    family = CounterMetricFamily("tidelog_audit_lines", meaning, labels=["outcome"])
+    for outcome, count in counts.items():
+        family.add_metric([outcome], count)
+    return family
+
+
+def _by_key(name: str, meaning: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"tidelog_quota_{name}", meaning, labels=["key"])
+    for key, count in counts.items():
+        family.add_metric([key], count)
+    return family
 
 
 def _traffic(traffic: Traffic) -> Iterator[Metric]:

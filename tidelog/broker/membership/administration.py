@@ -15,6 +15,7 @@ from tidelog.controller.access_commands import AccessCommand
 from tidelog.controller.commands import (
     AddPartitions,
     AllocateProducerIds,
+    AlterQuotas,
     AlterTopicConfigs,
     CreateOffsetsTopic,
     CreateTopic,
@@ -23,6 +24,7 @@ from tidelog.controller.commands import (
     LevelAnswered,
     NewTopic,
     ProducerIdBlock,
+    QuotaChange,
     RaiseLevel,
     RemoveBroker,
     TopicPlaced,
@@ -106,6 +108,10 @@ class Administration:
         """Sets overrides of a topic, or takes them back (None). Raises `UnknownTopic`, `InvalidRequest`."""
         await self._decide(AlterTopicConfigs(name, dict(changes), validate_only))
 
+    async def alter_quotas(self, changes: Sequence[QuotaChange], *, validate_only: bool = False) -> None:
+        """Gives entities quotas, or takes them back, all or none. Raises `InvalidRequest`, `UnsupportedLevel`."""
+        await self._decide(AlterQuotas(changes, validate_only))
+
     async def remove_broker(self, node_id: NodeId) -> None:
         """Unregisters a broker for good. Raises `NotFound`, `InvalidRequest` as long as it has what others need."""
         known = self._image().brokers.get(node_id)
@@ -161,6 +167,7 @@ class Administration:
         self,
         command: DeleteTopic
         | AlterTopicConfigs
+        | AlterQuotas
         | RemoveBroker
         | AlterReassignments
         | AcceptLoss

@@ -32,7 +32,7 @@ class Direction:
         self._clock = clock
 
     @property
-    def rate(self) -> int | None:
+    def rate(self) -> float | None:
         """Bytes per second; None if there is no limit."""
         return self._bucket.rate
 

@@ -14,11 +14,12 @@ import msgspec
 
 from tidelog.model.errors import InternalError, InvalidRequest, Overloaded, TidelogError, TooLarge
 from tidelog.model.ports import FrameConnection
+from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.errors import Fault
 from tidelog.transport.peer.frames import BadFrame, Frame, Kind, frame_bytes
 from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
-from tidelog.transport.peer.line import Common, Line
+from tidelog.transport.peer.line import Line
 from tidelog.transport.peer.proof import Role
 from tidelog.transport.peer.statistics import UNREADABLE, PeerStatistics
 

@@ -17,10 +17,11 @@ import msgspec
 
 from tidelog.model.errors import Overloaded, TooLarge, UnsupportedLevel
 from tidelog.model.ports import Buffer, FrameConnection
+from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.errors import PeerLost, PeerRefused, PeerUnreachable
 from tidelog.transport.peer.frames import TIMEOUT_MS_MAX, BadFrame, Frame, Kind, frame_bytes
 from tidelog.transport.peer.handler import Answer
-from tidelog.transport.peer.line import Common, Line
+from tidelog.transport.peer.line import Line
 from tidelog.transport.peer.proof import Role
 from tidelog.transport.peer.statistics import PeerStatistics
 from tidelog.transport.presence import Presence, Silent

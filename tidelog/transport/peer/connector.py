@@ -16,8 +16,8 @@ from typing import Protocol
 from tidelog.model.ports import Entropy, FrameConnection, Network
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.peer.calling import CallingEnd
+from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.errors import PeerRefused, PeerUnreachable
-from tidelog.transport.peer.line import Common
 from tidelog.transport.peer.statistics import PeerStatistics
 
 

@@ -11,102 +11,17 @@ With a secret of the cluster both challenge each other before they greet, and th
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Final
-
-import structlog
+from collections.abc import Sequence
 
 from tidelog.model.levels import LEVEL_MIN
-from tidelog.model.ports import Buffer, Clock, Entropy, FrameConnection
-from tidelog.transport.peer.bounds import PeerBounds
+from tidelog.model.ports import Buffer, FrameConnection
+from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.errors import Fault, PeerRefused
-from tidelog.transport.peer.frames import BadFrame, Frame, Kind, MessageCodec, pack, unpack
-from tidelog.transport.peer.hello import Hello, Incarnations, refusal
+from tidelog.transport.peer.frames import BadFrame, Frame, Kind, pack, unpack
+from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.names import name_refusal
-from tidelog.transport.peer.proof import Challenge, ClusterSecret, Proofs, Role, secret_missing, secrets_differ
-from tidelog.transport.peer.statistics import PeerStatistics
-
-COMPLAINT_S: Final = 60.0
-"""How often the same is said about the same machine."""
-REASONS_MAX: Final = 8
-"""How many reasons are told of one machine in that time: a stranger can give another one each time."""
-COMPLAINTS_MAX: Final = 64
-"""Machines whose last complaint is remembered."""
-
-
-class Common:
-    """What all connections of a node share."""
-
-    def __init__(
-        self,
-        hello: Callable[[], Hello],
-        codec: MessageCodec,
-        bounds: PeerBounds,
-        clock: Clock,
-        entropy: Entropy,
-        statistics: PeerStatistics,
-        secret: ClusterSecret | None,
-    ) -> None:
-        self.hello = hello
-        self.codec = codec
-        self.bounds = bounds
-        self.clock = clock
-        self.entropy = entropy
-        self.statistics = statistics
-        self.secret = secret
-        self.incarnations = Incarnations()
-        self.on_refused: list[Callable[[Hello], None]] = []
-        self.logger: Any = structlog.get_logger("tidelog.peer").bind(node_id=hello().node_id)
-        self.lines: dict[Line, None] = {}
-        """All that are not lost yet, in the order they were made."""
-        self._complaints: dict[str, tuple[float, list[str]]] = {}
-        """Since when which reasons were logged, by host."""
-        self._no_lines = asyncio.Event()
-        self._no_lines.set()
-
-    def add(self, line: Line) -> None:
-        self.lines[line] = None
-        self._no_lines.clear()
-
-    def remove(self, line: Line) -> None:
-        del self.lines[line]
-        if not self.lines:
-            self._no_lines.set()
-
-    def refusal(self, mine: Hello, theirs: Hello) -> str | None:
-        """Judges as `hello.refusal`, and tells of whoever is refused."""
-        why = refusal(mine, theirs)
-        if why is not None:
-            for hear in self.on_refused:
-                hear(theirs)
-        return why
-
-    def refuse_stale(self) -> None:
-        """Ends the connections with lives of nodes that are over."""
-        for line in list(self.lines):
-            if line.theirs is not None and self.incarnations.is_stale(line.theirs):
-                line.refuse(f"{line.theirs.describe()} is over: a later life of this node is known")
-
-    def complain(self, remote: str, why: str) -> None:
-        """Logs why a connection is refused, but not each time that the same machine tries again: the same reason once
-        in a while, and no more than a few of them. `statistics` counts all."""
-        host = remote.rpartition(":")[0]
-        now_s = asyncio.get_running_loop().time()
-        since_s, reasons = self._complaints.pop(host, (now_s, []))
-        if now_s >= since_s + COMPLAINT_S:
-            since_s, reasons = now_s, []
-        if why not in reasons and len(reasons) < REASONS_MAX:
-            self.logger.warning("a peer connection is refused", remote=remote, reason=why)
-            reasons.append(why)
-        self._complaints[host] = (since_s, reasons)
-        if len(self._complaints) > COMPLAINTS_MAX:
-            del self._complaints[next(iter(self._complaints))]
-
-    async def wait_no_lines(self) -> None:
-        """Returns when the last connection is lost."""
-        await self._no_lines.wait()
+from tidelog.transport.peer.proof import Challenge, Proofs, Role, secret_missing, secrets_differ
 
 
 class Line(ABC):

@@ -21,12 +21,12 @@ from tidelog.model.ports import Buffer, Clock, Entropy, FrameConnection, Network
 from tidelog.transport.peer.answering import AnsweringEnd
 from tidelog.transport.peer.bounds import Lane, PeerBounds
 from tidelog.transport.peer.calling import CallingEnd
+from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.connector import Dialler
 from tidelog.transport.peer.errors import PeerUnreachable
 from tidelog.transport.peer.frames import MessageCodec
 from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
-from tidelog.transport.peer.line import Common
 from tidelog.transport.peer.peer import Peer
 from tidelog.transport.peer.proof import ClusterSecret
 from tidelog.transport.peer.statistics import PeerStatistics
@@ -66,6 +66,8 @@ class PeerNode:
         self._bounds = bounds
         codec = MessageCodec(message_types, additions)
         self._common = Common(hello, codec, bounds, clock, entropy, self.statistics, secret)
+        self.on_complaint = self._common.on_complaint
+        """Called with the address of whoever is refused a connection, and why, each time."""
         self.on_refused = self._common.on_refused
         """Called with the hello of a broker that this one may not talk to, each time that it says it."""
         self._dialler = Dialler(network, self._common, self.statistics)

@@ -17,10 +17,10 @@ from functools import partial
 
 from tidelog.model.ports import Entropy
 from tidelog.transport.peer.bounds import Lane
+from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.connector import Connector, Dialler
 from tidelog.transport.peer.errors import PeerLost, PeerUnreachable
 from tidelog.transport.peer.frames import PING_LEVEL
-from tidelog.transport.peer.line import Common
 from tidelog.transport.presence import Presence
 
 

@@ -1,0 +1,82 @@
+"""The file of an audit log: appended to, for its owner alone, and rotated by size: `audit.log`, `audit.log.1`, ..."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+
+PRIVATE = 0o600
+
+
+class AuditFile:
+    """Appends to one file, and keeps some of those before it. Not for several threads at a time."""
+
+    def __init__(self, path: str, bytes_max: int, files_max: int) -> None:
+        """Opens, or makes, the file; `files_max` counts all that are kept. Raises `OSError`."""
+        self._path = path
+        self._bytes_max = bytes_max
+        self._files_max = files_max
+        self._file, self._size = _opened(path)
+        self.written_ms = int(os.fstat(self._file).st_mtime * 1000) if self._size else 0
+        """When the file was written last before it was opened; 0 if it is new."""
+        self._is_torn = bool(self._size) and _last_byte(path) != b"\n"
+
+    def write(self, lines: Sequence[bytes]) -> None:
+        """Appends whole lines. Raises `OSError` if not all of them are there."""
+        data = b"".join(lines)
+        if self._size and self._size + len(data) > self._bytes_max:
+            self._rotate()
+        elif self._is_gone():
+            os.close(self._file)
+            self._file, self._size = _opened(self._path)
+        if self._is_torn:  # what could not be written whole is a line by itself, and no part of the next one
+            data = b"\n" + data
+        while data:
+            written = os.write(self._file, data)
+            self._size += written
+            self._is_torn = not data[:written].endswith(b"\n")
+            data = data[written:]
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        os.close(self._file)
+
+    def _rotate(self) -> None:
+        for number in range(self._files_max - 1, 0, -1):
+            older = self._path if number == 1 else f"{self._path}.{number - 1}"
+            if os.path.exists(older):
+                os.replace(older, f"{self._path}.{number}")
+        if self._files_max == 1:
+            os.ftruncate(self._file, 0)
+            self._size, self._is_torn = 0, False
+            return
+        file, size = _opened(self._path)
+        os.close(self._file)
+        self._file, self._size, self._is_torn = file, size, False
+
+    def _is_gone(self) -> bool:
+        """True if somebody has moved or removed the file."""
+        try:
+            return not os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        except FileNotFoundError:
+            return True
+
+
+def _opened(path: str) -> tuple[int, int]:
+    """Opens a file to append to, which nobody else may read, and returns its size. Raises `OSError`."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = os.open(path, flags, PRIVATE)
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(file)
+        raise OSError(f"{path} is no ordinary file, which an audit log has to be")
+    if stat.S_IMODE(found.st_mode) != PRIVATE:
+        os.fchmod(file, PRIVATE)
+    return file, found.st_size
+
+
+def _last_byte(path: str) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1)

@@ -1,0 +1,59 @@
+"""Opens the audit log of a broker process, if its settings name a file for one, and closes it at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.adapters.audit_file import AuditFile
+from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.broker.broker import Broker
+from tidelog.broker.face.audit import Audit, AuditEvent
+from tidelog.broker.face.face import BrokerFace
+from tidelog.config.schema import BrokerConfig
+
+
+class Auditing:
+    """The audit log of one broker, or none. `open` before its listeners."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._file: AuditFile | None = None
+        self._audit: Audit | None = None
+        self._thread = DiskThreads(1, name="tidelog-audit")
+
+    def open(self, broker: Broker) -> BrokerFace:
+        """Begins to hear of what the broker refuses, and returns the face for its listeners. Raises `OSError` if there
+        can be no such file."""
+        config = self._config
+        if config.audit_log_file is None:
+            return broker.face
+        self._file = AuditFile(config.audit_log_file, config.audit_log_bytes_max, config.audit_log_files_max)
+        self._audit = Audit(self._file, self._thread, SystemClock(), SystemEntropy(), config.node_id)
+        self._audit.start()
+        broker.on_peer_refused(self._audit.refused_peer)
+        return replace(broker.face, audit=self._audit)
+
+    async def note_recoveries(self, broker: Broker) -> None:
+        """Notes that an operator has begun the metadata log anew while no broker ran, if the file does not have it."""
+        if self._audit is None or self._file is None:
+            return
+        for recovery in broker.image.recoveries:
+            if recovery.at_ms > self._file.written_ms:
+                await self._audit.changed(
+                    AuditEvent(
+                        event="changed",
+                        operation="Alter",
+                        resource_type="Cluster",
+                        resource_name="kafka-cluster",
+                        subject=f"metadata log begun anew by {recovery.by}: generation {recovery.generation}",
+                        allowed=True,
+                    )
+                )
+
+    async def close(self) -> None:
+        """Writes what waits, if the disk takes it in good time. Idempotent."""
+        audit, self._audit = self._audit, None
+        if audit is not None and await audit.stop() and self._file is not None:
+            self._thread.close()
+            self._file.close()

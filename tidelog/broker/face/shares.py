@@ -1,0 +1,214 @@
+"""Shares: what one broker lets its clients use, by the cluster's quotas (`model/quotas.py`).
+
+A quota is kept by each broker for itself, as in Kafka: who speaks to three of them may use it three times. Use that is
+asked for is judged by the debt of its bucket (`TokenBucket`): without a debt it passes at once; with one that ends
+within `DELAY_S_MAX` it is charged now and waits for that end; behind a longer one it is refused, and not charged. So
+within t seconds there passes, through however many connections,
+
+    at most  rate x (t + BURST_S)  and what passed last
+
+Buckets are bounded in number: the one that was not asked for longest is forgotten, and begins full. Without quotas
+nothing here is asked but `are_set`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from tidelog.model.access import Principal
+from tidelog.model.errors import QuotaExceeded
+from tidelog.model.quotas import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    BucketName,
+    Quota,
+    QuotaTable,
+    canonical_address,
+)
+from tidelog.replication.token_bucket import TokenBucket
+
+BURST_S: Final = 1.0
+DELAY_S_MAX: Final = 1.0
+PACE_S_MAX: Final = 30.0
+"""A stream that has begun is held up for no longer at a time: it cannot be answered with a refusal any more."""
+
+
+class Client(NamedTuple):
+    """The client whose share a request is charged to."""
+
+    principal: Principal
+    client_id: str = ""
+    """The name that the client gives itself; empty if it gives none."""
+
+
+class Shares:
+    """The shares of one broker, over all its listeners."""
+
+    def __init__(
+        self,
+        quotas: Callable[[], tuple[Quota, ...]],
+        now_s: Callable[[], float],
+        buckets_max: int,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`quotas` tells those of the cluster, as this broker knows it."""
+        self._quotas = quotas
+        self._now_s = now_s
+        self._buckets_max = buckets_max
+        self._sleep = sleep
+        self._known: tuple[Quota, ...] = ()
+        self._table = QuotaTable(())
+        self._buckets: OrderedDict[BucketName, TokenBucket] = OrderedDict()
+        self.delayed: dict[str, int] = {}
+        """How many uses had to wait, by key."""
+        self.refused: dict[str, int] = {}
+        """How many uses were refused, by key."""
+
+    @property
+    def are_set(self) -> bool:
+        """True if there is any quota."""
+        return bool(self._quotas())
+
+    @property
+    def buckets(self) -> int:
+        """How many are kept."""
+        return len(self._buckets)
+
+    async def use(self, key: str, caller: Client, amount: float, wait_s_max: float = DELAY_S_MAX) -> float:
+        """Charges a caller for what it is about to use, waits for its turn, and returns for how long. Raises
+        `QuotaExceeded` if that would take longer than `wait_s_max`; then nothing was charged."""
+        found = self._of_client(key, caller)
+        if found is None:
+            return 0.0
+        bucket, name = found
+        now_s = self._now_s()
+        owed_s = bucket.owed_s(now_s)
+        if owed_s > wait_s_max:
+            raise self._refusal(name, bucket, owed_s)
+        bucket.spend(amount, now_s)
+        if owed_s > 0:
+            self.delayed[key] = self.delayed.get(key, 0) + 1
+            await self._sleep(owed_s)
+        return owed_s
+
+    def charge(self, key: str, caller: Client, amount: float) -> None:
+        """Charges a caller for more of what it was let in with."""
+        found = self._of_client(key, caller)
+        if found is not None:
+            found[0].spend(amount, self._now_s())
+
+    def refuse_if_owing(self, key: str, caller: Client) -> None:
+        """Raises `QuotaExceeded` for a caller that would have to wait for too long whatever it uses next."""
+        found = self._of_client(key, caller)
+        if found is not None and (owed_s := found[0].owed_s(self._now_s())) > DELAY_S_MAX:
+            raise self._refusal(found[1], found[0], owed_s)
+
+    def admits_connection(self, address: str) -> bool:
+        """Charges an address for a connection that it has opened; False if it has opened too many."""
+        known = self._table_now().of_address(CONNECTION_CREATION_RATE, canonical_address(address))
+        if known is None:
+            return True
+        bucket = self._bucket(*known)
+        now_s = self._now_s()
+        if bucket.owed_s(now_s) > 0:
+            self.refused[CONNECTION_CREATION_RATE] = self.refused.get(CONNECTION_CREATION_RATE, 0) + 1
+            return False
+        bucket.spend(1, now_s)
+        return True
+
+    def _of_client(self, key: str, caller: Client) -> tuple[TokenBucket, BucketName] | None:
+        known = self._table_now().of_client(key, caller.principal.name, caller.client_id)
+        return None if known is None else (self._bucket(*known), known[0])
+
+    def _table_now(self) -> QuotaTable:
+        quotas = self._quotas()
+        if quotas is not self._known:
+            self._known, self._table = quotas, QuotaTable(quotas)
+            if not quotas:
+                self._buckets.clear()
+        return self._table
+
+    def _bucket(self, name: BucketName, rate: float) -> TokenBucket:
+        """The bucket of this name, at this rate; its debt outlives a change of the rate."""
+        now_s = self._now_s()
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = self._buckets[name] = TokenBucket(BURST_S)
+            bucket.set_rate(rate, now_s)
+            bucket.fill(now_s)
+            if len(self._buckets) > self._buckets_max:
+                self._buckets.popitem(last=False)
+        else:
+            self._buckets.move_to_end(name)
+            bucket.set_rate(rate, now_s)
+        return bucket
+
+    def _refusal(self, name: BucketName, bucket: TokenBucket, owed_s: float) -> QuotaExceeded:
+        self.refused[name.key] = self.refused.get(name.key, 0) + 1
+        whose = "this client" if name.user is None else f"user {name.user}"
+        return QuotaExceeded(
+            f"{name.key} of {whose} is {bucket.rate:g} per second at each broker, which is used up for {owed_s:.1f} s; "
+            "send less, or ask the cluster's administrator for more (tidelog quota)",
+            retry_after_s=max(1, math.ceil(owed_s - DELAY_S_MAX)),
+        )
+
+
+class Share:
+    """The part of its caller's share that one request uses."""
+
+    __slots__ = ("_caller", "_produces", "_shares", "waited_s")
+
+    def __init__(self, shares: Shares, caller: Client, *, produces: bool) -> None:
+        """`produces`: its body counts as records that are produced."""
+        self._shares = shares
+        self._caller = caller
+        self._produces = produces
+        self.waited_s = 0.0
+        """For how long it was held up so far."""
+
+    @property
+    def waited_ms(self) -> str:
+        """Returns `waited_s` as Kafka tells it: `throttle_time_ms`."""
+        return str(math.ceil(self.waited_s * 1000))
+
+    async def use(self, key: str, amount: float) -> None:
+        """Charges the caller, and waits, as `Shares.use` does. Raises `QuotaExceeded`."""
+        self.waited_s += await self._shares.use(key, self._caller, amount)
+
+    async def mutate(self, count: int) -> None:
+        """So many topics, partitions or groups are about to be made or deleted. Raises `QuotaExceeded`."""
+        await self.use(CONTROLLER_MUTATION_RATE, count)
+
+    async def send(self, size: int) -> None:
+        """Record data is about to be sent. Raises `QuotaExceeded`."""
+        await self.use(CONSUMER_BYTE_RATE, size)
+
+    async def send_more(self, size: int) -> None:
+        """More record data is about to follow what was sent. Raises `QuotaExceeded` if that has to wait for too long
+        even for a stream."""
+        self.waited_s += await self._shares.use(CONSUMER_BYTE_RATE, self._caller, size, PACE_S_MAX)
+
+    def refuse_to_send(self) -> None:
+        """Raises `QuotaExceeded` if no record data could be sent in good time."""
+        self._shares.refuse_if_owing(CONSUMER_BYTE_RATE, self._caller)
+
+    async def take(self, size: int) -> None:
+        """A body of this size is about to be read, or the first piece of one. Raises `QuotaExceeded`."""
+        if self._produces:
+            await self.use(PRODUCER_BYTE_RATE, size)
+
+    def take_more(self, size: int) -> None:
+        """Another piece of a body has come, which counts as one with the first: it is not refused half-way."""
+        if self._produces:
+            self._shares.charge(PRODUCER_BYTE_RATE, self._caller, size)
+
+    async def take_on(self, size: int) -> None:
+        """Another piece of a stream has come. Raises `QuotaExceeded` if that has to wait for too long even for a
+        stream."""
+        self.waited_s += await self._shares.use(PRODUCER_BYTE_RATE, self._caller, size, PACE_S_MAX)

@@ -1,0 +1,70 @@
+"""REST v3: quotas, the shares of users, client ids and addresses. Confluent's REST has no such routes.
+
+`<default>` in the place of a name stands for all that have no quota of their own; a null rate takes one back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from tidelog.broker.http.answers import json_answer, no_content
+from tidelog.broker.http.body import read_json
+from tidelog.broker.http.call import Call
+from tidelog.broker.http.context import Context
+from tidelog.broker.http.envelope import Links, Metadata, Resource
+from tidelog.broker.http.json_body import Body, json_decoder
+from tidelog.controller.commands import QuotaChange
+from tidelog.model.quotas import Entity, Quota
+
+
+class QuotaV3(Resource, frozen=True):
+    """The rates per second of one entity; of `user`, `client_id` and `address`, those that it does not name are
+    null."""
+
+    user: str | None
+    client_id: str | None
+    address: str | None
+    rates: dict[str, float]
+
+
+class QuotaAsked(Body):
+    """New rates of one entity."""
+
+    rates: dict[str, float | None]
+    user: str | None = None
+    client_id: str | None = None
+    address: str | None = None
+
+
+class QuotasAsked(Body):
+    """The body that alters quotas, all or none."""
+
+    data: list[QuotaAsked]
+    validate_only: bool = False
+
+
+_ASKED: Final = json_decoder(QuotasAsked)
+
+
+async def list_quotas(context: Context, call: Call) -> web.StreamResponse:
+    """All quotas."""
+    links = Links(context, call)
+    shown = [_shown(links, quota) for quota in context.face.cluster.image.quotas]
+    return json_answer(links.list_of("TidelogQuota", shown, "quotas"))
+
+
+async def alter_quotas(context: Context, call: Call) -> web.StreamResponse:
+    """Gives entities rates, or takes them back. Asking again does no harm."""
+    Links(context, call)
+    asked = await read_json(context, call, _ASKED)
+    changes = [QuotaChange(one.rates, one.user, one.client_id, one.address) for one in asked.data]
+    call.subject = "; ".join(f"{Entity(one.user, one.client_id, one.address)}: {one.rates}" for one in asked.data[:10])
+    await context.face.administration.alter_quotas(changes, validate_only=asked.validate_only)
+    return no_content()
+
+
+def _shown(links: Links, quota: Quota) -> QuotaV3:
+    metadata = Metadata(links.url("quotas"))
+    return QuotaV3("TidelogQuota", metadata, links.cluster_id, *quota.entity, dict(quota.rates))

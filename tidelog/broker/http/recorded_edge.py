@@ -1,0 +1,116 @@
+"""The edge of a broker that keeps an audit log: the same, and what is refused or changed has its line.
+
+A denial is an answer 401, 403, 421 or 429. A change is whatever a route that may change the cluster answers, failures
+included; if its client is gone before the answer, that is what the line says. Each request has an id, the client's
+`X-Request-Id` if that is fit to be one, which is told with the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+from aiohttp import web
+
+from tidelog.broker.face.audit import Audit, AuditEvent
+from tidelog.broker.http.answers import REQUEST_ID
+from tidelog.broker.http.call import Call, client_of
+from tidelog.broker.http.connection import Connection
+from tidelog.broker.http.context import Context
+from tidelog.broker.http.edge import REFUSALS, Edge
+from tidelog.broker.http.route import Route
+from tidelog.model.access import Operation
+from tidelog.model.errors import NotAuthorized, TidelogError
+
+DENIALS: Final = frozenset({401, 403, 421, 429})
+UNCHANGING: Final = frozenset(
+    {
+        Operation.NONE,
+        Operation.READ,
+        Operation.WRITE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    }
+)
+"""Operations that change nothing but records and the offsets of groups."""
+_CALL: Final = web.RequestKey("tidelog.call", tuple[Route, Call])
+
+
+class RecordedEdge(Edge):
+    """Runs the handlers of one listener, and tells the audit log."""
+
+    def __init__(self, context: Context, routes: tuple[Route, ...], audit: Audit) -> None:
+        super().__init__(context, routes)
+        self._audit = audit
+
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Serves as `Edge` does."""
+        try:
+            response = await super().serve(request)
+        except BaseException:
+            self._was_cut_off(request)
+            raise
+        begun = request.get(_CALL)
+        if begun is None:
+            return response
+        route, call = begun
+        if not response.prepared:
+            response.headers[REQUEST_ID] = call.request_id
+        if response.status in DENIALS or call.refused is not None:
+            self._audit.denied(self._event(route, call, "denied", response.status))
+        elif is_change(route):
+            await self._audit.changed(self._event(route, call, "changed", response.status))
+        return response
+
+    def _begin(self, request: web.BaseRequest, route: Route, path: Mapping[str, str]) -> Call:
+        call = super()._begin(request, route, path)
+        call.request_id = self._audit.request_id(request.headers.get(REQUEST_ID))
+        request[_CALL] = (route, call)
+        return call
+
+    def _was_cut_off(self, request: web.BaseRequest) -> None:
+        begun = request.get(_CALL)
+        if begun is not None and is_change(begun[0]):
+            route, call = begun
+            self._audit.changed_unanswered(self._event(route, call, "changed", 0))
+
+    @staticmethod
+    def _event(route: Route, call: Call, event: str, status: int) -> AuditEvent:
+        client, error = client_of(call), call.error
+        operation, resource = call.refused or (route.operation, route.resource(call.path))
+        return AuditEvent(
+            event=event,
+            principal=f"{client.principal.type}:{client.principal.name}",
+            client_id=client.client_id,
+            address=cast("Connection", call.request.protocol).address,
+            request_id=call.request_id,
+            method=route.method,
+            route=route.template,
+            operation=operation.value,
+            resource_type=resource.type,
+            resource_name=resource.name,
+            subject=call.subject or _named(call),
+            allowed=event != "denied",
+            status=status,
+            error_code=0 if error is None else error.code,
+            reason=_reason(call, error, status),
+        )
+
+
+def _named(call: Call) -> str:
+    return " ".join(f"{name}={value}" for name, value in call.path.items() if name != "cluster_id")
+
+
+def is_change(route: Route) -> bool:
+    """True if a route may change the cluster."""
+    return route.is_recorded or (route.method != "GET" and route.operation not in UNCHANGING)
+
+
+def _reason(call: Call, error: TidelogError | None, status: int) -> str:
+    """Says why, in words of which there are few, so that denials alike are counted together."""
+    if call.refused is not None:
+        return REFUSALS[NotAuthorized.code]
+    if error is None:
+        return "" if status else "the client was gone before the answer"
+    return REFUSALS.get(error.code) or REFUSALS.get(error.status) or type(error).__name__

@@ -1,0 +1,41 @@
+"""Deciding about quotas: an entity gets rates, or loses them. What comes twice ends in the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.controller.commands import AlterQuotas, QuotaChange
+from tidelog.controller.decision import Decision
+from tidelog.controller.records import QUOTAS_LEVEL, QuotasAltered
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import InvalidRequest, UnsupportedLevel
+from tidelog.model.quotas import Entity, altered, check_rates, checked_entity
+
+ENTITIES_MAX: Final = 1000
+"""Entities that may have quotas."""
+CHANGES_MAX: Final = 100
+"""Entities that one command may change."""
+
+
+def alter_quotas(image: ClusterImage, command: AlterQuotas) -> Decision:
+    """Raises `UnsupportedLevel`, or `InvalidRequest`: what is no entity, no rate, or too many."""
+    if image.level < QUOTAS_LEVEL:
+        raise UnsupportedLevel(
+            f"quotas need feature level {QUOTAS_LEVEL}, and the cluster is at level {image.level}: brokers of an older "
+            "version would not keep them. Upgrade all, then run `tidelog cluster upgrade --finalize`"
+        )
+    if not 1 <= len(command.changes) <= CHANGES_MAX:
+        raise InvalidRequest(f"{len(command.changes)} entities are to change; one request takes 1 to {CHANGES_MAX}")
+    quotas, news = image.quotas, []
+    for change in command.changes:
+        entity = checked_entity(Entity(change.user, change.client_id, change.address))
+        check_rates(entity, change.rates)
+        after = altered(quotas, entity, change.rates)
+        if after != quotas:
+            news.append(QuotaChange(dict(change.rates), *entity))
+        quotas = after
+    if len(quotas) > max(ENTITIES_MAX, len(image.quotas)):
+        raise InvalidRequest(f"{len(quotas)} entities would have quotas, and at most {ENTITIES_MAX} may; remove some")
+    if not news or command.validate_only:
+        return Decision()
+    return Decision((QuotasAltered(tuple(news)),))
