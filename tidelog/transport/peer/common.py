@@ -1,4 +1,4 @@
-"""What all connections of one node share, and how it tells of those that it refuses."""
+"""Connections of one node share this: its hello, secret and bounds, and how it tells of those that it refuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMPLAINTS_MAX: Final = 64
 
 
 class Common:
-    """What all connections of a node share."""
+    """The state that all connections of a node share."""
 
     def __init__(
         self,
