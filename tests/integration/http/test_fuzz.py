@@ -75,6 +75,7 @@ GOOD_BODIES = {
     "feature-level:raise": b'{"validate_only":true}',
     "acls": ACL,
     "acls:batch": b'{"data":[' + ACL + b"]}",
+    "quotas:alter": b'{"data":[{"user":"bob","rates":{"request_rate":100000}}]}',
     "users": b'{"user_name":"bob","password":"12345678"}',
     "password": b'{"password":"87654321"}',
     "tokens": b'{"principal":"User:bob"}',
