@@ -49,7 +49,8 @@ def read_shared_secret(path: str, setting: str) -> bytes:
 
 
 def _content(path: str) -> bytes:
-    """Returns the bytes of the file, of a long one more than may be in it. Raises `SecretFileRefused` or `FileNotFoundError`."""
+    """Returns the bytes of the file, of a long one more than may be in it. Raises `SecretFileRefused`, or
+    `FileNotFoundError`."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode

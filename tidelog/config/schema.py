@@ -32,6 +32,7 @@ from tidelog.config.values import (
     LogFormat,
     LoginMethods,
     LogLevel,
+    MappingRules,
     Milliseconds,
     Never,
     NodeNumber,
@@ -212,6 +213,14 @@ class BrokerConfig(Settings):
         ("TLSv1.3",),
         "The versions of TLS that HTTP clients may speak: `TLSv1.3`, or `TLSv1.2,TLSv1.3`. Brokers speak 1.3 among "
         "each other. (Kafka: both.)",
+    )
+    ssl_principal_mapping_rules: MappingRules = setting(
+        "ssl.principal.mapping.rules",
+        "",
+        "Whom a client's certificate stands for, where http.authentication takes certificates: rules with commas "
+        "between, each `RULE:pattern/replacement/`, with `L` or `U` behind for lower or upper case, or `DEFAULT`, the "
+        "distinguished name itself; the first that matches all of the distinguished name counts. Default: the common "
+        "name, so that `CN=alice` is User:alice. (Kafka: the distinguished name.)",
     )
 
     # -- the cluster's metadata ----------------------------------------------------------------------------------
@@ -394,8 +403,9 @@ class BrokerConfig(Settings):
         "http.authentication",
         (),
         "How HTTP clients say who they are: `token` (Authorization: Bearer ID.SECRET), `basic` (a user's name and "
-        "password), or both, with a comma between. Whoever shows neither is refused with 401, but for /healthz, "
-        "/readyz, / and /openapi.json. Default: nobody has to log in, and everybody is User:ANONYMOUS. (Not in Kafka.)",
+        "password), `certificate` (shown in TLS; ssl.client.auth), or several, with commas between. Whoever shows none "
+        "is refused with 401, but for /healthz, /readyz, / and /openapi.json. Default: nobody has to log in, and "
+        "everybody is User:ANONYMOUS. (Not in Kafka.)",
     )
     http_bootstrap_token_file: Path | None = setting(
         "http.bootstrap.token.file",
@@ -826,6 +836,11 @@ class BrokerConfig(Settings):
             )
         if self.ssl_client_auth != "none" and self.http_security_protocol != "SSL":
             raise ValueError("ssl.client.auth needs http.security.protocol=SSL: plain HTTP knows no certificates")
+        if "certificate" in self.http_authentication and self.ssl_client_auth == "none":
+            raise ValueError(
+                "http.authentication=certificate needs ssl.client.auth=requested or required, or no client is asked "
+                "for one"
+            )
         return self
 
     @model_validator(mode="after")

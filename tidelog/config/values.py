@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tidelog.model.access import check_principal
+from tidelog.model.certificate_names import parse_rules
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.levels import LEVEL_MAX, LEVEL_MIN
 
@@ -112,6 +113,14 @@ def _read_principals(value: object) -> object:
     return tuple(principals)
 
 
+def _are_rules(value: str) -> str:
+    try:
+        parse_rules(value)
+    except InvalidRequest as error:
+        raise ValueError(error.message) from None
+    return value
+
+
 def _is_url(value: str) -> str:
     match = _URL.fullmatch(value)
     if match is None:
@@ -169,7 +178,8 @@ BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
 Principals = Annotated[tuple[str, ...], BeforeValidator(_read_principals)]
-LoginMethods = Annotated[tuple[Literal["token", "basic"], ...], BeforeValidator(_read_words)]
+LoginMethods = Annotated[tuple[Literal["token", "basic", "certificate"], ...], BeforeValidator(_read_words)]
+MappingRules = Annotated[str, AfterValidator(_are_rules)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_read_hosts)]
 TlsVersions = Annotated[tuple[str, ...], BeforeValidator(_read_versions)]
 Url = Annotated[str, AfterValidator(_is_url)]

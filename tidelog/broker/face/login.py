@@ -1,4 +1,5 @@
-"""Finds out who a caller is, by a token, or a user's name and password. Listeners of any protocol ask here.
+"""Finds out who a caller is, by a token, a user's name and password, or a certificate. Listeners of any protocol ask
+here.
 
 A token is looked up by its id, and its secret compared by the hash. A password takes some 30 ms of a thread's time, one
 after the other, while not too many wait; so one that was right is remembered for a minute, under a hash whose key is
@@ -9,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable, Sequence
+import ssl
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.broker.face.attempts import Attempts
 from tidelog.model.access import ANONYMOUS, Principal
+from tidelog.model.certificate_names import Rule, principal_of
 from tidelog.model.credentials import Access, Token, User, secret_hash
 from tidelog.model.errors import InvalidRequest, NotAuthenticated, Overloaded
 from tidelog.model.passwords import HASH_BYTES, PASSWORD_BYTES_MAX, SALT_BYTES, is_right, made_user, nobodys_hash
@@ -29,11 +32,17 @@ NAME_BYTES_MAX: Final = 1_024
 FIRST_SECRET_CHARS_MIN: Final = 32
 
 
+class Certificate(NamedTuple):
+    """The end of a certificate's time."""
+
+    expires_ms: int
+
+
 class Proof(NamedTuple):
-    """A principal, and what of the metadata it rests on: it holds for as long as that is there."""
+    """A principal, and what it rests on: it holds for as long as that is in the metadata, or a certificate is valid."""
 
     principal: Principal
-    rests_on: Token | User | None = None
+    rests_on: Token | User | Certificate | None = None
 
 
 NO_PROOF: Final = Proof(ANONYMOUS)
@@ -93,11 +102,22 @@ class Login:
             return first
         return self._access().tokens.get(token_id)
 
+    def by_certificate(self, certificate: Mapping[str, Any], rules: Sequence[Rule]) -> Proof:
+        """Returns whose certificate this is, which TLS has verified. Raises `NotAuthenticated`, also once it has ended:
+        a connection may last longer."""
+        principal = principal_of(certificate, rules)
+        proof = Certificate(1000 * ssl.cert_time_to_seconds(certificate["notAfter"]))
+        if principal is None or not self._clock.wall_ms() < proof.expires_ms:
+            raise refused()
+        return Proof(principal, proof)
+
     def still_holds(self, proof: Proof) -> bool:
         """Returns False once the token or the user is not what it was."""
         match proof.rests_on:
             case Token() as token:
                 return self._token(token.token_id) == token and not token.is_over(self._clock.wall_ms())
+            case Certificate() as certificate:
+                return self._clock.wall_ms() < certificate.expires_ms
             case User() as user:
                 return self._access().users.get(user.name) == user
         return True

@@ -1,4 +1,5 @@
-"""Reads who is calling from the `Authorization` header of a request (RFC 9110): `Bearer ID.SECRET`, or `Basic`.
+"""Reads who is calling from the `Authorization` header of a request (RFC 9110): `Bearer ID.SECRET`, or `Basic`; if
+there is none, from the certificate that the client has shown on its connection.
 
 Whatever is wrong, the answer is the same 401, which names the ways to log in that this broker takes.
 """
@@ -7,31 +8,41 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from tidelog.broker.face.login import NO_PROOF, Login, Proof, refused
+from tidelog.model.certificate_names import Rule
 
-CHALLENGES: Final = {"token": 'Bearer realm="tidelog"', "basic": 'Basic realm="tidelog", charset="UTF-8"'}
+CHALLENGES: Final = {
+    "token": 'Bearer realm="tidelog"',
+    "basic": 'Basic realm="tidelog", charset="UTF-8"',
+    "certificate": 'Certificate realm="tidelog"',
+}
+"""A challenge has to name something: there is no registered name for certificates."""
 
 
 class Authentication:
     """The ways to log in at one listener; without any, everybody is anonymous."""
 
-    def __init__(self, methods: Sequence[str], login: Login) -> None:
+    def __init__(self, methods: Sequence[str], login: Login, rules: Sequence[Rule] = ()) -> None:
+        """The `rules` say whom a certificate stands for."""
         self.challenge = ", ".join(CHALLENGES[method] for method in methods)
         """The header `WWW-Authenticate` of a 401."""
         self._methods = methods
         self._login = login
+        self._rules = rules
 
     def still_holds(self, proof: Proof) -> bool:
         """Returns False once the caller would not be let in again."""
         return self._login.still_holds(proof)
 
-    async def prove(self, header: str | None, host: str) -> Proof:
+    async def prove(self, header: str | None, host: str, certificate: Mapping[str, Any] | None) -> Proof:
         """Returns who is calling from an address. Raises `NotAuthenticated`, `TooManyAttempts`, `Overloaded`."""
         if not self._methods:
             return NO_PROOF
+        if header is None and certificate is not None and "certificate" in self._methods:
+            return self._login.by_certificate(certificate, self._rules)
         scheme, _, credentials = (header or "").partition(" ")
         scheme = scheme.lower()
         if scheme == "bearer" and "token" in self._methods:

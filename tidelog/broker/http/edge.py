@@ -127,9 +127,11 @@ class Edge:
     async def _serve_guarded(self, guard: Guard, route: Route, call: Call) -> web.StreamResponse:
         """Lets the request in, or not, and serves it for as long as it may go on."""
         request = call.request
+        connection = cast("Connection", request.protocol)
         call.entry = await guard.admit(
             request.headers.get(AUTHORIZATION),
-            cast("Connection", request.protocol).address,
+            connection.address,
+            connection.certificate,
             route.operation,
             route.resource(call.path),
             is_judged_by_handler=route.is_judged_by_handler,

@@ -9,9 +9,9 @@ it came anew; a stream, or what may have changed something, is cut off. Whatever
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -53,11 +53,18 @@ class Guard:
         self._under_way: dict[asyncio.Timeout, Pass] = {}
 
     async def admit(
-        self, header: str | None, address: str, operation: Operation, resource: Resource, *, is_judged_by_handler: bool
+        self,
+        header: str | None,
+        address: str,
+        certificate: Mapping[str, Any] | None,
+        operation: Operation,
+        resource: Resource,
+        *,
+        is_judged_by_handler: bool,
     ) -> Pass:
         """Lets a request in. Raises `NotAuthenticated`, `NotAuthorized`, `TooManyAttempts` or `Overloaded`."""
         host = address.removeprefix(MAPPED) if "." in address else address
-        proof = await self.authentication.prove(header, host)
+        proof = await self.authentication.prove(header, host, certificate)
         made = Pass(Caller(proof.principal, host), proof)
         if not is_judged_by_handler:
             self.require(made, operation, [resource])
@@ -93,7 +100,7 @@ class Guard:
             del self._under_way[patience]
 
     def _end_s(self, entry: Pass) -> float | None:
-        """When its token ends, in the loop's time."""
+        """When its token or certificate ends, in the loop's time."""
         expires_ms = getattr(entry.proof.rests_on, "expires_ms", NEVER)
         if expires_ms == NEVER:
             return None
@@ -111,11 +118,11 @@ class Guard:
 
     def _refusal_now(self, entry: Pass) -> TidelogError | None:
         if not self.authentication.still_holds(entry.proof):
-            return NotAuthenticated("the token or the password that this request came with holds no more")
+            return NotAuthenticated("the token, the password or the certificate of this request holds no more")
         for operation, resource in entry.needs:
             if not self._admission.may(entry.caller, operation, resource):
                 return self._admission.refusal(entry.caller, operation, resource)
         return None
 
     def _refusal(self, entry: Pass) -> TidelogError:
-        return self._refusal_now(entry) or NotAuthenticated("the token that this request came with has ended")
+        return self._refusal_now(entry) or NotAuthenticated("the token or the certificate of this request has ended")

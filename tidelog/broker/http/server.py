@@ -34,6 +34,7 @@ from tidelog.broker.http.tls_metrics import TlsMetrics, TlsStatus
 from tidelog.broker.http.work_metrics import WorkMetrics
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
+from tidelog.model.certificate_names import parse_rules
 from tidelog.model.cluster import HTTP, Endpoint
 from tidelog.model.ports import LogLevel
 
@@ -177,10 +178,12 @@ async def start_http(
 
 
 def _guard(face: BrokerFace, admission: Admission) -> Guard | None:
-    methods = face.cluster.config.http_authentication
+    config = face.cluster.config
+    methods = config.http_authentication
     if admission.is_open and not methods:
         return None
-    return Guard(Authentication(methods, face.login), admission, lambda: face.cluster.image.access, face.clock)
+    authentication = Authentication(methods, face.login, parse_rules(config.ssl_principal_mapping_rules))
+    return Guard(authentication, admission, lambda: face.cluster.image.access, face.clock)
 
 
 async def start_ops(main: HttpServer, at: Endpoint) -> HttpServer:

@@ -262,3 +262,16 @@ def test_scram_keys_are_those_of_the_standard(monkeypatch: pytest.MonkeyPatch) -
     assert b64encode(hmac.digest(bytes.fromhex(keys.server_key), said, "sha256")) == (
         b"6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     )
+
+
+def test_a_certificate_holds_until_its_time_ends() -> None:
+    house = House()
+    shown = {"subject": ((("commonName", "alice"),),), "notAfter": "Jan  1 01:00:00 1970 GMT"}
+    proof = house.login.by_certificate(shown, ())
+    assert proof.principal == Principal("User", "alice") and house.login.still_holds(proof)
+    with pytest.raises(NotAuthenticated):
+        house.login.by_certificate({**shown, "subject": ()}, ())
+    house.clock.now_s = 3600.0
+    assert not house.login.still_holds(proof)
+    with pytest.raises(NotAuthenticated):
+        house.login.by_certificate(shown, ())
