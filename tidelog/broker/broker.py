@@ -85,6 +85,9 @@ class Broker:
 
     is_leaving = False
     """True from when it is to stop; it may serve still."""
+    is_ready = False
+    controller_changes = 0
+    """How often it learned of another active controller."""
 
     def __init__(
         self,
@@ -112,11 +115,8 @@ class Broker:
         self.node_id = NodeId(config.node_id)
         self.stats = Stats()
         self.purgatory = Purgatory()
-        self.is_ready = False
         self.stage = "it is looking at its disk"
         """The broker does this until it is ready, and when it is stopping; for whoever wonders why it is not ready."""
-        self.controller_changes = 0
-        """How often it learned of another active controller."""
         self.work = HeavyWork(worker)
         self._files = files
         self._contacts = contacts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.integration.replication.test_lost_logs import FAST, create, lose, write
@@ -39,10 +40,12 @@ async def judged(cluster: ThreeBrokers, *even_though: int, via: int | None = Non
     return report, info.partition_epoch
 
 
-def command_of(cluster: ThreeBrokers, report: RemainsReport, epoch: int, at_ms: int = 7) -> RegroupPartition:
-    topic_id = next(iter(cluster.brokers.values())).topic("t").topic_id
+def command_of(cluster: ThreeBrokers, report: RemainsReport, epoch: int) -> RegroupPartition:
+    """Returns what the first broker sends to the controller."""
+    via, broker = next(iter(cluster.brokers.items()))
+    topic_id = broker.topic("t").topic_id
     what = (report.kept, report.end, report.source, report.statements)
-    return RegroupPartition(topic_id, 0, epoch, *what, "op", 2, at_ms, report.position, report.birth)
+    return RegroupPartition(topic_id, 0, epoch, *what, "op", via, 7, report.position, report.birth)
 
 
 async def give_up(cluster: ThreeBrokers, *even_though: int) -> RemainsReport:
@@ -242,9 +245,10 @@ def test_a_command_that_comes_twice_and_two_commands_at_once() -> None:
             await cluster.settle()
             report, epoch = await judged(cluster)
             assert not report.refusals
-            first, second = command_of(cluster, report, epoch), command_of(cluster, report, epoch, at_ms=8)
+            first = command_of(cluster, report, epoch)
+            second = msgspec.structs.replace(first, via=3, at_ms=8)
             await cluster.brokers[1].admin.regroup(first)
-            await cluster.brokers[2].admin.regroup(first)
+            await cluster.brokers[1].admin.regroup(first)
             with pytest.raises(LossRefused, match="has changed"):
                 await cluster.brokers[3].admin.regroup(second)
             assert len(cluster.info().regroupings) == 1

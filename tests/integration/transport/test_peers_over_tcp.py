@@ -362,7 +362,7 @@ def test_an_http_client_is_told_where_to_go(play: Callable[[Scenario], None]) ->
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "announced (16030102); the bound is 4096"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "it speaks TLS, and this port plain text"),
         (b"\xff" * 100, "a frame of 4294967295 bytes is announced"),
         (struct.pack("!I", 4097), "a frame of 4097 bytes is announced"),
         (struct.pack("!I", 20) + bytes(20), "a frame of version 0 of the peer protocol came"),

@@ -38,8 +38,9 @@ HIT = {
     Family.LATE: ("good copy comes back too late",),
     Family.EIO: ("sectors became unreadable",),
     Family.HUNG: ("somebody hung",),
+    Family.FORGED: ("forged: ",),
 }
-"""The counts of a story that has hit a disk, by family."""
+"""How the counts of a story begin that has done what it is about, by family."""
 LONG = (
     Family.MISSING,
     Family.METADATA,
@@ -82,7 +83,8 @@ def test_a_story_hits_what_it_is_about(family: Family) -> None:
     stories = [draw_story(family, seed) for seed in range(STORIES)]
     assert [decode_scenario(encode_scenario(story)) for story in stories] == stories
     counters = [run_scenario(story).counters for story in stories]
-    assert sum(counted[name] for counted in counters for name in HIT[family]) >= STORIES / 2
+    hits = [hit for counted in counters for name, hit in counted.items() if name.startswith(HIT[family])]
+    assert sum(hits) >= STORIES / 2
 
 
 @pytest.mark.slow
