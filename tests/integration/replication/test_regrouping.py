@@ -336,7 +336,7 @@ def test_the_controller_is_lost_between_the_decision_and_its_answer() -> None:
             controller = next(node for node, one in cluster.brokers.items() if one.is_controller)
             asked = next(node for node in NODES if node != controller)
             found = await judged(cluster, via=asked)
-            command = command_of(cluster, *found)
+            command = msgspec.structs.replace(command_of(cluster, *found), via=asked)
             asking = asyncio.create_task(cluster.brokers[asked].admin.regroup(command))
             other = next(node for node in NODES if node not in (controller, asked))
             await until(lambda: len(cluster.brokers[other].image.topics["t"].partitions[0].regroupings) == 1)
