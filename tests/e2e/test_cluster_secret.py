@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 import pytest
@@ -166,7 +167,7 @@ def test_a_stranger_who_does_not_wait_for_answers_is_not_heard_either(cluster: L
         with socket.create_connection((HOST, peer_port(cluster, node_id)), TIMEOUT_S) as stranger:
             stranger.sendall(sent)
             with contextlib.suppress(ConnectionError):
-                heard = b"".join(iter(lambda stranger=stranger: stranger.recv(65_536), b""))  # type: ignore[misc]
+                heard = b"".join(iter(partial(stranger.recv, 65_536), b""))
                 assert cluster.cluster_id.encode() not in heard
     is_untouched(cluster)
 
@@ -181,6 +182,10 @@ def test_elections_go_on_after_all_that(cluster: LocalCluster) -> None:
     assert not any("Traceback" in cluster.broker(node).output for node in cluster.node_ids)
 
 
+def says_that_secrets_differ(cluster: LocalCluster, node_id: int) -> bool:
+    return "has another cluster secret than" in cluster.broker(node_id).output
+
+
 def test_a_broker_with_another_secret_does_not_join_and_says_why(cluster: LocalCluster) -> None:
     secret = cluster.secret_file.read_text()
     other = cluster.secret_file.with_name("other.secret")
@@ -190,7 +195,7 @@ def test_a_broker_with_another_secret_does_not_join_and_says_why(cluster: LocalC
     cluster.broker(3).change_settings({"cluster.secret.file": str(other)})
     cluster.broker(3).begin()
     for node_id in cluster.node_ids:
-        until(lambda node_id=node_id: "has another cluster secret than" in cluster.broker(node_id).output)  # type: ignore[misc]
+        until(partial(says_that_secrets_differ, cluster, node_id))
     cluster.broker(3).kill()
     cluster.restart(3, settings={"cluster.secret.file": str(cluster.secret_file)})
     is_untouched(cluster)

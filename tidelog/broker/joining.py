@@ -36,7 +36,7 @@ _PEERS = msgspec.json.Decoder(_Peers)
 async def peer_contacts(
     url: str, entropy: Entropy, credentials: Credentials | None = None, security: Security = PLAIN
 ) -> list[tuple[str, int]]:
-    """Where the brokers of the cluster at this address listen for other brokers; tries again for a while. The
+    """Returns where the brokers of the cluster at this address listen for other brokers; tries again for a while. The
     `credentials` are shown to that cluster.
 
     Raises `ConfigError` if nobody answers there.

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from tidelog.admin import AdminClient
 from tidelog.admin.access import AclDescription
 from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
@@ -137,9 +138,12 @@ def remove(
         "principal": principal,
         "permission": "ANY",
     }
-    removed: list[AclDescription] = []
-    for one in map(_word, operation or ["any"]):
-        removed += ask(bootstrap, lambda admin, one=one: admin.delete_acls(**words, operation=one))  # type: ignore[misc]  # a default of a lambda
+
+    async def delete(admin: AdminClient) -> list[AclDescription]:
+        words_of_all = map(_word, operation or ["any"])
+        return [gone for word in words_of_all for gone in await admin.delete_acls(**words, operation=word)]
+
+    removed = ask(bootstrap, delete)
     if as_json:
         print_json(msgspec.to_builtins(removed))
     elif removed:

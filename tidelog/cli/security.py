@@ -77,7 +77,7 @@ def secured(command: Callable[..., Any]) -> Callable[..., Any]:
             _CHOSEN.reset(token)
 
     parameters = [*signature.parameters.values(), *_OPTIONS]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # where typer looks
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__  # where typer would look for the options
     return run

@@ -35,7 +35,7 @@ _GROUP: Final = re.compile(r"\$(\d)")
 
 
 class Rule(NamedTuple):
-    """One rule; `DEFAULT` is the one that takes all as it is."""
+    """Makes a name of the subjects that fit its pattern; `DEFAULT` takes every subject as it is."""
 
     pattern: re.Pattern[str]
     replacement: str

@@ -37,7 +37,7 @@ def words(command: str) -> list[str]:
 
 @pytest.fixture
 def ports() -> Iterator[dict[str, str]]:
-    """What to use instead of the ports that the page names."""
+    """Returns the ports to use instead of those that the page names."""
     held = HeldPorts()
     named = ["8082", "8083", "8084", "9192", "9193", "9194"]
     yield dict(zip(named, map(str, held.take(len(named))), strict=True))

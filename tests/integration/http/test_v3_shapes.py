@@ -64,7 +64,7 @@ SHAPES: Mapping[str, Shape] = {
 }  # fmt: skip
 OWN_KINDS = {"KafkaReplicaVerification", "KafkaBrokerVerification"}
 DEAD_ENDS = ("/partitions/0/reassignment", "/partitions/1/reassignment")
-"""What does not move has no reassignment."""
+"""A partition that does not move has no reassignment."""
 GROUP = "watchers"
 PLACES = {"topic": "t", "partition": "0", "broker_id": "1", "name": "compression.type", "group": GROUP, "consumer": "m"}
 

@@ -4,7 +4,7 @@ or a broker that is registered and speaks for another."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -82,12 +82,12 @@ async def elects_and_writes(cluster: ThreeBrokers) -> None:
     await cluster.produce(1, b"afterwards")
 
 
-def in_cluster(story: object) -> None:
+def in_cluster(story: Callable[[ThreeBrokers], Awaitable[None]]) -> None:
     async def scenario() -> None:
         async with three_brokers() as cluster:
             await cluster.brokers[1].admin.create_topic(NewTopic("t", assignments={0: (1, 2, 3)}))
             await cluster.produce(1, b"before")
-            await story(cluster)  # type: ignore[operator] # a coroutine function of one cluster
+            await story(cluster)
 
     run(scenario)
 

@@ -1,4 +1,4 @@
-"""What is handed to TLS in one turn: the bytes in their order, small buffers joined, no more than the turn's share."""
+"""TLS is handed the bytes in their order, small buffers joined, and no more in one turn than its share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which quota counts for whom: Kafka's precedence, and buckets that no client id gets around."""
+"""Quotas count by Kafka's precedence, and no client id gets around a bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client's parameters make of who is calling."""
+"""A client's parameters say who is calling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client's `security.protocol` and `ssl.*` mean, together with its bootstrap addresses."""
+"""A client's `security.protocol` and `ssl.*` say, together with its bootstrap addresses, how it connects."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Pipe:
 
 
 class SimConnection:
-    """One end of a connection: the `FrameConnection` of its machine. Nothing is encrypted here."""
+    """The `FrameConnection` of the machine at one end. Nothing is encrypted here."""
 
     own_name: str | None = None
     peer_name: str | None = None

@@ -137,7 +137,7 @@ def recovered_apart(generation: int, recovery_ids: Mapping[int, str]) -> str:
 
 
 class Incarnations:
-    """Which life of each node is the newest, as far as this broker has read the metadata log."""
+    """Knows the newest life of each node, as far as this broker has read the metadata log."""
 
     def __init__(self) -> None:
         self._newest: dict[int, str] = {}

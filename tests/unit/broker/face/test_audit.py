@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,9 @@ class Clock:
         return 1_795_797_217_241
 
 
+T = TypeVar("T")
+
+
 class Sink:
     """A disk that can be full, or stand still."""
 
@@ -43,11 +47,11 @@ class Sink:
             raise OSError(28, "No space left on device")
         self.lines += [json.loads(line) for line in lines]
 
-    async def run(self, call):  # type: ignore[no-untyped-def]  # a BlockingRunner
+    async def run(self, call: Callable[[], T]) -> T:
         await self.moves.wait()
         return call()
 
-    async def run_all(self, calls):  # type: ignore[no-untyped-def]  # a BlockingRunner
+    async def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         return [call() for call in calls]
 
 

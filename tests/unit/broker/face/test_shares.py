@@ -1,4 +1,4 @@
-"""What a broker lets its clients use: no more than rate x time, a burst, and what passed last."""
+"""A broker lets its clients use no more than rate x time, a burst, and the request that passed last."""
 
 from __future__ import annotations
 
