@@ -122,3 +122,5 @@ class _Job:
             self.done.set_exception(self._error)
         else:
             self.done.set_result(self._results)
+        # The error's traceback leads to frames with this job: it lets go of the error, and of what the calls worked on.
+        del self.done, self._error

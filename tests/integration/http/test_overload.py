@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.http.conftest import JSON_V2, Site, simulated
 from tests.integration.http.wire import Reply, Wire, head
+from tests.keeping import nothing_kept
 from tidelog.broker.http import resting
 from tidelog.broker.http.connection import Connection
 from tidelog.broker.http.large_bodies import AT_ONCE, LargeBodies
@@ -297,6 +298,13 @@ async def test_a_full_disk_is_507_and_writes_resume_by_themselves() -> None:
         disk.medium.capacity_bytes = 1 << 30
         assert (await site.produce("after")).status == 200
         assert site.values() == [b'"before"', b'"after"']
+
+
+async def test_a_refused_append_keeps_nothing_of_its_body() -> None:
+    async with simulated() as site:
+        with nothing_kept():
+            reply = await site.ask("POST", f"{BATCHES}?expected_end_offset=9", site.batch(b"x" * 100_000))
+            assert reply.status == 503
 
 
 async def test_a_failed_fsync_is_never_taken_for_a_success() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.integration.http.conftest import AS_JSON, JSON_V2, Site, simulated
 from tests.integration.http.test_batches import RAW
 from tests.integration.http.test_batches import TARGET as BATCHES
+from tests.keeping import nothing_kept
 from tidelog.model.batch_header import Compression
 
 TARGET = "/topics/t/partitions/0/records"
@@ -52,6 +53,12 @@ async def test_what_is_not_json_is_named(site: Site) -> None:
         assert "offset 1 " in reply.message
     assert len((await site.get(f"{TARGET}?offset=0")).json()) == 4
     assert (await site.get(f"{TARGET}?offset=0&max_bytes=1", AS_JSON)).json()[0]["value"] == 1
+
+
+async def test_a_refused_read_keeps_nothing_of_what_it_read(site: Site) -> None:
+    await site.ask("POST", BATCHES, site.batch(b"{not json"), RAW)
+    with nothing_kept():
+        assert (await site.get(f"{TARGET}?offset=0", AS_JSON)).status == 406
 
 
 async def test_at_least_one_record_however_small_max_bytes_is(site: Site) -> None:

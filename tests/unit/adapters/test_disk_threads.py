@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
+from tests.keeping import nothing_kept
 from tidelog.adapters.disk_threads import THREADS, DiskThreads
 
 PATIENCE_S = 20
@@ -25,6 +27,14 @@ async def test_a_result_or_an_error_comes_back(disk: DiskThreads) -> None:
     with pytest.raises(OSError, match="full"):
         await disk.run(lambda: _fail(OSError("full")))
     assert await disk.run_all([]) == []
+
+
+async def test_an_error_keeps_nothing_of_its_call(disk: DiskThreads) -> None:
+    await disk.run(lambda: None)
+    with nothing_kept(ValueError):
+        with suppress(ValueError):
+            await disk.run(lambda: bytes([256]))
+        await disk.run(lambda: None)  # and by now the threads have let go of the one before
 
 
 def _fail(error: OSError) -> None:

@@ -153,8 +153,7 @@ def test_a_long_record_is_shown_whole_and_in_pieces(form: RecordForm, codec: Com
 def test_a_long_record_that_is_not_of_its_form_ends_the_read_before_it(form: RecordForm) -> None:
     shown = drive(show_batches(batch_of([b"1", b"1" * MIB + b"\xff"]), 1, wanted(form, LONGEST)))
     assert not shown
-    assert shown.mismatch is not None
-    assert "offset 1" in shown.mismatch.message
+    assert "offset 1" in shown.mismatch
 
 
 def test_a_record_that_is_too_long_says_where_to_go_on() -> None:

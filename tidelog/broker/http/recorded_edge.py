@@ -107,10 +107,10 @@ def is_change(route: Route) -> bool:
     return route.is_recorded or (route.method != "GET" and route.operation not in UNCHANGING)
 
 
-def _reason(call: Call, error: TidelogError | None, status: int) -> str:
+def _reason(call: Call, error: type[TidelogError] | None, status: int) -> str:
     """Says why, in words of which there are few, so that denials alike are counted together."""
     if call.refused is not None:
         return REFUSALS[NotAuthorized.code]
     if error is None:
         return "" if status else "the client was gone before the answer"
-    return REFUSALS.get(error.code) or REFUSALS.get(error.status) or type(error).__name__
+    return REFUSALS.get(error.code) or REFUSALS.get(error.code // 100) or error.__name__

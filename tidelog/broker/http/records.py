@@ -17,7 +17,7 @@ from tidelog.broker.http.call import Call
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.media import embedded_wanted
 from tidelog.broker.http.reading import position_headers, readable_partition, start_offset, wait_for_data
-from tidelog.model.errors import InvalidRequest
+from tidelog.model.errors import FormatMismatch, InvalidRequest
 
 
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
@@ -41,11 +41,11 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         limits.record_bytes_max,
     )
     fetched, shown = await context.timed(read, read_records(partition, offset, wanted, context.face.work))
-    if not shown and shown.mismatch is None and wait_s:
+    if not shown and not shown.mismatch and wait_s:
         await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
         fetched, shown = await context.timed(read, read_records(partition, offset, wanted, context.face.work))
-    if shown.mismatch is not None:
-        raise shown.mismatch
+    if shown.mismatch:
+        raise FormatMismatch(shown.mismatch)
     parts = (b"[", *shown.pieces, b"]")
     return await send_parts(context, call, parts, position_headers(call, fetched), embedded.value)
 

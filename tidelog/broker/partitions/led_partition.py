@@ -272,6 +272,7 @@ class LedPartition(ABC):
             return await proposal.done
         finally:
             timer.cancel()
+            del proposal  # it holds the error, whose traceback holds this frame and the batches
 
     def _end_role(self, *, is_deposed: bool) -> None:
         """Takes no more requests, and fails those in the mailbox. The first call says why."""

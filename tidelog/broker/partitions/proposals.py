@@ -93,7 +93,8 @@ class Proposal:
 
     def fail(self, error: TidelogError) -> None:
         if self.done is not None and not self.done.done():
-            self.done.set_exception(error)
+            # Where it was found out, this proposal was at hand: a traceback from there would keep its batches.
+            self.done.set_exception(error.with_traceback(None))
 
     def complete(self, receipt: ProduceReceipt) -> None:
         if self.done is not None and not self.done.done():

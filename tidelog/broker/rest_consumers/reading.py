@@ -169,10 +169,10 @@ class Reader:
             found.pieces += shown.pieces
             found.size += shown.size
             found.advanced[partition] = shown.next_offset
-        elif not shown and shown.mismatch is None:
+        elif not shown and not shown.mismatch:
             found.advanced[partition] = fetched.next_offset
-        if shown.mismatch is not None:
-            raise shown.mismatch
+        if shown.mismatch:
+            raise FormatMismatch(shown.mismatch)
 
     async def wait(self, instance: Instance, look: Look, until_s: float) -> None:
         """Returns when any partition may have got more, when the instance has other partitions, or at `until_s` (loop

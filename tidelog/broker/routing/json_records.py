@@ -50,8 +50,9 @@ class ShownRecords:
         """The records count so much towards `max_bytes`."""
         self.next_offset = -1
         """Behind the last record, if there is any."""
-        self.mismatch: FormatMismatch | None = None
-        """Why the next record is not here, if that is because it cannot be shown in this form."""
+        self.mismatch = ""
+        """Why the next record is not here, if that is because it cannot be shown in this form: the message of a
+        `FormatMismatch`, and not the error, whose traceback would keep the record's batch."""
 
     def __bool__(self) -> bool:
         return bool(self.pieces)
@@ -157,7 +158,7 @@ def _show_part(shown: ShownRecords, records: list[StoredRecord], size: int, want
         try:
             written.append(show(wanted.topic, wanted.partition, record, wanted.form))
         except FormatMismatch as error:
-            shown.mismatch = error
+            shown.mismatch = error.message
             size = sum(map(size_of, records[: len(written)]))
             break
     if written:
@@ -169,7 +170,7 @@ def _show_long(shown: ShownRecords, record: StoredRecord, wanted: Wanted) -> Ste
         pieces = yield from show_long(wanted.topic, wanted.partition, record, wanted.form)
         shown.add(pieces, size_of(record), record.offset + 1)
     except FormatMismatch as error:
-        shown.mismatch = error
+        shown.mismatch = error.message
 
 
 def _unopened(batch: RecordBatch, error: InvalidBatch | TooLarge | LongRecordError) -> FormatMismatch:

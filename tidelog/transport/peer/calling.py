@@ -114,6 +114,7 @@ class CallingEnd(Line):
             if self._waiting.pop(correlation, None) is not None:
                 self._statistics.given_up += kind is Kind.REQUEST
                 self.send(Kind.CANCEL, correlation=correlation)
+            del future, give_up  # they hold the error, whose traceback holds this frame and the payload
 
     def notify(self, message: msgspec.Struct, payload: Sequence[Buffer]) -> bool:
         """Sends a message that nobody answers; False if it is dropped."""

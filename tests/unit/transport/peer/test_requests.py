@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from tests.keeping import nothing_kept
 from tests.unit.transport.peer.brokers import PORT, Echo, Fail, Fetch, Hold, World, in_world, now_s
 from tidelog.model.errors import InternalError, InvalidRequest, OffsetOutOfRange, Overloaded, ShuttingDown, TooLarge
 from tidelog.transport.peer import Lane, PeerBounds, PeerLost, PeerRefused, PeerUnreachable
@@ -55,6 +57,17 @@ def test_an_error_says_at_the_caller_what_it_said_at_the_callee() -> None:
             await one.node.request(2, Fail(), deadline_s=1)
         assert (raised.value.log_start_offset, raised.value.log_end_offset) == (3, 9)
         assert raised.value.high_watermark is None
+
+    in_world(scenario)
+
+
+def test_an_error_keeps_nothing_of_its_request() -> None:
+    async def scenario(world: World) -> None:
+        one, _ = await world.start_pair()
+        with nothing_kept():
+            with suppress(OffsetOutOfRange):
+                await one.node.request(2, Fail(), [bytes(1 << 20)], deadline_s=1)
+            await asyncio.sleep(0)  # the event loop has let go of it, too
 
     in_world(scenario)
 
