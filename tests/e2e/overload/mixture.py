@@ -1,4 +1,7 @@
-"""MIX: everything at once, at one broker, while a small write goes on every 10 ms and others ask after its health."""
+"""MIX: everything at once, at one broker, while a small write goes on every 10 ms and others ask after its health.
+
+The crowd stands for many machines, and so takes only the processor time of this one that nobody else wants.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.e2e.overload.books import JOB_SHIFT, Ledger, Numbered, Target
+from tests.e2e.overload.crew import CROWD_NICE, Crew
 from tests.e2e.overload.crowds import idle
 from tests.e2e.overload.ground import MIB, Ground, Watch, soon
 from tests.e2e.overload.large import BATCH_BYTES, PRODUCES, produce_large
@@ -134,16 +138,16 @@ def mix(ground: Ground) -> None:
     del ground.ledgers[PACKED]  # its records have no numbers
     _pack(ground, packed)
     seconds, crew, place = ground.spent(SECONDS, 6.0), ground.crew, ground.place(1)
-    with Watch(ground, TOPIC, jobs_bytes=JOBS_MAX * DECOMPRESSED_BYTES_MAX) as watch:
+    with Watch(ground, TOPIC, jobs_bytes=JOBS_MAX * DECOMPRESSED_BYTES_MAX) as watch, Crew(CROWD_NICE) as crowd:
         begin_s = soon() + IDLE_BEFORE_S
-        wait = ground.crew.start(idle, place, ground.scaled(IDLE), seconds + 2 * IDLE_BEFORE_S)
+        wait = crowd.start(idle, place, ground.scaled(IDLE), seconds + 2 * IDLE_BEFORE_S)
         writer = crew.start(paced, Pace(writes, RATE, seconds, begin_s, next(ground.jobs), links=WRITE_LINKS))
         health = {path: crew.start(probe, place, path, begin_s, seconds) for path in ("/readyz", "/metrics")}
         time.sleep(IDLE_BEFORE_S)
-        dripping = crew.start(drip, place, ground.scaled(DRIPPING), seconds)
-        reading = crew.start(read_packed, packed, READERS, begin_s, seconds)
-        chunks = crew.start(send_chunks, chunked, ground.scaled(CHUNKS), begin_s, next(ground.jobs))
-        flood = crew.start(produce_large, large, BATCH_BYTES, ground.scaled(PRODUCES), begin_s, next(ground.jobs))
+        dripping = crowd.start(drip, place, ground.scaled(DRIPPING), seconds)
+        reading = crowd.start(read_packed, packed, READERS, begin_s, seconds)
+        chunks = crowd.start(send_chunks, chunked, ground.scaled(CHUNKS), begin_s, next(ground.jobs))
+        flood = crowd.start(produce_large, large, BATCH_BYTES, ground.scaled(PRODUCES), begin_s, next(ground.jobs))
         _say_crowds(ground, {"idle connections": wait, "dripping heads": dripping})
         _say_health(ground, health)
         ground.ledgers[LARGE].merge(flood.result())
