@@ -171,15 +171,18 @@ async def _serve(
         listener, face = http_listener(config), auditing.open(broker)
         server = await start_http(face, listener, host_name(), thread_busy_s, log_level, tls, is_encrypted=is_encrypted)
         servers.append(server)
+        more = ""
         if config.http_ops_listener is not None:
-            servers.append(await start_ops(server, Endpoint(*split_address(config.http_ops_listener))))
+            at = Endpoint(*split_address(config.http_ops_listener))
+            servers.append(await start_ops(server, at, tls if config.http_ops_security_protocol == "SSL" else None))
+            more = f" ops={Endpoint(at.host, servers[-1].address[1])}"
         if not await _start(broker, {listener.name: server.advertised}, stop_requested):
             return _status(broker)
         await auditing.note_recoveries(broker)
         _settle_memory()
         bound = Endpoint(listener.bind.host, server.address[1])
         scheme = server.context.scheme
-        announce(f"tidelog: ready {scheme}://{bound} cluster={broker.cluster_id} node={broker.node_id}")
+        announce(f"tidelog: ready {scheme}://{bound} cluster={broker.cluster_id} node={broker.node_id}{more}")
         await _first_of(stop_requested, broker.failed)
     finally:
         has_stopped = await _stop(servers, broker, disk, worker, hasher)

@@ -48,7 +48,7 @@ class RouteStats:
 
 
 class RequestMetrics(Collector):
-    """All counts of one listener."""
+    """All counts of a broker's listeners."""
 
     def __init__(self) -> None:
         self._routes: list[RouteStats] = []
@@ -58,7 +58,10 @@ class RequestMetrics(Collector):
         """Tells how many requests were not begun, by class and cause, which somebody else counts."""
 
     def route(self, template: str, method: str) -> RouteStats:
-        """The counts of a route that is being registered."""
+        """The counts of a route that is being registered; of one that two listeners have, those of both together."""
+        for known in self._routes:
+            if (known.template, known.method) == (template, method):
+                return known
         stats = RouteStats(template, method)
         self._routes.append(stats)
         return stats

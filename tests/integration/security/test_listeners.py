@@ -1,0 +1,68 @@
+"""Real brokers with a listener for operators: clients cannot take its places, and are served none of its routes."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import ssl
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tidelog.admin import AdminClient
+from tidelog.testing import LocalCluster
+
+pytestmark = pytest.mark.process
+
+OPS = ("/healthz", "/readyz", "/metrics")
+PLACES = 4
+PROBES = 32
+WAITS = b"GET /topics/t/partitions/0/records?offset=0&timeout=30000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def asked(address: str, path: str, tls: ssl.SSLContext | None = None) -> tuple[int, bytes]:
+    make = http.client.HTTPConnection(address, timeout=20)
+    if tls is not None:
+        make = http.client.HTTPSConnection(address, timeout=20, context=tls)
+    try:
+        make.request("GET", path)
+        answer = make.getresponse()
+        return answer.status, answer.read()
+    finally:
+        make.close()
+
+
+def test_clients_get_neither_the_routes_nor_the_places_of_operators() -> None:
+    settings = {"http.ops.listener": "127.0.0.1:0", "http.connections.max": str(PLACES)}
+    with LocalCluster(settings=settings) as cluster, ExitStack() as held:
+        client, ops = cluster.broker().url.removeprefix("http://"), cluster.broker().ops
+        assert [asked(client, path)[0] for path in OPS] == [404, 404, 404]
+        assert [asked(client, path)[0] for path in ("/", "/openapi.json", "/metadata")] == [200, 200, 200]
+        assert asked(ops, "/topics")[0] == 404
+        asyncio.run(_create(cluster))
+        host, port = client.split(":")
+        for _ in range(PLACES + PROBES):
+            waiting = held.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            waiting.sendall(WAITS)
+        assert asked(client, "/topics")[0] == 503
+        assert [asked(ops, path)[0] for path in OPS] == [200, 200, 200]
+        assert f"tidelog_http_connections {PLACES}.0" in asked(ops, "/metrics")[1].decode()
+
+
+async def _create(cluster: LocalCluster) -> None:
+    async with AdminClient(cluster.bootstrap) as admin:
+        await admin.create_topic("t")
+
+
+def test_all_listeners_with_tls_may_be_reached_by_anybody(tmp_path: Path) -> None:
+    everywhere = {"http.ops.listener": "0.0.0.0:0", "http.ops.security.protocol": "SSL"}
+    with LocalCluster(tls=True, settings=everywhere, data_dir=tmp_path) as cluster:
+        assert cluster.certificates is not None
+        tls = ssl.create_default_context(cafile=cluster.certificates.ca)
+        ops = cluster.broker().ops.replace("0.0.0.0", "127.0.0.1")
+        assert asked(ops, "/readyz", tls)[0] == 200
+        page = asked(ops, "/metrics", tls)[1].decode()
+        assert "tidelog_insecure_listeners 0.0" in page
+        assert asked(cluster.broker().url.removeprefix("https://"), "/metrics", tls)[0] == 404
