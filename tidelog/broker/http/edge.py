@@ -180,7 +180,7 @@ class Edge:
         spread_s = self._refused % RETRY_AFTER_S_MAX if isinstance(error, Overloaded) else 0  # others pass soon
         retry_after_s = error.retry_after_s if isinstance(error, TooManyAttempts | QuotaExceeded) else 1 + spread_s
         response = error_answer(error, retry_after_s=retry_after_s)
-        if isinstance(error, NotAuthenticated) and self._guard is not None:
+        if isinstance(error, NotAuthenticated) and self._guard is not None and self._guard.authentication.challenge:
             response.headers["WWW-Authenticate"] = self._guard.authentication.challenge
         if isinstance(error, WrongMethod):
             response.headers["Allow"] = ", ".join(error.allowed)
