@@ -9,14 +9,22 @@ import ssl
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.admin import AdminClient
+from tidelog.broker.consensus.messages import DescribeQuorum, QuorumDescribed
 from tidelog.testing import LocalCluster
+from tidelog.testing.broker_process import BrokerProcess
+from tidelog.testing.ports import free_ports
+from tidelog.transport.peer import Answer, Hello, PeerBounds, PeerNode
 
 pytestmark = pytest.mark.process
 
 OPS = ("/healthz", "/readyz", "/metrics")
+PATIENCE_S = 30
 PLACES = 4
 PROBES = 32
 WAITS = b"GET /topics/t/partitions/0/records?offset=0&timeout=30000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -66,3 +74,32 @@ def test_all_listeners_with_tls_may_be_reached_by_anybody(tmp_path: Path) -> Non
         page = asked(ops, "/metrics", tls)[1].decode()
         assert "tidelog_insecure_listeners 0.0" in page
         assert asked(cluster.broker().url.removeprefix("https://"), "/metrics", tls)[0] == 404
+
+
+class Unasked:
+    """A handler that nobody gets to."""
+
+    async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
+        raise NotImplementedError
+
+    def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
+        raise NotImplementedError
+
+
+async def test_a_broker_that_starts_outlives_a_peer_port_that_is_full(tmp_path: Path) -> None:
+    bounds, hello = PeerBounds(connections_max=0), Hello(2, "life", "")
+    types: list[type[msgspec.Struct]] = [DescribeQuorum, QuorumDescribed]
+    full = PeerNode(TcpNetwork(), lambda: hello, types, Unasked(), SystemClock(), SystemEntropy(), bounds=bounds)
+    host, port = await full.listen("127.0.0.1", 0)
+    (mine,) = free_ports(1)
+    voters = {"cluster.voters": f"1@127.0.0.1:{mine},2@{host}:{port}"}
+    broker = BrokerProcess(1, tmp_path, voters, http="127.0.0.1:0", peer=f"127.0.0.1:{mine}")
+    try:
+        broker.begin()
+        async with asyncio.timeout(PATIENCE_S):
+            while full.statistics.refusals < 3:
+                assert broker.is_running
+                await asyncio.sleep(0.05)
+    finally:
+        broker.kill()
+        await full.close()
