@@ -31,7 +31,9 @@ def start(
     rack: Annotated[str | None, typer.Option(metavar="RACK", help="broker.rack: where it stands.")] = None,
     tls: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Speak TLS to all, with what `tidelog tls` made for this broker in DIR."),
+        typer.Option(
+            metavar="DIR", help="Speak TLS to clients and brokers, with what `tidelog tls` made for this broker in DIR."
+        ),
     ] = None,
     settings: Settings = None,
     join: Annotated[

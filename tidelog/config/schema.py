@@ -115,8 +115,8 @@ class BrokerConfig(Settings):
         "Further names that HTTP clients reach this broker by, without ports: `tidelog.example.com`, or "
         "`*.svc.cluster.local` for all names that end so. A request whose Host header has another name is refused with "
         "421, so that no web page can reach the broker under a name of its own. Always known: IP addresses, names "
-        "without a dot, the host of http.listener, and every host that a broker of the cluster advertises. `*` lets "
-        "all names in. (Not in Kafka.)",
+        "without a dot, the hosts of http.listener and http.ops.listener, and every host that a broker of the cluster "
+        "advertises. `*` lets all names in. (Not in Kafka.)",
     )
     peer_listener: Address = setting(
         "peer.listener",
@@ -755,7 +755,8 @@ class BrokerConfig(Settings):
         "http.connections.max",
         2000,
         "Client connections open at one time. One more gets the place of one at rest, or is refused with 503. "
-        "/healthz, /readyz and /metrics have places of their own beyond these. (Kafka: max.connections.)",
+        "/healthz, /readyz and /metrics have places of their own beyond these. (Kafka: "
+        "listener.name.NAME.max.connections.)",
     )
     http_ops_connections_max: Count = setting(
         "http.ops.connections.max", 32, "The same at http.ops.listener; clients' connections are not among them."

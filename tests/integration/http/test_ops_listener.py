@@ -94,6 +94,14 @@ async def test_what_operators_ask_is_counted_with_the_rest() -> None:
         assert 'tidelog_http_requests_total{method="GET",route="/readyz",status="200"} 1.0' in page
 
 
+async def test_the_name_that_operators_connect_to_is_known() -> None:
+    async with operated({"http.ops.listener": "ops.example.com:9100"}) as (_, ops):
+        for host, status in (("ops.example.com:9100", 200), ("evil.example.com", 421)):
+            async with await Wire.open(ops.address) as wire:
+                wire.write(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                assert (await wire.read()).status == status
+
+
 # -- who is asking ---------------------------------------------------------------------------------------------------
 
 ACCESS = {"http.authentication": "token", "authorizer.enabled": True, "super.users": "User:root"}

@@ -18,6 +18,7 @@ from tidelog.admin import AdminClient
 from tidelog.broker.consensus.messages import DescribeQuorum, QuorumDescribed
 from tidelog.testing import LocalCluster
 from tidelog.testing.broker_process import BrokerProcess
+from tidelog.testing.certificates import ClusterCertificates
 from tidelog.testing.ports import free_ports
 from tidelog.transport.peer import Answer, Hello, PeerBounds, PeerNode
 
@@ -64,16 +65,25 @@ async def _create(cluster: LocalCluster) -> None:
         await admin.create_topic("t")
 
 
-def test_all_listeners_with_tls_may_be_reached_by_anybody(tmp_path: Path) -> None:
-    everywhere = {"http.ops.listener": "0.0.0.0:0", "http.ops.security.protocol": "SSL"}
-    with LocalCluster(tls=True, settings=everywhere, data_dir=tmp_path) as cluster:
-        assert cluster.certificates is not None
-        tls = ssl.create_default_context(cafile=cluster.certificates.ca)
-        ops = cluster.broker().ops.replace("0.0.0.0", "127.0.0.1")
-        assert asked(ops, "/readyz", tls)[0] == 200
-        page = asked(ops, "/metrics", tls)[1].decode()
-        assert "tidelog_insecure_listeners 0.0" in page
-        assert asked(cluster.broker().url.removeprefix("https://"), "/metrics", tls)[0] == 404
+def test_listeners_with_tls_may_be_reached_by_anybody(tmp_path: Path) -> None:
+    made = ClusterCertificates(tmp_path / "tls")
+    ops = {"http.ops.listener": "0.0.0.0:0", "http.ops.security.protocol": "SSL"}
+    broker = BrokerProcess(1, tmp_path, {**made.settings(1), **ops}, http="0.0.0.0:0", peer="0.0.0.0:0")
+    tls = ssl.create_default_context(cafile=made.ca)
+    broker.start()
+    try:
+        assert asked(reached(broker.ops), "/readyz", tls)[0] == 200
+        assert "tidelog_insecure_listeners 0.0" in asked(reached(broker.ops), "/metrics", tls)[1].decode()
+        client = reached(broker.url.removeprefix("https://"))
+        assert [asked(client, path, tls)[0] for path in ("/metadata", "/metrics")] == [200, 404]
+        broker.stop()
+    finally:
+        broker.kill()
+
+
+def reached(address: str) -> str:
+    """Returns an address that leads to one that is all addresses."""
+    return address.replace("0.0.0.0", "127.0.0.1")
 
 
 class Unasked:
