@@ -179,10 +179,6 @@ def test_a_misspelt_name_in_the_file_is_said_with_the_file(start: Start, tmp_pat
             "error: peer.listener 0.0.0.0:0 can be reached from other machines, and takes whoever",
         ),
         (
-            ["--set", "http.ops.listener=0.0.0.0:0"],
-            "error: http.ops.listener 0.0.0.0:0 can be reached from other machines, and speaks plain text: set",
-        ),
-        (
             ["--set", "cluster.secret.file=nowhere"],
             "error: cluster.secret.file: there is no file nowhere; make one with",
         ),
