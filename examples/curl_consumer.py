@@ -5,7 +5,7 @@ created is everybody's. Each command is printed before it runs. What is read is 
 instance of the group, which begins where the first one has committed, must find nothing more.
 
     python examples/curl_consumer.py                                        # on three brokers started for it
-    python examples/curl_consumer.py --bootstrap http://10.0.0.5:8082,http://10.0.0.6:8082,http://10.0.0.7:8082
+    python examples/curl_consumer.py --bootstrap http://127.0.0.1:8082,http://127.0.0.1:8083,http://127.0.0.1:8084
 
 On brokers that run already, topic and group must be new: `--topic`, `--group`.
 """

@@ -23,6 +23,7 @@ from typing import Any, Final
 from tidelog.adapters.tls_handshake import ServerContext
 from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
+from tidelog.config.values import ClientAuth
 from tidelog.model.broker_names import broker_name, parse_broker_name
 
 KEYSTORE: Final = "ssl.keystore.location"
@@ -38,6 +39,8 @@ class TlsContexts:
 
     http: ssl.SSLContext
     """Serves the HTTP listener."""
+    ops: ssl.SSLContext
+    """Serves that of operators."""
     answering: ssl.SSLContext | None
     """These two serve the peer listener and connections to peers; None if peers speak plain text."""
     calling: ssl.SSLContext | None
@@ -52,7 +55,7 @@ def load_contexts(config: BrokerConfig) -> TlsContexts:
     keystore, truststore = config.ssl_keystore_location, config.ssl_truststore_location
     assert keystore is not None  # the schema asks for it
     leaf = _first_certificate(keystore)
-    http = _server(config)
+    http, ops = _server(config, config.ssl_client_auth), _server(config, config.ops_client_auth)
     certificate = _own_certificate(leaf, keystore)
     answering = calling = None
     if config.security_inter_broker_protocol == "SSL":
@@ -61,21 +64,21 @@ def load_contexts(config: BrokerConfig) -> TlsContexts:
         _check_name(config.node_id, certificate, keystore)
         _try_both(answering, calling, keystore, truststore)
     expires_s = ssl.cert_time_to_seconds(certificate["notAfter"])
-    return TlsContexts(http, answering, calling, broker_name(certificate), expires_s)
+    return TlsContexts(http, ops, answering, calling, broker_name(certificate), expires_s)
 
 
 # -- contexts --------------------------------------------------------------------------------------------------------
 
 
-def _server(config: BrokerConfig) -> ssl.SSLContext:
+def _server(config: BrokerConfig, client_auth: ClientAuth) -> ssl.SSLContext:
     context = ServerContext()
     versions = config.ssl_enabled_protocols
     context.minimum_version = ssl.TLSVersion.TLSv1_2 if "TLSv1.2" in versions else ssl.TLSVersion.TLSv1_3
     if "TLSv1.3" not in versions:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
     _load_chain(context, config.ssl_keystore_location or "")
-    context.verify_mode = _CLIENT_AUTH[config.ssl_client_auth]
-    if config.ssl_client_auth != "none":
+    context.verify_mode = _CLIENT_AUTH[client_auth]
+    if client_auth != "none":
         _load_authorities(context, config.ssl_truststore_location or "")
         _without_resumption(context)
     return context

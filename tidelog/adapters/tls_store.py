@@ -56,10 +56,15 @@ class TlsStore:
     # -- for listeners -----------------------------------------------------------------------------------------------
 
     async def bind(
-        self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int
+        self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int, *, is_ops: bool = False
     ) -> Sequence[TlsListener]:
-        """Binds an address for HTTP clients; serves nobody yet. Raises `OSError`."""
-        terms = TlsTerms("http", lambda: self.contexts.http, self.note_refused, HTTP_SHUTDOWN_S)
+        """Binds an address for HTTP clients, or for operators; serves nobody yet. Raises `OSError`."""
+        terms = TlsTerms(
+            "ops" if is_ops else "http",
+            lambda: self.contexts.ops if is_ops else self.contexts.http,
+            self.note_refused,
+            HTTP_SHUTDOWN_S,
+        )
         return await tls_listeners(make, host, port, terms, backlog=backlog)
 
     @property

@@ -72,7 +72,9 @@ def costs(before: Reading, after: Reading, value_bytes: int) -> dict[str, float]
 
 def _work(before: Reading, after: Reading) -> dict[str, float]:
     """Fsyncs, and messages between brokers: a fetch and its answer are two, a report of a follower is one,
-    and so is a frame of a Paxos partition."""
+    and so is a frame of a Paxos partition. Nothing, if the brokers do not tell."""
+    if FSYNCS not in after.counters:
+        return {}
 
     def counted(name: str) -> float:
         return after.count(name) - before.count(name)

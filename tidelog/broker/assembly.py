@@ -78,8 +78,7 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     safeguards = _secure(config)
     keep_freed_memory()
     limit = raise_open_files_limit()
-    arriving = 2 * HANDSHAKES_MAX if config.uses_tls else 0
-    descriptors = share(limit, config.http_connections_max, PEER_BOUNDS.connections_max + arriving)
+    descriptors = share(limit, config.http_connections_max, _other_connections(config))
     if descriptors.clients < config.http_connections_max:
         logger.warning(
             "few files may be open, so fewer clients may connect than http.connections.max says; raise the limit "
@@ -95,6 +94,17 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
             return uvloop.run(_serve(config, safeguards, descriptors.files, announce))
         except OldDirectory as error:  # noted on the disk by now, so that it does not come twice
             logger.error("beginning anew on the data directory", reason=str(error))
+
+
+def _other_connections(config: BrokerConfig) -> int:
+    """Returns how many there may be that are not clients': of brokers, of operators, and in their handshakes."""
+    protocols = (
+        config.http_security_protocol,
+        config.security_inter_broker_protocol,
+        config.http_ops_security_protocol,
+    )
+    operators = 0 if config.http_ops_listener is None else config.http_ops_connections_max
+    return PEER_BOUNDS.connections_max + operators + HANDSHAKES_MAX * protocols.count("SSL")
 
 
 class Safeguards(NamedTuple):
@@ -171,15 +181,18 @@ async def _serve(
         listener, face = http_listener(config), auditing.open(broker)
         server = await start_http(face, listener, host_name(), thread_busy_s, log_level, tls, is_encrypted=is_encrypted)
         servers.append(server)
+        more = ""
         if config.http_ops_listener is not None:
-            servers.append(await start_ops(server, Endpoint(*split_address(config.http_ops_listener))))
+            at = Endpoint(*split_address(config.http_ops_listener))
+            servers.append(await start_ops(server, at, tls if config.http_ops_security_protocol == "SSL" else None))
+            more = f" ops={Endpoint(at.host, servers[-1].address[1])}"
         if not await _start(broker, {listener.name: server.advertised}, stop_requested):
             return _status(broker)
         await auditing.note_recoveries(broker)
         _settle_memory()
         bound = Endpoint(listener.bind.host, server.address[1])
         scheme = server.context.scheme
-        announce(f"tidelog: ready {scheme}://{bound} cluster={broker.cluster_id} node={broker.node_id}")
+        announce(f"tidelog: ready {scheme}://{bound} cluster={broker.cluster_id} node={broker.node_id}{more}")
         await _first_of(stop_requested, broker.failed)
     finally:
         has_stopped = await _stop(servers, broker, disk, worker, hasher)

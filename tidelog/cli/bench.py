@@ -51,7 +51,7 @@ def bench(context: typer.Context) -> None:
     Examples:
       tidelog bench
       tidelog bench produce --records 2000000 --compression zstd
-      tidelog bench latency --bootstrap http://10.0.0.5:8082 --json
+      tidelog bench latency --bootstrap http://127.0.0.1:8083 --json
       tidelog bench latency --brokers 3 --durability replicated --no-reads
       tidelog bench latency --brokers 3 --protocol paxos --no-reads
     """

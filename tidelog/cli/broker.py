@@ -37,7 +37,7 @@ def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
     \b
     Examples:
       tidelog broker list
-      tidelog broker list --json --bootstrap http://10.0.0.5:8082
+      tidelog broker list --json --bootstrap http://127.0.0.1:8083
     """
     show(ask(bootstrap, AdminClient.list_brokers), print_brokers, as_json=as_json)
 

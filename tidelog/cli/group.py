@@ -29,7 +29,7 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False)
     \b
     Examples:
       tidelog group list
-      tidelog group list --json --bootstrap http://10.0.0.5:8082
+      tidelog group list --json --bootstrap http://127.0.0.1:8083
     """
     show(ask(bootstrap, AdminClient.list_groups), print_groups, as_json=as_json)
 

@@ -19,7 +19,7 @@ import typer
 from tidelog.cli.options import parse_settings
 from tidelog.cli.terminal import UsageError
 from tidelog.model.errors import InvalidRequest
-from tidelog.transport.security import PLAIN, Security, parse_security
+from tidelog.transport.security import PLAIN, Security, overridden, parse_security
 
 COMMENTS: Final = ("#", "!")
 LOGIN_VARIABLES: Final[Mapping[str, str]] = {
@@ -97,9 +97,8 @@ def client_arguments() -> dict[str, Any]:
 
 def _chosen(file: str | None, properties: list[str] | None) -> Security:
     given = {} if file is None else _from_file(file)
-    given |= parse_settings(properties, "--command-property")
     try:
-        return parse_security(given)
+        return parse_security(overridden(given, parse_settings(properties, "--command-property")))
     except InvalidRequest as error:
         raise UsageError(error.message) from None
 

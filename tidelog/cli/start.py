@@ -31,7 +31,9 @@ def start(
     rack: Annotated[str | None, typer.Option(metavar="RACK", help="broker.rack: where it stands.")] = None,
     tls: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Speak TLS to all, with what `tidelog tls` made for this broker in DIR."),
+        typer.Option(
+            metavar="DIR", help="Speak TLS to clients and brokers, with what `tidelog tls` made for this broker in DIR."
+        ),
     ] = None,
     settings: Settings = None,
     join: Annotated[
@@ -49,7 +51,7 @@ def start(
     \b
     Examples:
       tidelog start
-      tidelog start --data-dir /var/lib/tidelog --http 0.0.0.0:8082
+      tidelog start --data-dir /var/lib/tidelog --http 127.0.0.1:9000
       tidelog start --config tidelog.toml --set log.retention.ms=86400000
       tidelog start --node-id 1 --tls tls --http 0.0.0.0:8082
       tidelog start --node-id 4 --data-dir d4 --http 127.0.0.1:8085 --peer 127.0.0.1:9195 --join http://127.0.0.1:8082

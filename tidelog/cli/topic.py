@@ -92,7 +92,7 @@ def list_topics(
     \b
     Examples:
       tidelog topic list
-      tidelog topic list --json --bootstrap http://10.0.0.5:8082
+      tidelog topic list --json --bootstrap http://127.0.0.1:8083
     """
     found = ask(bootstrap, AdminClient.describe_topics)
     topics = [topic for topic in found if with_internal or not topic.is_internal]

@@ -1,7 +1,8 @@
-"""A broker does not start with a listener that believes strangers and can be reached by them.
+"""A broker does not start with a listener that believes strangers, or that they can read, and that they can reach.
 
-A listener on loopback is reached by programs of this machine alone, and needs nothing. On any other address it takes
-something by which others are known, or the operator's word that the network does that (`security.allow.insecure`).
+A listener on loopback is reached by programs of this machine alone, and needs nothing. On any other address the peer
+listener takes something by which brokers are known, and those of HTTP take TLS; or the operator's word that the network
+does that (`security.allow.insecure`). An address that stands for all of a machine's is any other address.
 """
 
 from __future__ import annotations
@@ -18,16 +19,33 @@ Resolve = Callable[[str], Sequence[str]]
 
 
 def exposed(config: BrokerConfig, resolve: Resolve) -> list[str]:
-    """Returns a sentence about each listener that can be reached from other machines and believes whoever comes."""
-    sentences = []
+    """Returns a sentence about each listener that can be reached from other machines, and that speaks plain text or
+    believes whoever comes."""
     are_peers_known = config.cluster_secret_file is not None or config.security_inter_broker_protocol == "SSL"
-    if not are_peers_known and not is_loopback(split_address(config.peer_listener)[0], resolve):
-        sentences.append(
-            f"peer.listener {config.peer_listener} can be reached from other machines, and takes whoever comes for a "
-            "broker: set cluster.secret.file, the same on all brokers, or security.inter.broker.protocol=SSL, or let "
-            "peer.listener be on 127.0.0.1"
-        )
-    return sentences
+    doubtful = []
+    if config.http_security_protocol != "SSL":
+        doubtful.append((config.http_listener, _plain("http", config.http_listener)))
+    if not are_peers_known:
+        doubtful.append((config.peer_listener, _credulous(config.peer_listener)))
+    if config.http_ops_listener is not None and config.http_ops_security_protocol != "SSL":
+        doubtful.append((config.http_ops_listener, _plain("http.ops", config.http_ops_listener)))
+    return [why for address, why in doubtful if not is_loopback(split_address(address)[0], resolve)]
+
+
+def _plain(kind: str, address: str) -> str:
+    return (
+        f"{kind}.listener {address} can be reached from other machines, and speaks plain text: set "
+        f"{kind}.security.protocol=SSL and ssl.keystore.location (`tidelog tls` makes that file), or let "
+        f"{kind}.listener be on 127.0.0.1"
+    )
+
+
+def _credulous(address: str) -> str:
+    return (
+        f"peer.listener {address} can be reached from other machines, and takes whoever comes for a broker: set "
+        "cluster.secret.file, the same on all brokers, or security.inter.broker.protocol=SSL, or let peer.listener be "
+        "on 127.0.0.1"
+    )
 
 
 def not_allowed(sentences: Sequence[str]) -> ConfigError:

@@ -27,7 +27,7 @@ log.segment.bytes = 268435456
 log.retention.ms = 86400000
 
 [http]
-listener = "0.0.0.0:8082"
+listener = "127.0.0.1:9000"
 ```
 
 A topic's settings are given when it is created and can be altered later; what a topic leaves alone is the broker's

@@ -105,9 +105,9 @@ class BrokerConfig(Settings):
     http_ops_listener: Address | None = setting(
         "http.ops.listener",
         None,
-        "A second address, HOST:PORT, where only /healthz, /readyz and /metrics are served, with places of its own "
-        "that no client can take: for orchestrators and monitors. They are served at http.listener in any case. "
-        "Default: none. (Not in Kafka.)",
+        "A second address, HOST:PORT, for orchestrators and monitors: there, and nowhere else, /healthz, /readyz and "
+        "/metrics are served, with places of its own that no client can take. Default: none, they are served at "
+        "http.listener. (Not in Kafka.)",
     )
     http_hosts: Hosts = setting(
         "http.hosts",
@@ -115,8 +115,8 @@ class BrokerConfig(Settings):
         "Further names that HTTP clients reach this broker by, without ports: `tidelog.example.com`, or "
         "`*.svc.cluster.local` for all names that end so. A request whose Host header has another name is refused with "
         "421, so that no web page can reach the broker under a name of its own. Always known: IP addresses, names "
-        "without a dot, the host of http.listener, and every host that a broker of the cluster advertises. `*` lets "
-        "all names in. (Not in Kafka.)",
+        "without a dot, the hosts of http.listener and http.ops.listener, and every host that a broker of the cluster "
+        "advertises. `*` lets all names in. (Not in Kafka.)",
     )
     peer_listener: Address = setting(
         "peer.listener",
@@ -169,9 +169,10 @@ class BrokerConfig(Settings):
     security_allow_insecure: Boolean = setting(
         "security.allow.insecure",
         False,
-        "Starts the broker although strangers on other machines can reach a listener that believes everybody: "
-        "peer.listener without cluster.secret.file. Otherwise that is refused. The log, /metrics and `tidelog cluster "
-        "describe` say so. (Not in Kafka.)",
+        "Starts the broker although strangers on other machines can reach a listener that speaks plain text "
+        "(http.listener, http.ops.listener) or believes everybody (peer.listener without cluster.secret.file and "
+        "without TLS). Otherwise that is refused. The log, /metrics and `tidelog cluster describe` say so. (Not in "
+        "Kafka.)",
     )
 
     # -- encrypted connections -----------------------------------------------------------------------------------
@@ -179,8 +180,11 @@ class BrokerConfig(Settings):
     http_security_protocol: SecurityProtocol = setting(
         "http.security.protocol",
         "PLAINTEXT",
-        "How HTTP clients connect: `PLAINTEXT`, http://, or `SSL`, https://. http.ops.listener always speaks plain "
-        "text. The same on all brokers. (Kafka: listener.security.protocol.map.)",
+        "How HTTP clients connect: `PLAINTEXT`, http://, or `SSL`, https://; where other machines can reach "
+        "http.listener it has to be `SSL`. The same on all brokers. (Kafka: listener.security.protocol.map.)",
+    )
+    http_ops_security_protocol: SecurityProtocol = setting(
+        "http.ops.security.protocol", "PLAINTEXT", "The same for those who connect to http.ops.listener."
     )
     security_inter_broker_protocol: SecurityProtocol = setting(
         "security.inter.broker.protocol",
@@ -207,6 +211,12 @@ class BrokerConfig(Settings):
         "none",
         "Whether HTTP clients show a certificate of a CA of ssl.truststore.location: `none`, they are not asked; "
         "`requested`, they may; `required`, they must. Other brokers always must.",
+    )
+    http_ops_ssl_client_auth: ClientAuth | None = setting(
+        "http.ops.ssl.client.auth",
+        None,
+        "The same at http.ops.listener with `SSL`, since probes of orchestrators show no certificate. Default: as "
+        "ssl.client.auth. (Kafka: listener.name.NAME.ssl.client.auth.)",
     )
     ssl_enabled_protocols: TlsVersions = setting(
         "ssl.enabled.protocols",
@@ -406,6 +416,12 @@ class BrokerConfig(Settings):
         "password), `certificate` (shown in TLS; ssl.client.auth), or several, with commas between. Whoever shows none "
         "is refused with 401, but for /healthz, /readyz, / and /openapi.json. Default: nobody has to log in, and "
         "everybody is User:ANONYMOUS. (Not in Kafka.)",
+    )
+    http_ops_authentication: LoginMethods | None = setting(
+        "http.ops.authentication",
+        None,
+        "The same at http.ops.listener, where /metrics alone wants to know; empty: nobody has to log in there. "
+        "Default: as http.authentication. (Not in Kafka.)",
     )
     http_bootstrap_token_file: Path | None = setting(
         "http.bootstrap.token.file",
@@ -739,7 +755,11 @@ class BrokerConfig(Settings):
         "http.connections.max",
         2000,
         "Client connections open at one time. One more gets the place of one at rest, or is refused with 503. "
-        "/healthz, /readyz and /metrics have places of their own beyond these.",
+        "/healthz, /readyz and /metrics have places of their own beyond these. (Kafka: "
+        "listener.name.NAME.max.connections.)",
+    )
+    http_ops_connections_max: Count = setting(
+        "http.ops.connections.max", 32, "The same at http.ops.listener; clients' connections are not among them."
     )
     http_address_connections_max: Count | None = setting(
         "http.address.connections.max",
@@ -828,11 +848,12 @@ class BrokerConfig(Settings):
                 "SSL needs ssl.keystore.location, a file with this broker's key and certificate; `tidelog tls issue` "
                 "makes one"
             )
-        asks = self.security_inter_broker_protocol == "SSL" or self.ssl_client_auth != "none"
+        asks = self.security_inter_broker_protocol == "SSL" or {self.ssl_client_auth, self.ops_client_auth} != {"none"}
         if asks and self.ssl_truststore_location is None:
             raise ValueError(
-                "security.inter.broker.protocol=SSL and ssl.client.auth need ssl.truststore.location, a file with the "
-                "certificates of the CAs to trust; `tidelog tls init` makes one"
+                "security.inter.broker.protocol=SSL, ssl.client.auth and http.ops.ssl.client.auth need "
+                "ssl.truststore.location, a file with the certificates of the CAs to trust; `tidelog tls init` makes "
+                "one"
             )
         if self.ssl_client_auth != "none" and self.http_security_protocol != "SSL":
             raise ValueError("ssl.client.auth needs http.security.protocol=SSL: plain HTTP knows no certificates")
@@ -840,6 +861,24 @@ class BrokerConfig(Settings):
             raise ValueError(
                 "http.authentication=certificate needs ssl.client.auth=requested or required, or no client is asked "
                 "for one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_operators(self) -> BrokerConfig:
+        """Nothing is said of a listener that there is not, as it would be ignored; and a monitor has a way in."""
+        if self.http_ops_listener is None:
+            for name in ("http_ops_security_protocol", "http_ops_ssl_client_auth", "http_ops_authentication"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name.replace('_', '.')} needs http.ops.listener, the address that it is about")
+        if self.http_ops_ssl_client_auth not in (None, "none") and self.http_ops_security_protocol != "SSL":
+            raise ValueError("http.ops.ssl.client.auth needs http.ops.security.protocol=SSL")
+        is_asked = self.http_ops_listener is None or self.ops_client_auth != "none"
+        has_no_other = self.ops_authentication == ("certificate",)
+        if not is_asked and (has_no_other or "certificate" in (self.http_ops_authentication or ())):
+            raise ValueError(
+                "nobody can show a certificate at http.ops.listener: set http.ops.authentication to other ways to log "
+                "in, or http.ops.security.protocol=SSL and http.ops.ssl.client.auth=requested"
             )
         return self
 
@@ -858,7 +897,23 @@ class BrokerConfig(Settings):
     @property
     def uses_tls(self) -> bool:
         """Returns True if one of the listeners speaks TLS."""
-        return "SSL" in (self.http_security_protocol, self.security_inter_broker_protocol)
+        return "SSL" in (
+            self.http_security_protocol,
+            self.security_inter_broker_protocol,
+            self.http_ops_security_protocol,
+        )
+
+    @property
+    def ops_authentication(self) -> tuple[str, ...]:
+        """Returns the ways to log in at `http.ops.listener`."""
+        return self.http_authentication if self.http_ops_authentication is None else self.http_ops_authentication
+
+    @property
+    def ops_client_auth(self) -> ClientAuth:
+        """Tells whether certificates are shown at `http.ops.listener`."""
+        if self.http_ops_security_protocol != "SSL":
+            return "none"
+        return self.ssl_client_auth if self.http_ops_ssl_client_auth is None else self.http_ops_ssl_client_auth
 
     @property
     def levels(self) -> LevelRange:

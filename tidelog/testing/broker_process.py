@@ -48,6 +48,8 @@ class BrokerProcess:
         self.data_dir = directory / "data"
         self.url = ""
         self.cluster_id = ""
+        self.ops = ""
+        """The address where operators connect, HOST:PORT, if `http.ops.listener` has one."""
         self._http = http
         self._peer = peer
         self.prefix = prefix
@@ -106,6 +108,7 @@ class BrokerProcess:
             raise BrokerFailed(f"broker {self.node_id} printed something else than its ready line\n{self._tail()}")
         self.url = ready["url"]
         self.cluster_id = ready["cluster"]
+        self.ops = ready["ops"] or ""
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stops gracefully (SIGTERM), paused or not. Raises `BrokerFailed` if that takes too long or ends badly."""

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 HOST: Final = "127.0.0.1"
-READY: Final = re.compile(r"tidelog: ready (?P<url>https?://\S+) cluster=(?P<cluster>\S+) node=(?P<node>\d+)")
+READY: Final = re.compile(
+    r"tidelog: ready (?P<url>https?://\S+) cluster=(?P<cluster>\S+) node=(?P<node>\d+)(?: ops=(?P<ops>\S+))?"
+)
 
 
 def voters_setting(peers: Sequence[str]) -> str:

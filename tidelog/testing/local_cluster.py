@@ -59,6 +59,8 @@ class LocalCluster:
         if secret or network is not None:
             _draw_secret(self.secret_file)
             self._settings = {"cluster.secret.file": str(self.secret_file), **self._settings}
+        if network is not None and not tls:  # nobody but the test reaches it
+            self._settings = {"security.allow.insecure": "true", **self._settings}
         self.certificates = ClusterCertificates(self._data_dir / "tls") if tls else None
         self._ports = HeldPorts()
         self._brokers = self._made(brokers)

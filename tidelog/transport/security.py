@@ -71,11 +71,22 @@ NAMES: Final[Mapping[str, str]] = {
 
 
 def parse_security(settings: Mapping[str, str]) -> Security:
-    """Reads settings by Kafka's names. Raises `InvalidRequest` for a name that is none of them."""
+    """Reads settings by Kafka's names. Raises `InvalidRequest` for a name that is none of them, or two for the same."""
     unknown = sorted(settings.keys() - NAMES.keys())
     if unknown:
         raise InvalidRequest(f"there is no {unknown[0]}; there are {', '.join(NAMES)}")
+    said: dict[str, str] = {}
+    for name in settings:
+        other = said.setdefault(NAMES[name], name)
+        if other != name:
+            raise InvalidRequest(f"{other} and {name} are two names of the same; keep one")
     return Security(**{NAMES[name]: value for name, value in settings.items()})
+
+
+def overridden(settings: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
+    """Returns settings with others in place of those of the same meaning, whatever their names."""
+    meanings = {NAMES.get(name, name) for name in by}
+    return {**{name: value for name, value in settings.items() if NAMES.get(name, name) not in meanings}, **by}
 
 
 def scheme_of(addresses: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -17,7 +18,7 @@ from tests.integration.cli.conftest import COMMAND, TIMEOUT_S, environment
 
 pytestmark = pytest.mark.process
 
-READY = re.compile(r"tidelog: ready (http://127\.0\.0\.1:\d+) cluster=([0-9a-f]+) node=(\d+)\n")
+READY = re.compile(r"tidelog: ready (http://(?:127\.0\.0\.1|0\.0\.0\.0):\d+) cluster=([0-9a-f]+) node=(\d+)\n")
 
 SECRET = "3f7c9a5be1d248063f7c9a5be1d24806"
 Start = Callable[..., subprocess.Popen[str]]
@@ -30,7 +31,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
         def begin(*words: str, **variables: str) -> subprocess.Popen[str]:
             process = subprocess.Popen(
-                [*COMMAND, "start", "--http", "127.0.0.1:0", *words],
+                [*COMMAND, "start", *(() if "--http" in words else ("--http", "127.0.0.1:0")), *words],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -213,16 +214,33 @@ def test_a_broker_with_a_secret_may_be_reached_and_shows_it_nowhere(start: Start
     assert not any(SECRET in page for page in [*pages, err])
 
 
+EVERYWHERE = ("--http", "0.0.0.0:0", "--peer", "0.0.0.0:0", "--set", "http.ops.listener=[::]:0")
+
+
+def test_all_listeners_that_strangers_reach_are_named_at_once(start: Start) -> None:
+    why = refusal(start(*EVERYWHERE), 1)
+    for said in (
+        "http.listener 0.0.0.0:0 can be reached from other machines, and speaks plain text: set http.security.protocol",
+        "peer.listener 0.0.0.0:0 can be reached from other machines, and takes whoever comes",
+        "http.ops.listener [::]:0 can be reached from other machines, and speaks plain text: set http.ops.security",
+        "security.allow.insecure=true starts the broker all the same",
+    ):
+        assert said in why
+
+
 def test_a_broker_that_is_let_be_insecure_says_so(start: Start) -> None:
-    process = start("--peer", "0.0.0.0:0", "--set", "security.allow.insecure=true")
+    process = start("--http", "0.0.0.0:0", "--peer", "0.0.0.0:0", "--set", "security.allow.insecure=true")
     ready = ready_line(process)
-    assert "tidelog_insecure_listeners 1.0" in asked(ready[1], "/metrics")
+    assert "tidelog_insecure_listeners 2.0" in asked(ready[1], "/metrics")
     described = [sys.executable, "-m", "tidelog", "cluster", "describe", "--bootstrap", ready[1]]
     said = subprocess.run(described, capture_output=True, text=True, check=True, env=environment()).stdout
-    assert "broker 1 is not secure: peer.listener 0.0.0.0:0 can be reached from other machines" in said
+    for listener in ("http.listener", "peer.listener"):
+        assert f"broker 1 is not secure: {listener} 0.0.0.0:0 can be reached from other machines" in said
+    (told,) = json.loads(asked(ready[1], "/v3/clusters"))["data"]
+    assert [sentence.split()[0] for sentence in told["insecure_listeners"]] == ["http.listener", "peer.listener"]
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=TIMEOUT_S)
-    assert "not secure, as security.allow.insecure allows" in err
+    assert err.count("not secure, as security.allow.insecure allows") == 2
 
 
 def asked(url: str, path: str) -> str:

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2, Site
+from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2, Site, simulated
 from tests.integration.http.wire import Reply, Wire
 from tidelog.controller.access_commands import AddAcls, RemoveAcls, RemoveTokens, StoreToken
 from tidelog.model.access import Acl, check_principal
@@ -91,6 +91,14 @@ async def test_a_401_names_the_ways_to_log_in(secure: Secure) -> None:
     assert len(dict.fromkeys(told)) == 1
     for open_to_all in ("/healthz", "/readyz", "/", "/openapi.json"):
         assert (await secure.site.get(open_to_all)).status == 200
+
+
+async def test_a_401_names_no_way_that_no_header_can_go() -> None:
+    files = {"ssl.keystore.location": "/broker.pem", "ssl.truststore.location": "/ca.pem"}
+    settings = {"http.security.protocol": "SSL", "ssl.client.auth": "requested", "http.authentication": "certificate"}
+    async with simulated(settings={**settings, **files}) as site:
+        reply = await site.get("/topics")
+        assert (reply.code, "www-authenticate" in reply.headers) == (40101, False)
 
 
 async def test_a_user_logs_in_by_password_until_it_is_changed(secure: Secure) -> None:

@@ -20,8 +20,10 @@ from structlog.testing import capture_logs
 from tidelog.adapters.frame_protocol import Receiver, TcpTimeouts
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.adapters.tcp_network import TcpNetwork
+from tidelog.broker.consensus.founding import NamedVoter, find_origin
+from tidelog.broker.consensus.messages import QuorumDescribed
 from tidelog.model.ports import Buffer, FrameConnection, FrameReceiver, Network, NetworkListener
-from tidelog.transport.peer import Answer, Hello, Lane, PeerBounds, PeerLost, PeerNode, PeerUnreachable
+from tidelog.transport.peer import Answer, Hello, Lane, PeerBounds, PeerBusy, PeerLost, PeerNode, PeerUnreachable
 from tidelog.transport.peer.frames import Kind, MessageCodec, pack, unpack
 
 HOST = "127.0.0.1"
@@ -290,6 +292,33 @@ def test_a_peer_that_goes_away_is_down_and_is_found_when_it_comes_back(play: Cal
 
 
 @pytest.mark.process
+def test_a_broker_that_founds_waits_for_a_place_at_a_port_that_is_full(play: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        full = await brokers.start(2, bounds=PeerBounds(connections_max=len(Lane)))
+        one, holder = await brokers.start(1), await brokers.start(3)
+        holder.node.know(2, *full.address)
+        await holder.node.request(2, Echo(0), deadline_s=PATIENCE_S)
+        await until(lambda: full.node.statistics.accepts == len(Lane))
+        named = [NamedVoter(1, one.address), NamedVoter(2, full.address)]
+        refusals: list[BaseException] = []
+
+        async def ask(address: tuple[str, int]) -> QuorumDescribed:
+            try:
+                await one.node.request_at(*address, Echo(1), deadline_s=PATIENCE_S)
+            except PeerBusy as error:
+                refusals.append(error)
+                raise
+            return QuorumDescribed(2, "disk 2", "", 0, (), b"", -1, tuple(map(str, named)))
+
+        founding = asyncio.ensure_future(find_origin(named[0], "disk 1", named, (), ask, SystemEntropy()))
+        await until(lambda: len(refusals) > 1)
+        assert not founding.done()
+        holder.node.forget(2)
+        assert (await founding).voters.ids == (1, 2)
+
+    play(scenario)
+
+
 def test_a_killed_process_is_down(play: Callable[[Scenario], None]) -> None:
     async def scenario(brokers: Brokers) -> None:
         one = await brokers.start(1)

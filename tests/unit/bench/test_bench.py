@@ -197,7 +197,7 @@ def test_costs_are_per_second_per_batch_and_per_byte_of_values() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     reading = Reading(0.0, Cpu(0, 0), (), {})
     later = Reading(1.0, Cpu(0, 0), (), {"process_cpu_seconds_total": 1})
-    assert costs(reading, later, 1000) == {"fsyncs_per_s": 0, "client_cpu_s_per_gb": 0}
+    assert costs(reading, later, 1000) == {"client_cpu_s_per_gb": 0}
     known = Reading(0.0, Cpu(0, 0), (), {"process_cpu_seconds_total": 0.5})
     assert costs(known, later, 500_000_000)["broker_cpu_s_per_gb"] == 1
 

@@ -33,22 +33,60 @@ def test_any_other_address_is_reached_from_elsewhere(host: str) -> None:
     assert not is_loopback(host, resolve)
 
 
+def found(*flags: str) -> list[str]:
+    """Returns what is said of a broker with these settings."""
+    return exposed(load_config(None, {}, dict(flag.split("=") for flag in flags)), resolve)
+
+
 def test_a_peer_listener_that_strangers_reach_is_named_with_the_ways_out() -> None:
-    config = load_config(None, {}, {"peer.listener": "0.0.0.0:9192"})
-    (sentence,) = exposed(config, resolve)
-    assert sentence.startswith("peer.listener 0.0.0.0:9192 can be reached from other machines")
+    (sentence,) = found("peer.listener=0.0.0.0:9192")
+    assert sentence.startswith("peer.listener 0.0.0.0:9192 can be reached from other machines, and takes whoever comes")
     assert "set cluster.secret.file" in sentence
-    assert str(not_allowed([sentence])).startswith(sentence)
-    assert "security.allow.insecure=true" in str(not_allowed([sentence]))
+    assert "security.inter.broker.protocol=SSL" in sentence
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8082", "[::]:8082", "10.0.0.1:0", "broker-1.example:8082"])
+@pytest.mark.parametrize("kind", ["http", "http.ops"])
+def test_plain_http_that_strangers_reach_is_named_with_the_ways_out(kind: str, address: str) -> None:
+    (sentence,) = found(f"{kind}.listener={address}")
+    assert sentence == (
+        f"{kind}.listener {address} can be reached from other machines, and speaks plain text: set "
+        f"{kind}.security.protocol=SSL and ssl.keystore.location (`tidelog tls` makes that file), or let "
+        f"{kind}.listener be on 127.0.0.1"
+    )
+
+
+def test_all_listeners_at_fault_are_in_one_error() -> None:
+    sentences = found("http.listener=0.0.0.0:8082", "peer.listener=0.0.0.0:9192", "http.ops.listener=0.0.0.0:9100")
+    assert [sentence.split()[0] for sentence in sentences] == ["http.listener", "peer.listener", "http.ops.listener"]
+    error = str(not_allowed(sentences))
+    assert all(sentence in error for sentence in sentences)
+    assert error.endswith("security.allow.insecure=true starts the broker all the same")
+
+
+KEYSTORE = "ssl.keystore.location=/etc/tidelog/broker-1.pem"
+TRUSTSTORE = "ssl.truststore.location=/etc/tidelog/ca.pem"
 
 
 @pytest.mark.parametrize(
     "flags",
     [
-        {},
-        {"peer.listener": "localhost:9192"},
-        {"peer.listener": "0.0.0.0:9192", "cluster.secret.file": "/etc/tidelog/secret"},
+        [],
+        ["http.listener=localhost:8082", "peer.listener=localhost:9192", "http.ops.listener=[::1]:9100"],
+        ["peer.listener=0.0.0.0:9192", "cluster.secret.file=/etc/tidelog/secret"],
+        ["peer.listener=0.0.0.0:9192", "security.inter.broker.protocol=SSL", KEYSTORE, TRUSTSTORE],
+        ["http.listener=0.0.0.0:8082", "http.security.protocol=SSL", KEYSTORE],
+        ["http.ops.listener=0.0.0.0:9100", "http.ops.security.protocol=SSL", KEYSTORE],
     ],
 )
-def test_what_is_not_exposed_is_not_spoken_of(flags: dict[str, str]) -> None:
-    assert exposed(load_config(None, {}, flags), resolve) == []
+def test_what_is_not_exposed_is_not_spoken_of(flags: list[str]) -> None:
+    assert found(*flags) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "named"), [("http", "http.ops.listener"), ("http.ops", "http.listener")], ids=["clients", "operators"]
+)
+def test_tls_at_one_listener_says_nothing_of_another(other: str, named: str) -> None:
+    both = ["http.listener=0.0.0.0:8082", "http.ops.listener=0.0.0.0:9100", f"{other}.security.protocol=SSL", KEYSTORE]
+    (sentence,) = found(*both)
+    assert sentence.startswith(named)

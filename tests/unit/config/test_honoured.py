@@ -15,6 +15,8 @@ READ_BY_METHOD = {
     "broker.lease.ms": "lease_ms",
     "default.replication.factor": "replication_factor_for",
     "feature.level.max": "levels",
+    "http.ops.authentication": "ops_authentication",
+    "http.ops.ssl.client.auth": "ops_client_auth",
     "min.insync.replicas": "min_insync_replicas_for",
 }
 """Settings that are computed, or whose default is, with the method that gives their value."""

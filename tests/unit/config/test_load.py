@@ -23,8 +23,12 @@ def write(directory: Path, text: str) -> str:
 
 
 def error(file: str | None = None, environ: Mapping[str, str] | None = None, **flags: str) -> str:
+    return error_of({name.replace("_", "."): value for name, value in flags.items()}, file, environ)
+
+
+def error_of(flags: Mapping[str, str], file: str | None = None, environ: Mapping[str, str] | None = None) -> str:
     with pytest.raises(ConfigError) as caught:
-        load_config(file, environ or {}, {name.replace("_", "."): value for name, value in flags.items()})
+        load_config(file, environ or {}, flags)
     return caught.value.message
 
 
@@ -197,6 +201,50 @@ def test_voters_that_cannot_form_a_cluster_are_refused() -> None:
     assert "needs the port" in error(cluster_voters="1@10.0.0.1:0")
     assert "same port" in error(cluster_voters="1@10.0.0.1:9193,2@10.0.0.2:9192")
     assert "HTTP address of a broker" in error(cluster_join="10.0.0.1:8082")
+
+
+def test_what_is_said_of_operators_needs_their_listener() -> None:
+    for name, value in (("security.protocol", "SSL"), ("ssl.client.auth", "none"), ("authentication", "token")):
+        said = {f"http.ops.{name}": value, "ssl.keystore.location": "/k.pem"}
+        assert f"http.ops.{name} needs http.ops.listener" in error_of(said)
+
+
+WITH_OPS = {"http.ops.listener": "127.0.0.1:9100", "http.ops.security.protocol": "SSL"}
+WITH_KEYS = {"ssl.keystore.location": "/k.pem", "ssl.truststore.location": "/ca.pem"}
+
+
+def test_operators_have_a_way_in() -> None:
+    assert "SSL needs ssl.keystore.location" in error_of(WITH_OPS)
+    certificates = {"http.security.protocol": "SSL", "ssl.client.auth": "required", **WITH_KEYS}
+    plain = {**certificates, "http.ops.listener": "127.0.0.1:9100"}
+    assert "needs http.ops.security.protocol=SSL" in error_of({**plain, "http.ops.ssl.client.auth": "requested"})
+    for ways in ({"http.authentication": "certificate"}, {"http.ops.authentication": "certificate,token"}):
+        assert "nobody can show a certificate at http.ops.listener" in error_of({**plain, **ways})
+    assert "nobody can show" in error_of(
+        {**certificates, **WITH_OPS, "http.authentication": "certificate", "http.ops.ssl.client.auth": "none"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "authentication", "client_auth"),
+    [
+        ({}, ("certificate", "token"), "none"),
+        ({"http.ops.security.protocol": "SSL"}, ("certificate", "token"), "required"),
+        ({"http.ops.security.protocol": "SSL", "http.ops.ssl.client.auth": "none"}, ("certificate", "token"), "none"),
+        ({"http.ops.authentication": ""}, (), "none"),
+        ({"http.ops.authentication": "basic"}, ("basic",), "none"),
+    ],
+)
+def test_operators_come_in_as_clients_do_or_as_is_said(
+    given: dict[str, str], authentication: tuple[str, ...], client_auth: str
+) -> None:
+    clients = {
+        "http.security.protocol": "SSL",
+        "ssl.client.auth": "required",
+        "http.authentication": "certificate,token",
+    }
+    config = load_config(None, {}, {**WITH_KEYS, **clients, "http.ops.listener": "127.0.0.1:9100", **given})
+    assert (config.ops_authentication, config.ops_client_auth) == (authentication, client_auth)
 
 
 def test_a_broker_may_be_none_of_the_voters() -> None:

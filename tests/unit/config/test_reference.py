@@ -42,4 +42,4 @@ def test_the_example_on_the_page_works(tmp_path: Path) -> None:
     file = tmp_path / "example.toml"
     file.write_text(example, encoding="utf-8")
     config = load_config(str(file), {}, {})
-    assert (config.log_segment_bytes, config.http_listener) == (268435456, "0.0.0.0:8082")
+    assert (config.log_segment_bytes, config.http_listener) == (268435456, "127.0.0.1:9000")

@@ -10,7 +10,7 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.testing.certificates import ClusterCertificates
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 from tidelog.transport.metadata import BrokerMetadata, ClusterMetadata, with_scheme
-from tidelog.transport.security import Security, parse_security, tls_fault
+from tidelog.transport.security import Security, overridden, parse_security, tls_fault
 
 
 def test_the_scheme_is_that_of_the_protocol_or_of_the_addresses() -> None:
@@ -43,6 +43,19 @@ def test_names_are_kafkas_and_unknown_ones_are_refused() -> None:
     assert parse_security(given) == Security("SSL", "ca.pem", "me.pem")
     with pytest.raises(InvalidRequest, match=r"there is no ssl\.cipher"):
         parse_security({"ssl.cipher": "x"})
+
+
+def test_two_names_of_the_same_are_refused_unless_one_wins() -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"ssl\.ca\.location and ssl\.truststore\.location are two names of the same"
+    ):
+        parse_security({"ssl.ca.location": "a.pem", "ssl.truststore.location": "b.pem"})
+    file = {"security.protocol": "SSL", "ssl.ca.location": "a.pem", "x": "1"}
+    assert overridden(file, {"ssl.truststore.location": "b.pem", "x": "2"}) == {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": "b.pem",
+        "x": "2",
+    }
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from tidelog.model.errors import TidelogError, WrongCluster
 from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.state import Metadata
 from tidelog.replication.paxos.voters import VoterSet, decode_voters, encode_voters
-from tidelog.transport.peer import PeerNode, PeerRefused
+from tidelog.transport.peer import PeerBusy, PeerNode, PeerRefused
 from tidelog.transport.peer.hello import recovered_apart
 
 ASK_S_MAX = 1.0
@@ -145,9 +145,12 @@ async def ask_member(peers: PeerNode, address: Address) -> QuorumDescribed:
 
 
 async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
-    """Raises `ConfigError` if the broker there will not talk to this one, which is new: it has the same node id."""
+    """Returns what is answered; None if nothing is, or not now. Raises `ConfigError` if the broker there will not talk
+    to this one, which is new: it has the same node id."""
     try:
         return await ask(address)
+    except PeerBusy:
+        return None
     except PeerRefused as error:
         raise ConfigError(f"the broker at {address[0]}:{address[1]} refuses this one: {error}") from error
     except (TidelogError, OSError, TimeoutError):

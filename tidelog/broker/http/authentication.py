@@ -1,7 +1,7 @@
 """Reads who is calling from the `Authorization` header of a request (RFC 9110): `Bearer ID.SECRET`, or `Basic`; if
 there is none, from the certificate that the client has shown on its connection.
 
-Whatever is wrong, the answer is the same 401, which names the ways to log in that this broker takes.
+Whatever is wrong, the answer is the same 401, which names the ways to log in by a header that this broker takes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,8 @@ from typing import Any, Final
 from tidelog.broker.face.login import NO_PROOF, Login, Proof, refused
 from tidelog.model.certificate_names import Rule
 
-CHALLENGES: Final = {
-    "token": 'Bearer realm="tidelog"',
-    "basic": 'Basic realm="tidelog", charset="UTF-8"',
-    "certificate": 'Certificate realm="tidelog"',
-}
-"""A challenge has to name something: there is no registered name for certificates."""
+CHALLENGES: Final = {"token": 'Bearer realm="tidelog"', "basic": 'Basic realm="tidelog", charset="UTF-8"'}
+"""The challenges of registered schemes; certificates have none: they come before any request."""
 
 
 class Authentication:
@@ -27,8 +23,8 @@ class Authentication:
 
     def __init__(self, methods: Sequence[str], login: Login, rules: Sequence[Rule] = ()) -> None:
         """The `rules` say whom a certificate stands for."""
-        self.challenge = ", ".join(CHALLENGES[method] for method in methods)
-        """The header `WWW-Authenticate` of a 401."""
+        self.challenge = ", ".join(CHALLENGES[method] for method in methods if method in CHALLENGES)
+        """The header `WWW-Authenticate` of a 401; empty if there is nothing to name."""
         self._methods = methods
         self._login = login
         self._rules = rules

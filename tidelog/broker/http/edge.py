@@ -58,18 +58,20 @@ READS: Final = (RequestClass.READ, RequestClass.LONG_POLL)
 class Edge:
     """Runs the handlers of one listener."""
 
-    def __init__(self, context: Context, routes: Sequence[Route]) -> None:
+    def __init__(self, context: Context, routes: Sequence[Route], elsewhere: Sequence[Route] = ()) -> None:
+        """Another listener of this broker has the routes `elsewhere`."""
         self._context = context
         self._admission = context.admission
         self._guard = context.guard
         self._shares = context.face.shares
         self._clock = context.face.clock
         config = context.face.cluster.config
+        own = (config.http_listener, config.http_ops_listener)
         self._hosts = KnownHosts(
-            [*config.http_hosts, split_address(config.http_listener)[0].lower()],
+            [*config.http_hosts, *(split_address(at)[0].lower() for at in own if at is not None)],
             lambda: [broker.http.host for broker in context.face.cluster.image.brokers.values()],
         )
-        self._router = Router(routes)
+        self._router = Router(routes, elsewhere)
         self._stats = {route: context.metrics.route(route.template, route.method) for route in routes}
         self._unmatched = context.metrics.route("unmatched", "any")
         self._logger = structlog.get_logger("tidelog.http").bind(node_id=context.face.cluster.node_id)
@@ -178,7 +180,7 @@ class Edge:
         spread_s = self._refused % RETRY_AFTER_S_MAX if isinstance(error, Overloaded) else 0  # others pass soon
         retry_after_s = error.retry_after_s if isinstance(error, TooManyAttempts | QuotaExceeded) else 1 + spread_s
         response = error_answer(error, retry_after_s=retry_after_s)
-        if isinstance(error, NotAuthenticated) and self._guard is not None:
+        if isinstance(error, NotAuthenticated) and self._guard is not None and self._guard.authentication.challenge:
             response.headers["WWW-Authenticate"] = self._guard.authentication.challenge
         if isinstance(error, WrongMethod):
             response.headers["Allow"] = ", ".join(error.allowed)

@@ -48,20 +48,18 @@ class RouteStats:
 
 
 class RequestMetrics(Collector):
-    """All counts of one listener."""
+    """All counts of a broker's listeners."""
 
     def __init__(self) -> None:
-        self._routes: list[RouteStats] = []
+        self._routes: dict[tuple[str, str], RouteStats] = {}
         self._refusals: dict[str, int] = {}
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
         self.shed: Callable[[], Mapping[tuple[str, str], int]] = dict
         """Tells how many requests were not begun, by class and cause, which somebody else counts."""
 
     def route(self, template: str, method: str) -> RouteStats:
-        """The counts of a route that is being registered."""
-        stats = RouteStats(template, method)
-        self._routes.append(stats)
-        return stats
+        """The counts of a route that is being registered; of one that two listeners have, those of both together."""
+        return self._routes.setdefault((template, method), RouteStats(template, method))
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Shows a number that somebody else keeps."""
@@ -80,7 +78,7 @@ class RequestMetrics(Collector):
         )
         received = CounterMetricFamily("tidelog_http_received_bytes", "Bytes of request bodies.", labels=labels)
         sent = CounterMetricFamily("tidelog_http_sent_bytes", "Bytes of answers' bodies.", labels=labels)
-        for stats in self._routes:
+        for stats in self._routes.values():
             names = [stats.template, stats.method]
             for status, count in stats.statuses.items():
                 requests.add_metric([*names, str(status)], count)

@@ -40,8 +40,10 @@ _CALL: Final = web.RequestKey("tidelog.call", tuple[Route, Call])
 class RecordedEdge(Edge):
     """Runs the handlers of one listener, and tells the audit log."""
 
-    def __init__(self, context: Context, routes: tuple[Route, ...], audit: Audit) -> None:
-        super().__init__(context, routes)
+    def __init__(
+        self, context: Context, routes: tuple[Route, ...], audit: Audit, elsewhere: tuple[Route, ...] = ()
+    ) -> None:
+        super().__init__(context, routes, elsewhere)
         self._audit = audit
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -46,7 +46,9 @@ class _Shape:
 class Router:
     """All routes of a table. Where two fit, the one with more literal segments is meant."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, routes: Iterable[Route], elsewhere: Iterable[Route] = ()) -> None:
+        """At another listener of this broker there are the routes `elsewhere`, which have no placeholders."""
+        self._elsewhere = frozenset(route.template for route in elsewhere)
         self._shapes: dict[int, list[_Shape]] = {}
         for route in routes:
             self._add(route)
@@ -75,6 +77,8 @@ class Router:
                 allowed = tuple(methods)
                 raise WrongMethod(f"{shown(raw_path)} knows {', '.join(allowed)}, not {shown(method)}", allowed)
             return entry.route, dict(zip(entry.names, values, strict=True))
+        if raw_path in self._elsewhere:
+            raise NotFound(f"{raw_path} is not for clients: it is at this broker's http.ops.listener")
         raise NotFound(f"there is nothing at {shown(raw_path)}; /openapi.json lists what there is")
 
     def _add(self, route: Route) -> None:

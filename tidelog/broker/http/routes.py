@@ -238,10 +238,14 @@ def _v3(
     )
 
 
-OWN: Final = (
+OPS: Final = (
     _always("/healthz", _OPEN, ops.get_health, ops.Health),
     _always("/readyz", _OPEN, ops.get_readiness, ops.Readiness),
     _always("/metrics", _DESCRIBE, ops.get_metrics, str, "text/plain"),
+)
+"""The routes of operators: served to clients only where operators have no listener of their own."""
+
+OWN: Final = (
     _always("/openapi.json", _OPEN, ops.get_openapi, dict),
     Route("GET", "/metadata", _DESCRIBE, topics, bulk.get_metadata, None, bulk.MetadataShown, query=(_TOPICS,),
           request_class=None),
@@ -415,9 +419,11 @@ V3: Final = (
         group_resets_v3.GroupResetV3, is_recorded=True),
 )  # fmt: skip
 
-ROUTES: Final = (
+CLIENT: Final = (
     *OWN,
     *V2,
     *CONSUMERS,
     *(replace(route, prefix=prefix) for prefix in ("/v3", "/kafka/v3") for route in V3),
 )
+
+ROUTES: Final = (*OPS, *CLIENT)

@@ -29,7 +29,7 @@ from tidelog.broker.http.metrics_page import MetricsPage
 from tidelog.broker.http.openapi import describe
 from tidelog.broker.http.recorded_edge import RecordedEdge
 from tidelog.broker.http.route import Route
-from tidelog.broker.http.routes import ROUTES
+from tidelog.broker.http.routes import CLIENT, OPS, ROUTES
 from tidelog.broker.http.tls_metrics import TlsMetrics, TlsStatus
 from tidelog.broker.http.work_metrics import WorkMetrics
 from tidelog.config.schema import BrokerConfig
@@ -42,8 +42,6 @@ BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
 ACCEPTED_AT_ONCE = 16
 """An event loop of libuv accepts one connection of each listening descriptor in a turn, so a listener has as many."""
-OPS_CONNECTIONS_MAX = 32
-OPS_ROUTES = tuple(route for route in ROUTES if route.path in ("/healthz", "/readyz", "/metrics"))
 
 
 class Listening(Protocol):
@@ -60,8 +58,10 @@ class Listening(Protocol):
 class Encryption(TlsStatus, Protocol):
     """TLS, as an adapter does it."""
 
-    async def bind(self, make: Callable[[], Connection], host: str, port: int, backlog: int) -> Sequence[Listening]:
-        """Binds an address at which all connections are encrypted. Raises `OSError`."""
+    async def bind(
+        self, make: Callable[[], Connection], host: str, port: int, backlog: int, *, is_ops: bool = False
+    ) -> Sequence[Listening]:
+        """Binds an address at which all connections are encrypted, for clients or for operators. Raises `OSError`."""
         ...
 
 
@@ -134,9 +134,9 @@ async def start_http(
     *,
     is_encrypted: bool = False,
 ) -> HttpServer:
-    """Opens the listener. `machine` is the name that clients are told if it listens on all addresses; `busy_s` tells
-    for how long the thread that calls it was busy; operators change `log_level`. With `tls` its state is shown, and if
-    `is_encrypted` clients speak it. Raises `OSError` if the address cannot be had."""
+    """Opens the listener for clients. `machine` is the name that they are told if it listens on all addresses; `busy_s`
+    tells for how long the thread that calls it was busy; operators change `log_level`. With `tls` its state is shown,
+    and if `is_encrypted` clients speak it. Raises `OSError` if the address cannot be had."""
     server: Server
 
     def connected() -> Connection:
@@ -149,7 +149,8 @@ async def start_http(
     else:
         bound = await _bind(connected, at)
     host, port, *_ = bound[0].sockets[0].getsockname()
-    metrics, admission = RequestMetrics(), face.admission(listener.limits)
+    metrics, admission, config = RequestMetrics(), face.admission(listener.limits), face.cluster.config
+    routes, elsewhere = (ROUTES, ()) if config.http_ops_listener is None else (CLIENT, OPS)
     context = Context(
         face=face,
         admission=admission,
@@ -159,13 +160,13 @@ async def start_http(
         metrics_page=MetricsPage(_registry(face, metrics, tls), face),
         log_level=log_level,
         scheme="https" if is_encrypted else "http",
-        openapi=cache(partial(describe, ROUTES)),
-        guard=_guard(face, admission),
+        openapi=cache(partial(describe, routes)),
+        guard=_guard(face, admission, config.http_authentication),
     )
     _show_gauges(context)
     metrics.shed = lambda: {(str(kind), cause): count for (kind, cause), count in admission.shedding.shed.items()}
     server = Server(
-        _edge(context, ROUTES).serve,
+        _edge(context, routes, elsewhere).serve,
         listener.limits,
         admission.connections,
         metrics,
@@ -177,34 +178,45 @@ async def start_http(
     return HttpServer(server, bound, context, busy_s)
 
 
-def _guard(face: BrokerFace, admission: Admission) -> Guard | None:
+def _guard(face: BrokerFace, admission: Admission, methods: Sequence[str]) -> Guard | None:
     config = face.cluster.config
-    methods = config.http_authentication
     if admission.is_open and not methods:
         return None
     authentication = Authentication(methods, face.login, parse_rules(config.ssl_principal_mapping_rules))
     return Guard(authentication, admission, lambda: face.cluster.image.access, face.clock)
 
 
-async def start_ops(main: HttpServer, at: Endpoint) -> HttpServer:
-    """Opens a listener beside the main one that serves only what operators and orchestrators ask for, and has places
-    of its own: clients cannot take them. It is not ready any more when the main one is not. Raises `OSError` if the
-    address cannot be had."""
+async def start_ops(main: HttpServer, at: Endpoint, tls: Encryption | None = None) -> HttpServer:
+    """Opens a listener beside the main one for what operators and orchestrators ask for. It has places of its own,
+    which clients cannot take, and is not ready any more when the main one is not. With `tls` it speaks that. Raises
+    `OSError` if the address cannot be had."""
     face = main.context.face
+    config = face.cluster.config
     limits = replace(
-        main.context.limits, connections_max=OPS_CONNECTIONS_MAX, probes_max=0, address_connections_max=None
+        main.context.limits,
+        connections_max=config.http_ops_connections_max,
+        probes_max=0,
+        address_connections_max=None,
     )
-    admission, metrics = face.admission(limits), RequestMetrics()
+    admission, metrics = face.admission(limits), main.context.metrics
     admission.waits = main.context.admission.waits
-    context = replace(main.context, admission=admission, limits=limits, metrics=metrics)
-    server = Server(_edge(context, OPS_ROUTES).serve, limits, admission.connections, metrics, face.clock.monotonic_s)
-    bound = await asyncio.get_running_loop().create_server(server, at.host, at.port, backlog=BACKLOG)
-    return HttpServer(server, [bound], context)
+    guard = _guard(face, admission, config.ops_authentication)
+    context = replace(main.context, admission=admission, limits=limits, guard=guard)
+    server = Server(_edge(context, OPS).serve, limits, admission.connections, metrics, face.clock.monotonic_s)
+    bound: Sequence[Listening]
+    if tls is not None:
+        bound = await tls.bind(server, at.host, at.port, BACKLOG, is_ops=True)
+    else:
+        loop = asyncio.get_running_loop()
+        bound = [await loop.create_server(server, at.host, at.port, backlog=BACKLOG, start_serving=False)]
+    for one in bound:
+        await one.start_serving()
+    return HttpServer(server, bound, context)
 
 
-def _edge(context: Context, routes: tuple[Route, ...]) -> Edge:
+def _edge(context: Context, routes: tuple[Route, ...], elsewhere: tuple[Route, ...] = ()) -> Edge:
     audit = context.face.audit
-    return Edge(context, routes) if audit is None else RecordedEdge(context, routes, audit)
+    return Edge(context, routes, elsewhere) if audit is None else RecordedEdge(context, routes, audit, elsewhere)
 
 
 async def _bind(connected: Callable[[], Connection], at: Endpoint) -> list[asyncio.Server]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 OWN: Final = 112
-"""Of the process itself: standard streams, event loop, listeners with their duplicates, connections on their way in and
-those of operators (`http.ops.listener`), libraries."""
+"""Of the process itself: standard streams, event loop, listeners with their duplicates, connections on their way in,
+libraries."""
 FILES_MAX: Final = 16_384
 """More are of no use: opening a file costs some 30 us, and so many are written to within a second at most."""
 CLIENTS_MIN: Final = 16
@@ -26,7 +26,7 @@ class Descriptors(NamedTuple):
 
 
 def share(limit: int, clients: int, peers: int) -> Descriptors:
-    """Shares out `limit` descriptors; `clients` and `peers` are the connections that the settings allow."""
+    """Shares out `limit` descriptors; settings allow as many connections of `clients`, and of `peers` and others."""
     spare = max(limit - OWN, 2 * CLIENTS_MIN)
     files = min(max(spare - clients - peers, spare // 2), FILES_MAX)
     left = spare - files - min(peers, spare // 8)

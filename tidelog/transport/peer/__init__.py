@@ -2,7 +2,7 @@
 
 from tidelog.transport.peer.bounds import Lane, PeerBounds
 from tidelog.transport.peer.calling import CallingEnd
-from tidelog.transport.peer.errors import PeerLost, PeerRefused, PeerUnreachable
+from tidelog.transport.peer.errors import PeerBusy, PeerLost, PeerRefused, PeerUnreachable
 from tidelog.transport.peer.handler import Answer, PeerHandler
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.node import PeerNode
@@ -16,6 +16,7 @@ __all__ = [
     "Hello",
     "Lane",
     "PeerBounds",
+    "PeerBusy",
     "PeerHandler",
     "PeerLost",
     "PeerNode",

@@ -55,7 +55,7 @@ class AnsweringEnd(Line):
     # -- what comes in -----------------------------------------------------------------------------------------------
 
     def _too_slow(self) -> None:
-        self.refuse(f"no hello came within {self.common.bounds.handshake_s_max} s; is this a tidelog broker?")
+        self.turn_away(f"no hello came within {self.common.bounds.handshake_s_max} s; is this a tidelog broker?")
 
     def challenged(self) -> None:
         self.challenge()

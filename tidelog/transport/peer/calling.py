@@ -18,7 +18,7 @@ import msgspec
 from tidelog.model.errors import Overloaded, TooLarge, UnsupportedLevel
 from tidelog.model.ports import Buffer, FrameConnection
 from tidelog.transport.peer.common import Common
-from tidelog.transport.peer.errors import PeerLost, PeerRefused, PeerUnreachable
+from tidelog.transport.peer.errors import PeerLost, PeerUnreachable
 from tidelog.transport.peer.frames import TIMEOUT_MS_MAX, BadFrame, Frame, Kind, frame_bytes
 from tidelog.transport.peer.handler import Answer
 from tidelog.transport.peer.line import Line
@@ -216,7 +216,7 @@ class CallingEnd(Line):
 
     def _raise_unreachable(self) -> NoReturn:
         if self.error is not None:
-            raise PeerRefused(self.error.message)
+            raise type(self.error)(self.error.message)
         raise PeerUnreachable(f"the connection to {self._name()} is gone ({self._cause})")
 
 

@@ -17,7 +17,7 @@ from tidelog.model.ports import Entropy, FrameConnection, Network
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.peer.calling import CallingEnd
 from tidelog.transport.peer.common import Common
-from tidelog.transport.peer.errors import PeerRefused, PeerUnreachable
+from tidelog.transport.peer.errors import PeerUnreachable
 from tidelog.transport.peer.statistics import PeerStatistics
 
 
@@ -171,7 +171,7 @@ class Connector:
 
     @staticmethod
     def _end_of(end: CallingEnd) -> PeerUnreachable:
-        return PeerRefused(end.error.message) if end.error else PeerUnreachable("the connection was lost")
+        return type(end.error)(end.error.message) if end.error else PeerUnreachable("the connection was lost")
 
     def _name(self) -> str:
         host, port = self._address

@@ -37,6 +37,12 @@ class PeerRefused(PeerUnreachable):
     code = 50384
 
 
+class PeerBusy(PeerRefused):
+    """The other broker takes no connection now: it has no place, is stopping, or did not hear in time. Try again."""
+
+    code = 50385
+
+
 class Fault(msgspec.Struct, frozen=True):
     """A `TidelogError` on its way."""
 
@@ -49,6 +55,10 @@ class Fault(msgspec.Struct, frozen=True):
         """What is told to the peer of an error."""
         details = {name: value for name, value in vars(error).items() if type(value) is int}
         return cls(error.code, error.message, details)
+
+    def to_refusal(self) -> PeerRefused:
+        """Returns why the peer ends the connection. An older one does not tell whether it is only busy."""
+        return PeerBusy(self.message) if self.code == PeerBusy.code else PeerRefused(self.message)
 
     def to_error(self) -> TidelogError:
         """The exception to be raised at the caller."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from tidelog.model.levels import LEVEL_MIN
 from tidelog.model.ports import Buffer, FrameConnection
 from tidelog.transport.peer.common import Common
-from tidelog.transport.peer.errors import Fault, PeerRefused
+from tidelog.transport.peer.errors import Fault, PeerBusy, PeerRefused
 from tidelog.transport.peer.frames import BadFrame, Frame, Kind, pack, unpack
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.names import name_refusal
@@ -74,11 +74,18 @@ class Line(ABC):
 
     def refuse(self, why: str) -> None:
         """Tells the other end why, and closes."""
+        self._end_for(PeerRefused(why))
+
+    def turn_away(self, why: str) -> None:
+        """Does the same, for now: the other end may come again."""
+        self._end_for(PeerBusy(why))
+
+    def _end_for(self, error: PeerRefused) -> None:
         if not self.is_open:
             return
         self.common.statistics.refusals += 1
-        self.common.complain(self.connection.remote, why)
-        self.error = PeerRefused(why)
+        self.common.complain(self.connection.remote, error.message)
+        self.error = error
         self.connection.send(pack(Kind.REFUSAL, self.common.codec.encode(Fault.of(self.error))))
         self.close()
 
@@ -169,13 +176,12 @@ class Line(ABC):
         is_first = self.theirs is None
         self.theirs = theirs
         self.level = common.hello().levels.common(theirs.levels) or LEVEL_MIN
-        self.common.refuse_stale()
         if is_first:
             self.connection.frame_bytes_max = self.common.bounds.frame_bytes_max
             self.greeted()
 
     def _refused(self, fault: Fault) -> None:
-        self.error = PeerRefused(fault.message)
+        self.error = fault.to_refusal()
         self.close()
 
     def objection(self, theirs: Hello) -> str | None:

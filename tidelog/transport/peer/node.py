@@ -90,9 +90,9 @@ class PeerNode:
     def _accept(self, connection: FrameConnection) -> AnsweringEnd:
         end = AnsweringEnd(connection, self._common, self.statistics, self._handler, self._heard)
         if self._is_closed:
-            end.refuse("this broker is stopping")
+            end.turn_away("this broker is stopping")
         elif sum(isinstance(line, AnsweringEnd) for line in self._common.lines) > self._bounds.connections_max:
-            end.refuse(f"this broker has {self._bounds.connections_max} peer connections already")
+            end.turn_away(f"this broker has {self._bounds.connections_max} peer connections already")
         else:
             self._make_room([one for one in self._answering() if one.theirs is None], "have not said hello")
         return end
@@ -105,7 +105,7 @@ class PeerNode:
         """Refuses the oldest of too many strangers that asks nothing: known brokers' places are kept for them."""
         if len(strangers) > self._bounds.strangers_max:
             idle = next((one for one in strangers[:-1] if not one.tasks), strangers[-1])
-            idle.refuse(f"more than {self._bounds.strangers_max} connections to this broker {what}")
+            idle.turn_away(f"more than {self._bounds.strangers_max} connections to this broker {what}")
 
     def _heard(self, caller: Hello) -> None:
         """Who calls is there to be called; who is not known may not take the place of who is."""

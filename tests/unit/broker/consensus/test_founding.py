@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import cast
@@ -26,6 +26,7 @@ from tidelog.replication.paxos.voters import VoterSet, encode_voters
 from tidelog.sim.kit.environment import SimEntropy
 from tidelog.sim.kit.loop import run
 from tidelog.sim.kit.seeds import stream
+from tidelog.transport.peer import PeerBusy, PeerRefused
 
 GIVE_UP_S = 60.0
 NAMED = [NamedVoter(node, ("h", node)) for node in (1, 2, 3)]
@@ -47,15 +48,16 @@ def origin(
     named: Sequence[NamedVoter] = NAMED,
     silent_rounds: int = 0,
     past: Past = NO_PAST,
+    silence: Callable[[], Exception] = TimeoutError,
 ) -> LogOrigin:
-    """Returns what a disk judges by these answers; in the first rounds nobody answers."""
+    """Returns what a disk judges by these answers; in the first rounds there is nothing but the `silence`."""
     asked: dict[Address, int] = {}
     found: list[LogOrigin] = []
 
     async def ask(address: Address) -> QuorumDescribed:
         asked[address] = asked.get(address, 0) + 1
         if asked[address] <= silent_rounds:
-            raise TimeoutError
+            raise silence()
         return next(answer for answer in answers if answer.node_id == address[1])
 
     async def main() -> None:
@@ -95,6 +97,16 @@ def test_all_founders_come_to_the_same_log_without_being_told() -> None:
 def test_nobody_is_founder_before_all_have_answered() -> None:
     judged = origin(1, [described(2), described(3)], silent_rounds=4)
     assert judged.is_founder and judged.voters.ids == (1, 2, 3)
+
+
+def test_who_has_no_place_now_is_asked_again_and_who_refuses_for_good_is_not() -> None:
+    answers = [described(2), described(3)]
+    judged = origin(1, answers, silent_rounds=4, silence=lambda: PeerBusy("this broker has 512 peer connections"))
+    assert judged.is_founder and judged.voters.ids == (1, 2, 3)
+    joined = origin(1, [belonging(2, "c", voters(2))], [], 4, silence=lambda: PeerBusy("this broker is stopping"))
+    assert joined.cluster_id == "c"
+    with pytest.raises(ConfigError, match="the broker at h:2 refuses this one: both brokers are node 1"):
+        origin(1, answers, silent_rounds=4, silence=lambda: PeerRefused("both brokers are node 1"))
 
 
 def test_a_new_disk_joins_if_anybody_is_of_a_log_and_goes_by_the_newest_voters() -> None:

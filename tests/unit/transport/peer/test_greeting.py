@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from tests.unit.transport.peer.brokers import PORT, Echo, Hold, World, in_world
 from tests.unit.transport.peer.raw import CODEC, RawPeer, hello_frame
 from tidelog.model.ports import Buffer
-from tidelog.transport.peer import Hello, PeerBounds, PeerLost, PeerRefused
+from tidelog.transport.peer import Hello, PeerBounds, PeerBusy, PeerLost, PeerRefused
+from tidelog.transport.peer.errors import Fault
 from tidelog.transport.peer.frames import Kind, pack
 from tidelog.transport.peer.hello import Incarnations, refusal
 
@@ -377,6 +378,23 @@ def test_connections_are_bounded() -> None:
         assert (await RawPeer.connect(world, two, hello_frame(Hello(1, "a", "c")))).lost_s is None
 
     in_world(scenario)
+
+
+def test_who_finds_no_place_is_told_to_come_again() -> None:
+    async def scenario(world: World) -> None:
+        full, one = await world.start(2, bounds=PeerBounds(connections_max=0)), await world.start(1)
+        with capture_logs(), pytest.raises(PeerBusy, match="has 0 peer connections already"):
+            await one.node.request_at("10.0.0.2", PORT, Echo(""), deadline_s=1)
+        one.know(full)
+        with capture_logs(), pytest.raises(PeerBusy):
+            await one.node.request(2, Echo(""), deadline_s=1)
+
+    in_world(scenario)
+
+
+def test_a_broker_of_before_is_refused_as_it_was() -> None:
+    assert type(Fault(PeerRefused.code, "no").to_refusal()) is PeerRefused
+    assert type(Fault(PeerBusy.code, "not now").to_refusal()) is PeerBusy
 
 
 def test_a_stranger_does_not_fill_the_log() -> None:
