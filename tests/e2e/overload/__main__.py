@@ -6,7 +6,7 @@
 
 A case is a cluster of its own; in its end all that was acknowledged must be there exactly once. Exit status 1 if a
 bound was broken; the case's directory, with the brokers' data and logs, is kept then. Bounds of figures are meant for a
-machine that does nothing else. F88 is missing: it is about quotas, which there are not.
+machine that does nothing else.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from tests.e2e.overload.mixture import mix
 from tests.e2e.overload.outages import BALANCED_SETTINGS, f92
 from tests.e2e.overload.rates import f85
 from tests.e2e.overload.readers import f87
+from tests.e2e.overload.shares import f88
 from tidelog.testing import BrokerFailed, LocalCluster
 
 
@@ -28,6 +29,7 @@ CASES: Final = {
     "F85": Case(f85),
     "F86": Case(f86),
     "F87": Case(f87),
+    "F88": Case(f88),
     "F89": Case(f89),
     "F90": Case(f90, POLL_SETTINGS),
     "F91": Case(f91),

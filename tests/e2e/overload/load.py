@@ -79,6 +79,7 @@ class Pace:
     begin_s: float
     job: int
     links: int = 20
+    client_id: str = ""
 
 
 async def paced(pace: Pace) -> Report:
@@ -90,7 +91,9 @@ class _Paced:
     def __init__(self, pace: Pace) -> None:
         self._pace, self._report, self._is_over = pace, Report(), False
         self._batches = Numbered(SMALL_BYTES)
-        self._heads = [target.head(f"Content-Length: {self._batches.size}") for target in pace.targets]
+        length = f"Content-Length: {self._batches.size}"
+        name = f"\r\nX-Client-Id: {pace.client_id}" if pace.client_id else ""
+        self._heads = [target.head(length + name) for target in pace.targets]
         self._free: dict[Place, deque[Link]] = {target.place: deque() for target in pace.targets}
         self._under_way: dict[Link, int] = {}
         self._opening: set[asyncio.Task[None]] = set()
