@@ -23,7 +23,7 @@ Kafka's clients are told apart. `docs/errors.md`, generated from these classes, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from tidelog.model.kafka_codes import KafkaCode
 
@@ -49,6 +49,12 @@ class TidelogError(Exception):
     def definite(self) -> bool:
         """True if surely nothing was appended."""
         return self.status < 500 or self.status in (503, 507)
+
+    def forget_origin(self) -> Self:
+        """Drops the traceback and what the error was raised from, and returns it. A frame of them that has led to this
+        error, by way of a request, say, would keep all that is at hand there until the next collection of garbage."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
 
 
 class InternalError(TidelogError):

@@ -301,10 +301,20 @@ async def test_a_full_disk_is_507_and_writes_resume_by_themselves() -> None:
 
 
 async def test_a_refused_append_keeps_nothing_of_its_body() -> None:
-    async with simulated() as site:
-        with nothing_kept():
-            reply = await site.ask("POST", f"{BATCHES}?expected_end_offset=9", site.batch(b"x" * 100_000))
-            assert reply.status == 503
+    disk = SimDisk()
+    async with simulated(disk) as site:
+        await site.topic("u", 2)
+        disk.medium.capacity_bytes = disk.medium.used_bytes
+        batch = site.batch(b"x" * 100_000)
+        for query, body in (("?expected_end_offset=9", batch), ("", batch), ("", batch[:-1])):
+            with nothing_kept():
+                reply = await site.ask("POST", BATCHES + query, body)
+                assert reply.status in (400, 503, 507)
+        records = [{"value": 1, "partition": 0}, {"value": 2, "partition": 1}]
+        for path, form in (("/topics/u", JSON_V2), ("/v3/clusters/x/topics/u/records", JSON_V2)):
+            with nothing_kept():
+                assert (await site.post(path, {"records": records}, form)).status >= 400
+        disk.medium.capacity_bytes = 1 << 30
 
 
 async def test_a_failed_fsync_is_never_taken_for_a_success() -> None:

@@ -176,6 +176,7 @@ class Edge:
             raise ConnectionAbortedError("an answer that had begun could not be finished")
         if call is not None:
             call.error = type(error)
+        error.forget_origin()  # which would keep the body, or what was read
         self._refused += 1
         spread_s = self._refused % RETRY_AFTER_S_MAX if isinstance(error, Overloaded) else 0  # others pass soon
         retry_after_s = error.retry_after_s if isinstance(error, TooManyAttempts | QuotaExceeded) else 1 + spread_s

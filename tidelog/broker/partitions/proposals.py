@@ -93,8 +93,7 @@ class Proposal:
 
     def fail(self, error: TidelogError) -> None:
         if self.done is not None and not self.done.done():
-            # Where it was found out, this proposal was at hand: a traceback from there would keep its batches.
-            self.done.set_exception(error.with_traceback(None))
+            self.done.set_exception(error.forget_origin())  # where this proposal is at hand
 
     def complete(self, receipt: ProduceReceipt) -> None:
         if self.done is not None and not self.done.done():
