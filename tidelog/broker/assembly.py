@@ -20,6 +20,7 @@ import uvloop
 from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
+from tidelog.adapters.jwt_store import JwtStore
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 from tidelog.adapters.secret_file import read_secret, read_shared_secret
 from tidelog.adapters.signals import stop_on_signals
@@ -29,6 +30,7 @@ from tidelog.adapters.tls_listener import HANDSHAKES_MAX
 from tidelog.adapters.tls_store import TlsStore
 from tidelog.broker.auditing import Auditing
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
+from tidelog.broker.face.jwt_login import JwtLogin, terms_of
 from tidelog.broker.face.login import first_token
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
@@ -145,7 +147,9 @@ async def _serve(
 ) -> int:
     log_level = LogLevel(config.log_level)
     tls = TlsStore(config) if config.uses_tls else None
-    stop_requested = stop_on_signals(log_level.switch, *([] if tls is None else [tls.reload]))
+    jwts = JwtStore(config) if "jwt" in config.http_authentication else None
+    stores = [store for store in (tls, jwts) if store is not None]
+    stop_requested = stop_on_signals(log_level.switch, *(store.reload for store in stores))
     disk, entropy = DiskThreads(), SystemEntropy()
     worker, hasher = DiskThreads(1, name="tidelog-codecs"), DiskThreads(1, name="tidelog-passwords")
     broker = Broker(
@@ -163,8 +167,10 @@ async def _serve(
         insecure_listeners=safeguards.insecure_listeners,
     )
     broker.face.login.first_token = safeguards.first_token
+    if jwts is not None:
+        broker.face.login.jwts = JwtLogin(terms_of(config), jwts, SystemClock(), entropy)
     servers: list[HttpServer] = []
-    watching = None if tls is None else asyncio.create_task(tls.watch())
+    watching = [asyncio.create_task(store.watch()) for store in stores]
     is_encrypted = config.http_security_protocol == "SSL"
     auditing = Auditing(config)
     try:
@@ -183,8 +189,8 @@ async def _serve(
         await _first_of(stop_requested, broker.failed)
     finally:
         has_stopped = await _stop(servers, broker, disk, worker, hasher)
-        if watching is not None:
-            watching.cancel()
+        for task in watching:
+            task.cancel()
         await auditing.close()
     return _status(broker) if has_stopped else 1
 

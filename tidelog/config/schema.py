@@ -28,6 +28,8 @@ from tidelog.config.values import (
     Count,
     FeatureLevel,
     Hosts,
+    JwtAlgorithms,
+    KeysUrl,
     Limit,
     LogFormat,
     LoginMethods,
@@ -39,15 +41,19 @@ from tidelog.config.values import (
     Path,
     Principals,
     Rack,
+    Seconds,
     SecurityProtocol,
     SegmentBytes,
     ShownBytes,
     Skew,
+    Text,
     TimestampType,
     TlsVersions,
     TopicCleanupPolicy,
     Url,
     Voters,
+    Words,
+    keys_file,
     split_address,
     split_voter,
 )
@@ -403,9 +409,10 @@ class BrokerConfig(Settings):
         "http.authentication",
         (),
         "How HTTP clients say who they are: `token` (Authorization: Bearer ID.SECRET), `basic` (a user's name and "
-        "password), `certificate` (shown in TLS; ssl.client.auth), or several, with commas between. Whoever shows none "
-        "is refused with 401, but for /healthz, /readyz, / and /openapi.json. Default: nobody has to log in, and "
-        "everybody is User:ANONYMOUS. (Not in Kafka.)",
+        "password), `certificate` (shown in TLS; ssl.client.auth), `jwt` (Authorization: Bearer and a JSON Web Token; "
+        "sasl.oauthbearer.*), or several, with commas between. Whoever shows none is refused with 401, but for "
+        "/healthz, /readyz, / and /openapi.json. Default: nobody has to log in, and everybody is User:ANONYMOUS. (Not "
+        "in Kafka.)",
     )
     http_bootstrap_token_file: Path | None = setting(
         "http.bootstrap.token.file",
@@ -413,6 +420,43 @@ class BrokerConfig(Settings):
         "A file that holds ID.SECRET, and that only its owner may read (0600): a token that stands for the first of "
         "super.users on this broker, so that the first administrator of a cluster can log in and make others. "
         "Default: none. (Not in Kafka.)",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: KeysUrl | None = setting(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        None,
+        "The file with the keys that JSON Web Tokens are verified by, as in file:///etc/tidelog/jwks.json: a JWKS, or "
+        "public keys and certificates in PEM. Nobody but its owner may be able to write it, nor to read it if it holds "
+        "shared secrets (HS256). Looked at every few seconds, and on SIGHUP. Default: none; needed for `jwt`. (Kafka: "
+        "https:// too; brokers fetch nothing here.)",
+    )
+    sasl_oauthbearer_expected_issuer: Text | None = setting(
+        "sasl.oauthbearer.expected.issuer",
+        None,
+        "The `iss` that a JSON Web Token must have. Default: none; needed for `jwt`. (Kafka: not checked without it.)",
+    )
+    sasl_oauthbearer_expected_audience: Words = setting(
+        "sasl.oauthbearer.expected.audience",
+        (),
+        "The `aud` that a JSON Web Token must have, or several with commas between, of which it must have one. "
+        "Default: none; needed for `jwt`. (Kafka: not checked without it.)",
+    )
+    sasl_oauthbearer_sub_claim_name: Text = setting(
+        "sasl.oauthbearer.sub.claim.name",
+        "sub",
+        "The claim of a JSON Web Token that names its principal: with `alice` in it, whoever shows it is User:alice.",
+    )
+    sasl_oauthbearer_clock_skew_seconds: Seconds = setting(
+        "sasl.oauthbearer.clock.skew.seconds",
+        30,
+        "How far the clock of whoever issues JSON Web Tokens may be from this broker's.",
+        unit="s",
+    )
+    jwt_algorithms: JwtAlgorithms = setting(
+        "jwt.algorithms",
+        ("RS256", "ES256"),
+        "How JSON Web Tokens may be signed, with commas between: RS256, RS384, RS512, PS256, PS384, PS512, ES256, "
+        "ES384, ES512, EdDSA; and HS256, HS384, HS512, with which whoever can verify a token can make one. (Not in "
+        "Kafka.)",
     )
     authorizer_enabled: Boolean = setting(
         "authorizer.enabled",
@@ -844,6 +888,23 @@ class BrokerConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _knows_the_issuer(self) -> BrokerConfig:
+        if "jwt" not in self.http_authentication:
+            return self
+        needed = {
+            "sasl.oauthbearer.jwks.endpoint.url": self.sasl_oauthbearer_jwks_endpoint_url,
+            "sasl.oauthbearer.expected.issuer": self.sasl_oauthbearer_expected_issuer,
+            "sasl.oauthbearer.expected.audience": self.sasl_oauthbearer_expected_audience,
+        }
+        missing = [name for name, value in needed.items() if not value]
+        if missing:
+            raise ValueError(
+                f"http.authentication=jwt needs {' and '.join(missing)}: without it, tokens that were made for others "
+                "would do"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _is_reached_as_named(self) -> BrokerConfig:
         _, port = split_address(self.peer_listener)
         for entry in self.cluster_voters:
@@ -859,6 +920,12 @@ class BrokerConfig(Settings):
     def uses_tls(self) -> bool:
         """Returns True if one of the listeners speaks TLS."""
         return "SSL" in (self.http_security_protocol, self.security_inter_broker_protocol)
+
+    @property
+    def jwt_keys_file(self) -> str:
+        """The file of `sasl.oauthbearer.jwks.endpoint.url`, which is set."""
+        assert self.sasl_oauthbearer_jwks_endpoint_url is not None
+        return keys_file(self.sasl_oauthbearer_jwks_endpoint_url)
 
     @property
     def levels(self) -> LevelRange:

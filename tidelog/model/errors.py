@@ -110,6 +110,11 @@ class NotAuthenticated(TidelogError):
     code = 40101
     kafka = KafkaCode.SASL_AUTHENTICATION_FAILED
 
+    def __init__(self, message: str, *, cause: str = "") -> None:
+        """The `cause` is for the audit log and for nobody else: a few words, of which there are not many."""
+        super().__init__(message)
+        self.cause = cause
+
 
 class TooManyAttempts(TidelogError):
     """Too many attempts of this user to log in from this address have failed; wait as long as `Retry-After` says."""

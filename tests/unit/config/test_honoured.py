@@ -16,6 +16,7 @@ READ_BY_METHOD = {
     "default.replication.factor": "replication_factor_for",
     "feature.level.max": "levels",
     "min.insync.replicas": "min_insync_replicas_for",
+    "sasl.oauthbearer.jwks.endpoint.url": "jwt_keys_file",
 }
 """Settings that are computed, or whose default is, with the method that gives their value."""
 WITHOUT_A_CHOICE = {"auto.create.topics.enable"}

@@ -23,6 +23,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.edge import Edge
 from tidelog.broker.http.group_metrics import GroupMetrics
 from tidelog.broker.http.guard import Guard
+from tidelog.broker.http.jwt_metrics import JwtMetrics
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.metrics_page import MetricsPage
@@ -228,6 +229,8 @@ def _registry(face: BrokerFace, metrics: RequestMetrics, tls: TlsStatus | None) 
     registry.register(WorkMetrics(face))
     if tls is not None:
         registry.register(TlsMetrics(tls))
+    if face.login.jwts is not None:
+        registry.register(JwtMetrics(face.login.jwts))
     ProcessCollector(registry=registry)
     return registry
 
