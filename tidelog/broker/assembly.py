@@ -138,7 +138,7 @@ def _contacts(config: BrokerConfig, entropy: Entropy) -> Contacts:
     if config.cluster_join is None:
         return no_contacts
     file = config.cluster_token_file
-    credentials = None if file is None else bearer(read_secret(file))
+    credentials = None if file is None else bearer(partial(read_secret, file))
     return partial(peer_contacts, config.cluster_join, entropy, credentials, _as_client(config))
 
 

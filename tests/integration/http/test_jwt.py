@@ -20,8 +20,12 @@ from tests.unit.model import jwt_tokens
 from tests.unit.model.jwt_tokens import signed, unsigned
 from tidelog.adapters.jwt_store import JwtStore
 from tidelog.broker.face.jwt_login import JwtLogin, terms_of
+from tidelog.consumer import Consumer
+from tidelog.model.errors import NotAuthenticated
+from tidelog.producer import Producer
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
+from tidelog.spark.cluster import Cluster
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 OTHER = ec.generate_private_key(ec.SECP256R1())
@@ -168,3 +172,41 @@ async def test_other_keys_come_in_the_place_of_the_old_ones(issued: Issued) -> N
     assert ((await task).status, (await task).code) == (401, 40101)
     assert (await issued.ask(old, "GET", "/topics")).status == 401, "though it was remembered"
     assert (await issued.site.ask("POST", "/topics/t", b"{}", {**JSON_DOCUMENT, **bearer(new)})).status != 401
+
+
+# -- our clients -----------------------------------------------------------------------------------------------------
+
+
+async def test_clients_go_on_with_the_next_token_of_their_file(issued: Issued, tmp_path: Path) -> None:
+    await issued.allow("alice", "Read")
+    await issued.allow("alice", "Write")
+    file = tmp_path / "token"
+
+    def replace_by(text: str) -> None:
+        new = tmp_path / "token.new"
+        new.write_text(text + "\n")
+        new.chmod(0o600)
+        new.replace(file)
+
+    bootstrap = "127.0.0.1:{1}".format(*issued.site.address)
+    replace_by(await issued.token("alice"))
+    cluster = Cluster([f"http://{bootstrap}"], timeout_s=20.0, token_file=str(file))
+    async with (
+        Producer(bootstrap, token_file=str(file)) as producer,
+        Consumer("t", bootstrap_servers=bootstrap, auto_offset_reset="earliest", token_file=str(file)) as consumer,
+    ):
+        for number in range(2):
+            await producer.send_and_wait("t", b"%d" % number)
+            assert (await consumer.getone()).value == b"%d" % number
+            assert [topic.name for topic in (await asyncio.to_thread(cluster.metadata)).topics] == ["t"]
+            if number == 0:
+                old = file.read_text().strip()
+                replace_by(token())
+                await issued.revoke(old)
+        issued.file.write_bytes(jwks(k1=OTHER))
+        issued.store.reload()
+        await issued.site.until(lambda: issued.store.reloads["done"] == 1)
+        replace_by(token())
+        with pytest.raises(NotAuthenticated):
+            await asyncio.to_thread(cluster.metadata)
+    cluster.close()
