@@ -178,7 +178,7 @@ class NotAReplica(TidelogError):
 
 
 class UnknownInstance(TidelogError):
-    """There is no such REST consumer instance: it was deleted, has expired, or never was."""
+    """There is no such REST consumer instance: it was deleted, has expired, never was, or is another principal's."""
 
     code = 40403
     kafka = KafkaCode.RESOURCE_NOT_FOUND
