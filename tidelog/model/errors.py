@@ -478,6 +478,12 @@ class QuotaExceeded(TidelogError):
         self.retry_after_s = retry_after_s
 
 
+class TooManyConnections(QuotaExceeded):
+    """The caller has as many connections open as its quota allows; this one is closed, and nothing was done."""
+
+    kafka = KafkaCode.THROTTLING_QUOTA_EXCEEDED
+
+
 class LeaderNotAvailable(TidelogError):
     """The partition has no leader now, or the broker is starting or still opening its log; nothing was appended."""
 

@@ -73,6 +73,7 @@ class Connection(web.RequestHandler):
         "_certificate",
         "_count",
         "_heads",
+        "_holder",
         "_is_admitted",
         "_is_astray",
         "_is_held",
@@ -120,6 +121,8 @@ class Connection(web.RequestHandler):
         """True once something came that is not HTTP."""
         self._lingering: Lingering | None = None
         self._certificate: dict[str, Any] | None = None
+        self._holder: str | None = None
+        """The user that it is counted for, if there are quotas."""
         self.address = ""
         """The client's, without its port."""
         self.has_asked = False
@@ -134,6 +137,18 @@ class Connection(web.RequestHandler):
     def certificate(self) -> dict[str, Any] | None:
         """The client's, verified, as `ssl` parses it: its subject, its other names. None if it showed none."""
         return self._certificate
+
+    def hold_for(self, user: str) -> None:
+        """A request of this user has come. Raises `TooManyConnections` if it has enough others."""
+        if user != self._holder and self._shares is not None:
+            self._release()
+            self._shares.hold(user)
+            self._holder = user
+
+    def _release(self) -> None:
+        holder, self._holder = self._holder, None
+        if holder is not None and self._shares is not None:
+            self._shares.release(holder)
 
     @property
     def is_busy(self) -> bool:
@@ -197,6 +212,7 @@ class Connection(web.RequestHandler):
             self.transport.close()
 
     def _count_out(self) -> None:
+        self._release()
         if self._resting.forget(self):
             self._count.leave(self.address, probe=self.is_probe)
 

@@ -35,6 +35,7 @@ from tidelog.model.errors import (
     QuotaExceeded,
     TidelogError,
     TooManyAttempts,
+    TooManyConnections,
 )
 from tidelog.model.quotas import REQUEST_RATE
 
@@ -155,7 +156,8 @@ class Edge:
 
     async def _charged(self, route: Route, call: Call) -> web.StreamResponse:
         """Runs a handler within its caller's share. Raises `QuotaExceeded` if that of requests is used up, or the one
-        of what it wants to read; or what the handler raises."""
+        of what it wants to read, or if the caller has too many connections; or what the handler raises."""
+        cast("Connection", call.request.protocol).hold_for(call.principal.name)
         share = Share(self._shares, client_of(call), produces=route.request_class is RequestClass.PRODUCE)
         call.share = share
         if not route.is_vital:
@@ -186,7 +188,8 @@ class Edge:
         if reason is not None:
             self._context.metrics.refused(reason)
         is_probe = cast("Connection", request.protocol).is_probe  # its client gets a full place with the next one
-        if error.status in CLOSING_STATUSES or is_probe or not request.content.is_eof():
+        is_ended = error.status in CLOSING_STATUSES or isinstance(error, TooManyConnections)
+        if is_ended or is_probe or not request.content.is_eof():
             response.force_close()
         return response
 
