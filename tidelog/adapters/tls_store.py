@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from tidelog.adapters.tls_contexts import load_contexts, seconds_left
-from tidelog.adapters.tls_listener import TlsListener, TlsTerms, tls_listeners
+from tidelog.adapters.tls_listener import Refusal, TlsListener, TlsTerms, tls_listeners
 from tidelog.adapters.watched_files import WatchedFiles
 from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
@@ -41,6 +41,8 @@ class TlsStore:
         """How often the files were loaded again, by outcome."""
         self.refused: Counter[tuple[str, str]] = Counter()
         """Connections that did not come to be, by listener and cause."""
+        self.on_refused: list[Callable[[Refusal], None]] = []
+        """Called with each of them."""
         self._warned_s = -WARN_AGAIN_S
 
     @property
@@ -69,9 +71,11 @@ class TlsStore:
         assert self.contexts.calling is not None
         return self.contexts.calling
 
-    def note_refused(self, listener: str, cause: str) -> None:
-        """Counts a connection that did not come to be."""
-        self.refused[listener, cause] += 1
+    def note_refused(self, refusal: Refusal) -> None:
+        """Counts a connection that did not come to be, and tells whoever wants to hear of it."""
+        self.refused[refusal.listener, refusal.cause] += 1
+        for hear in self.on_refused:
+            hear(refusal)
 
     # -- loading again -----------------------------------------------------------------------------------------------
 

@@ -174,7 +174,7 @@ async def _serve(
     is_encrypted = config.http_security_protocol == "SSL"
     auditing = Auditing(config)
     try:
-        listener, face = http_listener(config), auditing.open(broker)
+        listener, face = http_listener(config), auditing.open(broker, tls)
         server = await start_http(face, listener, host_name(), thread_busy_s, log_level, tls, is_encrypted=is_encrypted)
         servers.append(server)
         if config.http_ops_listener is not None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from tidelog.adapters.audit_file import AuditFile
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.system import SystemClock, SystemEntropy
+from tidelog.adapters.tls_listener import Refusal
+from tidelog.adapters.tls_store import TlsStore
 from tidelog.broker.broker import Broker
 from tidelog.broker.face.audit import Audit, AuditEvent
 from tidelog.broker.face.face import BrokerFace
@@ -22,9 +24,9 @@ class Auditing:
         self._audit: Audit | None = None
         self._thread = DiskThreads(1, name="tidelog-audit")
 
-    def open(self, broker: Broker) -> BrokerFace:
-        """Begins to hear of what the broker refuses, and returns the face for its listeners. Raises `OSError` if there
-        can be no such file."""
+    def open(self, broker: Broker, tls: TlsStore | None = None) -> BrokerFace:
+        """Begins to hear of what the broker refuses, and of handshakes that fail; returns the face for its listeners.
+        Raises `OSError` if there can be no such file."""
         config = self._config
         if config.audit_log_file is None:
             return broker.face
@@ -32,7 +34,14 @@ class Auditing:
         self._audit = Audit(self._file, self._thread, SystemClock(), SystemEntropy(), config.node_id)
         self._audit.start()
         broker.on_peer_refused(self._audit.refused_peer)
+        if tls is not None:
+            tls.on_refused.append(self._handshake_refused)
         return replace(broker.face, audit=self._audit)
+
+    def _handshake_refused(self, refusal: Refusal) -> None:
+        if self._audit is not None:
+            why = f"TLS: {refusal.cause}: {refusal.why}"
+            self._audit.refused_handshake(refusal.listener, refusal.remote, why)
 
     async def note_recoveries(self, broker: Broker) -> None:
         """Notes that an operator has begun the metadata log anew while no broker ran, if the file does not have it."""

@@ -866,6 +866,21 @@ class BrokerConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _asks_for_certificates(self) -> BrokerConfig:
+        needed = {
+            "http.security.protocol=SSL": self.http_security_protocol == "SSL",
+            "ssl.client.auth=requested (or required)": self.ssl_client_auth != "none",
+            "ssl.truststore.location": self.ssl_truststore_location is not None,
+        }
+        missing = [name for name, is_there in needed.items() if not is_there]
+        if "certificate" in self.http_authentication and missing:
+            raise ValueError(
+                f"http.authentication=certificate needs {' and '.join(missing)}, or no client is asked for one, and "
+                "nobody can log in by it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_keys(self) -> BrokerConfig:
         if self.uses_tls and self.ssl_keystore_location is None:
             raise ValueError(
@@ -880,11 +895,6 @@ class BrokerConfig(Settings):
             )
         if self.ssl_client_auth != "none" and self.http_security_protocol != "SSL":
             raise ValueError("ssl.client.auth needs http.security.protocol=SSL: plain HTTP knows no certificates")
-        if "certificate" in self.http_authentication and self.ssl_client_auth == "none":
-            raise ValueError(
-                "http.authentication=certificate needs ssl.client.auth=requested or required, or no client is asked "
-                "for one"
-            )
         return self
 
     @model_validator(mode="after")

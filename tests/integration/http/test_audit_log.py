@@ -253,7 +253,7 @@ async def test_logins_that_fail_and_changes_of_access_have_their_lines_and_no_se
         lines = await broker.lines()
     await site.stop()
     assert [shown(line, "event", "principal", "status", "reason") for line in lines] == [
-        ["denied", "User:ANONYMOUS", 401, "no login"],
+        ["denied", "User:ANONYMOUS", 401, "no login: token"],
         *(["changed", "User:root", status, ""] for status in (201, 201, 201, 204)),
     ]
     assert [line["subject"].split()[0] for line in lines[1:]] == ["user", "token", "Topic", "user=alice"]

@@ -47,6 +47,8 @@ class AuditEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     principal: str = ""
     client_id: str = ""
     address: str = ""
+    listener: str = ""
+    """`http`, `ops` or `peer`."""
     request_id: str = ""
     method: str = ""
     route: str = ""
@@ -179,8 +181,17 @@ class Audit:
 
     def refused_peer(self, remote: str, why: str) -> None:
         """Notes that a broker, or whoever speaks like one, was refused."""
+        self._refused(remote, "peer", why, operation="ClusterAction")
+
+    def refused_handshake(self, listener: str, remote: str, why: str) -> None:
+        """Notes that a connection has not got through its TLS handshake."""
+        self._refused(remote, listener, why)
+
+    def _refused(self, remote: str, listener: str, why: str, operation: str = "") -> None:
         host = remote.rpartition(":")[0]
-        self.denied(AuditEvent(event="denied", address=host, operation="ClusterAction", allowed=False, reason=why))
+        self.denied(
+            AuditEvent(event="denied", address=host, listener=listener, operation=operation, allowed=False, reason=why)
+        )
 
     def _put(self, event: AuditEvent, more: int) -> None:
         self._queue.append((self._clock.wall_ms(), more, event))

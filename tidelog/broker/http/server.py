@@ -43,6 +43,8 @@ BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
 ACCEPTED_AT_ONCE = 16
 """An event loop of libuv accepts one connection of each listening descriptor in a turn, so a listener has as many."""
+OPS = "ops"
+"""Names the listener of operators."""
 OPS_CONNECTIONS_MAX = 32
 OPS_ROUTES = tuple(route for route in ROUTES if route.path in ("/healthz", "/readyz", "/metrics"))
 
@@ -166,7 +168,7 @@ async def start_http(
     _show_gauges(context)
     metrics.shed = lambda: {(str(kind), cause): count for (kind, cause), count in admission.shedding.shed.items()}
     server = Server(
-        _edge(context, ROUTES).serve,
+        _edge(context, ROUTES, HTTP).serve,
         listener.limits,
         admission.connections,
         metrics,
@@ -198,14 +200,16 @@ async def start_ops(main: HttpServer, at: Endpoint) -> HttpServer:
     admission, metrics = face.admission(limits), RequestMetrics()
     admission.waits = main.context.admission.waits
     context = replace(main.context, admission=admission, limits=limits, metrics=metrics)
-    server = Server(_edge(context, OPS_ROUTES).serve, limits, admission.connections, metrics, face.clock.monotonic_s)
+    server = Server(
+        _edge(context, OPS_ROUTES, OPS).serve, limits, admission.connections, metrics, face.clock.monotonic_s
+    )
     bound = await asyncio.get_running_loop().create_server(server, at.host, at.port, backlog=BACKLOG)
     return HttpServer(server, [bound], context)
 
 
-def _edge(context: Context, routes: tuple[Route, ...]) -> Edge:
+def _edge(context: Context, routes: tuple[Route, ...], name: str) -> Edge:
     audit = context.face.audit
-    return Edge(context, routes) if audit is None else RecordedEdge(context, routes, audit)
+    return Edge(context, routes) if audit is None else RecordedEdge(context, routes, audit, name)
 
 
 async def _bind(connected: Callable[[], Connection], at: Endpoint) -> list[asyncio.Server]:
