@@ -188,7 +188,7 @@ async def _serve(
         announce(f"tidelog: ready {scheme}://{bound} cluster={broker.cluster_id} node={broker.node_id}")
         await _first_of(stop_requested, broker.failed)
     finally:
-        has_stopped = await _stop(servers, broker, disk, worker, hasher)
+        has_stopped = await _stop(servers, broker, auditing, disk, worker, hasher)
         for task in watching:
             task.cancel()
         await auditing.close()
@@ -213,13 +213,14 @@ def _as_client(config: BrokerConfig) -> Security:
     return Security(ca_location=config.ssl_truststore_location, keystore_location=config.ssl_keystore_location)
 
 
-async def _stop(servers: Sequence[HttpServer], broker: Broker, *threads: DiskThreads) -> bool:
+async def _stop(servers: Sequence[HttpServer], broker: Broker, auditing: Auditing, *threads: DiskThreads) -> bool:
     """Stops in order; False if that takes too long. Then the process ends as if it were killed."""
     try:
         async with asyncio.timeout(STOP_S_MAX):
             await broker.hand_over()
             linger_s = LINGER_S if broker.others else 0.0
             await asyncio.gather(*(server.stop(STOP_GRACE_S, linger_s=linger_s) for server in servers))
+            await auditing.publish()
             await broker.stop()
             for each in threads:
                 each.close()

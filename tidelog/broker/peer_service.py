@@ -51,7 +51,7 @@ from tidelog.broker.rest_consumers.requests import (
     RecordsRead,
     TakeBack,
 )
-from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead
+from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead, ForwardProduce
 from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
     AlterQuotas,
@@ -59,6 +59,7 @@ from tidelog.controller.commands import (
     Command,
     CommandAnswer,
     ControllerElsewhere,
+    CreateOffsetsTopic,
     HeartbeatAnswered,
     LevelAnswered,
     MetadataApplied,
@@ -180,6 +181,8 @@ MESSAGE_ADDITIONS: Final = Additions(
         RecoverReply: {"is_aligned": 2},
         BatchesRead: {"lost": 2},
         **{kind: {"caller": ACCESS_LEVEL} for kind in INSTANCE_REQUESTS},
+        ForwardProduce: {"is_own": ACCESS_LEVEL},
+        CreateOffsetsTopic: {"name": ACCESS_LEVEL},
         RecordsRead: {"lost": 2},
     },
     values={

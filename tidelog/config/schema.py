@@ -361,6 +361,14 @@ class BrokerConfig(Settings):
         "A file for the audit log: a line of JSON for what is refused, and for each change of the cluster. Only this "
         "user may read it. Default: no audit log.",
     )
+    audit_log_topic: Boolean = setting(
+        "audit.log.topic",
+        False,
+        "Whether this broker writes the lines of its audit log to the topic `__audit` as well, or instead, if "
+        "audit.log.file is not set. The first broker to have a line makes the topic, with the replicas and the "
+        "commit.protocol that offsets.topic.* say. Lines that cannot be written there are counted, and no request "
+        "waits for them.",
+    )
     audit_log_bytes_max: Count = setting(
         "audit.log.bytes.max",
         100 << 20,
