@@ -52,7 +52,7 @@ class Auditing:
     def _handshake_refused(self, refusal: Refusal) -> None:
         if self._audit is not None:
             why = f"TLS: {refusal.cause}: {refusal.why}"
-            self._audit.refused_handshake(refusal.listener, refusal.remote, why)
+            self._audit.refused_connection(refusal.listener, refusal.remote, why)
 
     async def note_recoveries(self, broker: Broker) -> None:
         """Notes that an operator has begun the metadata log anew while no broker ran, if the file does not have it."""

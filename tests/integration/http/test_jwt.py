@@ -20,6 +20,7 @@ from tests.unit.model import jwt_tokens
 from tests.unit.model.jwt_tokens import signed, unsigned
 from tidelog.adapters.jwt_store import JwtStore
 from tidelog.broker.face.jwt_login import JwtLogin, terms_of
+from tidelog.broker.face.login import first_token
 from tidelog.consumer import Consumer
 from tidelog.model.errors import NotAuthenticated
 from tidelog.producer import Producer
@@ -99,6 +100,9 @@ async def test_whoever_has_one_is_its_subject(issued: Issued) -> None:
     assert (await issued.ask(token(sub="bob"), "GET", "/topics")).json() == []
     assert (await issued.ask(await issued.token("alice"), "GET", "/topics")).json() == ["t"], "those of ours do, too"
     assert (await issued.site.get("/topics", basic("alice", "correct horse"))).status == 401
+    with_dots = "first.0123456789abcdef.0123456789abcdef"
+    issued.site.broker.face.login.first_token = first_token(with_dots, ["User:root"])
+    assert (await issued.ask(with_dots, "GET", "/topics")).json() == ["hidden", "t"]
 
 
 async def test_what_is_wrong_is_401_and_not_told(issued: Issued) -> None:

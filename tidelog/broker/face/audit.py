@@ -211,11 +211,12 @@ class Audit:
         """Notes that a broker, or whoever speaks like one, was refused."""
         self._refused(remote, "peer", why, operation="ClusterAction")
 
-    def refused_handshake(self, listener: str, remote: str, why: str) -> None:
-        """Notes that a connection has not got through its TLS handshake."""
+    def refused_connection(self, listener: str, remote: str, why: str) -> None:
+        """Notes that a connection was not let in, or has not got through its TLS handshake."""
         self._refused(remote, listener, why)
 
     def _refused(self, remote: str, listener: str, why: str, operation: str = "") -> None:
+        """Notes a denial of whoever is at `remote`, an address with a port."""
         host = remote.rpartition(":")[0]
         self.denied(
             AuditEvent(event="denied", address=host, listener=listener, operation=operation, allowed=False, reason=why)

@@ -101,6 +101,10 @@ class Login:
             raise refused("token")
         return Proof(token.caller, token)
 
+    def is_token(self, text: str) -> bool:
+        """Returns True if there is a token of this id: a secret from a file may have dots, as others' tokens do."""
+        return self._token(text.partition(".")[0]) is not None
+
     def _token(self, token_id: str) -> Token | None:
         first = self.first_token
         if first is not None and first.token_id == token_id:

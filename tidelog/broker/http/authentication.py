@@ -62,7 +62,7 @@ class Authentication:
 
     def _by_bearer(self, token: str) -> Proof:
         jwts = self._login.jwts
-        if jwts is not None and "jwt" in self._methods and is_jwt(token):
+        if jwts is not None and "jwt" in self._methods and is_jwt(token) and not self._login.is_token(token):
             return Proof(*jwts.prove(token))
         if "token" in self._methods:
             return self._login.by_token(token)

@@ -20,6 +20,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
 from tidelog.broker.face.admission import ConnectionCount
+from tidelog.broker.face.audit import Audit
 from tidelog.broker.face.shares import Shares
 from tidelog.broker.http.answers import error_answer
 from tidelog.broker.http.head_deadlines import HeadDeadlines
@@ -28,6 +29,7 @@ from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.lingering import Lingering
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.resting import Resting
+from tidelog.model.cluster import HTTP
 from tidelog.model.errors import InvalidRequest
 
 IPPROTO_TCP: Final = 6
@@ -70,6 +72,7 @@ class Connection(web.RequestHandler):
     """Serves one client connection."""
 
     __slots__ = (
+        "_audit",
         "_certificate",
         "_count",
         "_heads",
@@ -102,9 +105,11 @@ class Connection(web.RequestHandler):
         limits: Limits,
         now_s: Callable[[], float],
         shares: Shares | None,
+        audit: Audit | None,
         **options: Any,
     ) -> None:
         super().__init__(server, **options)
+        self._audit = audit
         self._count = connections
         self._resting = resting
         self._heads = heads
@@ -168,6 +173,8 @@ class Connection(web.RequestHandler):
         self._certificate = transport.get_extra_info("peercert") or None
         if self._shares is not None and self._shares.are_set and not self._shares.admits_connection(self.address):
             self._metrics.refused("connection rate")
+            if self._audit is not None:
+                self._audit.refused_connection(HTTP, f"{self.address}:0", "connection rate")
             self._refuse(cast("asyncio.Transport", transport), _TOO_OFTEN)
             return
         self._is_admitted = self._find_place(now_s)
@@ -352,8 +359,9 @@ class Server(web.Server):
         metrics: RequestMetrics,
         now_s: Callable[[], float],
         shares: Shares | None = None,
+        audit: Audit | None = None,
     ) -> None:
-        """`shares` tells how often addresses may connect."""
+        """`shares` tells how often addresses may connect; `audit` hears of those that do so more often."""
         self._loop_used = asyncio.get_running_loop()
         self._limits = limits
         self._count = connections
@@ -363,6 +371,7 @@ class Server(web.Server):
         self._metrics = metrics
         self._now_s = now_s
         self._shares = shares
+        self._audit = audit
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
 
     def drain(self) -> None:
@@ -388,6 +397,7 @@ class Server(web.Server):
             limits,
             self._now_s,
             self._shares,
+            self._audit,
             loop=self._loop_used,
             access_log=None,
             keepalive_timeout=limits.keepalive_s,

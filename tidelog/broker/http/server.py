@@ -174,6 +174,7 @@ async def start_http(
         metrics,
         face.clock.monotonic_s,
         face.shares,
+        face.audit,
     )
     for one in bound:
         await one.start_serving()
