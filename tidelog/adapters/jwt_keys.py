@@ -143,7 +143,7 @@ def _of_jwk(number: int, document: Mapping[str, Any]) -> list[JwtKey]:
     if not isinstance(key_id, str | None):
         raise _Unfit(f"the kid of key {number} is no text")
     fitting, said = _algorithms(material), document.get("alg")
-    return _made(key_id, fitting if said is None else tuple({said} & set(fitting)), material)
+    return _made(key_id, tuple(name for name in fitting if said in (None, name)), material)
 
 
 # -- PEM -------------------------------------------------------------------------------------------------------------

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.unit.model.jwt_tokens import claims, signed
 from tidelog.adapters.jwt_keys import KeySet, load_keys
@@ -136,3 +140,42 @@ def test_what_is_no_use_is_told_without_what_it_holds(tmp_path: Path) -> None:
         assert "canary" not in message
     with pytest.raises(ConfigError, match="cannot read"):
         load_keys(str(tmp_path / "none"), ["ES256"])
+
+
+@pytest.mark.parametrize(("key", "algorithm"), [(RSA, "RS256"), (RSA, "PS256"), (EC, "ES256"), (ED, "EdDSA")])
+def test_any_signature_is_right_or_not(tmp_path: Path, key: Any, algorithm: str) -> None:
+    found = keys(tmp_path, [jwk(key)], algorithm)
+    token = taken_apart(signed({"alg": algorithm}, claims(), key))
+    assert found.verified_by(token) is not None
+    good = token.signature
+    for wrong in (
+        b"",
+        b"\x00" * len(good),
+        good[:-1],
+        good + b"\x00",
+        bytes([good[0] ^ 1]) + good[1:],
+        b"\xff" * 5_000,
+    ):
+        assert found.verified_by(token._replace(signature=wrong)) is None
+    assert found.verified_by(token._replace(signed=token.signed + b"x")) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["RSA", "EC", "oct", "sig"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = st.sampled_from(["kty", "kid", "alg", "use", "crv", "x", "y", "n", "e", "k", "d"])
+
+
+@given(st.lists(st.dictionaries(NAMES, JSON, max_size=6), max_size=2) | JSON)
+@example([{**jwk(EC), "alg": ["ES256"]}])
+@example([{**jwk(EC), "kid": {}}])
+@example([{**jwk(EC), "use": []}])
+def test_any_file_is_taken_or_refused(made: object) -> None:
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "keys"
+        path.write_text(json.dumps({"keys": made}))
+        path.chmod(0o600)
+        with suppress(ConfigError):
+            load_keys(str(path), ["ES256", "RS256", "HS256"])

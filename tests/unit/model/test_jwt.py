@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.model.jwt_tokens import AUDIENCE, ISSUER, NOW_S, claims, segment, unsigned
 from tidelog.model.access import Principal
@@ -120,3 +124,15 @@ def test_tokens_of_ours_are_told_apart() -> None:
     assert is_jwt(unsigned(HEADER, claims()))
     assert not is_jwt("0a1b.secret")
     assert not is_jwt("a.b.\udcff")
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.text(max_size=3))
+CLAIMS = st.dictionaries(st.sampled_from(["iss", "aud", "sub", "exp", "nbf", "iat"]), VALUES)
+
+
+@given(CLAIMS, st.text(max_size=20))
+def test_any_text_and_any_claims_are_taken_or_refused(changes: dict[str, object], text: str) -> None:
+    with suppress(NotAuthenticated):
+        taken_apart(text)
+    with suppress(NotAuthenticated):
+        judge(payload={**claims(), **changes})
