@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
 import pytest
 
+from tests.integration.forwarding.test_three_brokers import NODES, START_S, Machine
 from tests.integration.http.conftest import JSON_V2, Site
 from tests.integration.http.test_guard import SECURE, Secure, bearer
-from tests.integration.http.wire import Reply
+from tests.integration.http.wire import Reply, ask
 from tests.integration.rest_consumers.conftest import CONTROL
 from tidelog.broker.http.routes import ROUTES
+from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES
+from tidelog.broker.rest_consumers.requests import ShowReading
+from tidelog.controller.access_commands import AddAcls, StoreToken
+from tidelog.model.access import Acl, Principal
+from tidelog.model.levels import LEVEL_MAX, LEVEL_MIN
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
+from tidelog.sim.kit.network import SimNetwork
+from tidelog.transport.peer.frames import MessageCodec
 
 PARTITIONS = {"partitions": [{"topic": "t", "partition": 0}]}
 BODIES: dict[tuple[str, str], Any] = {
@@ -108,3 +118,44 @@ async def test_who_looks_for_anothers_does_not_keep_it_alive(owned: Owned) -> No
     assert (await owned.of(owned.bob, "GET", "/assignments")).status == 404
     longest = registry.longest_quiet()
     assert longest is not None and longest.name == "i"
+
+
+def test_brokers_tell_each_other_who_asks_from_the_level_on_that_knows_owners() -> None:
+    codec = MessageCodec(PEER_MESSAGES, MESSAGE_ADDITIONS)
+    request = ShowReading(group="g", instance="i", caller="User:bob")
+    assert codec.message(memoryview(codec.encode(request, LEVEL_MAX))) == request
+    told = codec.message(memoryview(codec.encode(request, LEVEL_MIN)))
+    assert told == ShowReading(group="g", instance="i")
+
+
+@pytest.mark.slow
+async def test_any_broker_knows_the_owner() -> None:
+    network = SimNetwork(Random(1))
+    machines = [Machine(network, node_id) for node_id in NODES]
+    for machine in machines:
+        machine._settings |= SECURE
+    async with AsyncExitStack() as stack:
+        async with asyncio.timeout(START_S):
+            await asyncio.gather(*(machine.start() for machine in machines))
+        for machine in machines:
+            stack.push_async_callback(machine.stop)
+        broker = machines[0].broker
+        tokens = {}
+        for name in ("alice", "bob"):
+            token, secret = broker.face.login.made_token(Principal("User", name), 0, "")
+            tokens[name] = f"{token.token_id}.{secret}"
+            acl = Acl("Group", "Literal", "g", f"User:{name}", "*", "Read", "Allow")
+            for command in (StoreToken(token), AddAcls([acl])):
+                await broker.admin.change_access(command)
+        headers = {**JSON_V2, **bearer(tokens["alice"])}
+        for machine in machines:
+            async with asyncio.timeout(START_S):
+                while len(machine.broker.image.access.tokens) < len(tokens):
+                    await asyncio.sleep(0.01)
+        created = await ask(machines[0].server.address, "POST", "/consumers/g", b'{"name":"i"}', headers)
+        assert created.status == 200, created.body
+        for machine in machines:
+            for name, status in (("bob", 404), ("alice", 200)):
+                target = "/consumers/g/instances/i/subscription"
+                reply = await ask(machine.server.address, "GET", target, None, bearer(tokens[name]))
+                assert reply.status == status, (machine.node_id, name, reply.body)
