@@ -2,8 +2,9 @@
 
 Start: disk, broker, listener (so that port 0 becomes a number), then the broker joins its cluster under that address
 and is ready; until then it may be stopped as at any time. Stop: the broker hands over what it leads, and serves
-meanwhile; the listener takes no more connections, ends its waits and finishes the requests under way; the broker leaves
-its cluster and flushes what is appended, the logs are marked clean, the disk threads end.
+meanwhile; the listener takes no more connections, ends its waits and finishes the requests under way; the lines of the
+audit log go to their topic; the broker leaves its cluster and flushes what is appended, the logs are marked clean, the
+disk threads end.
 """
 
 from __future__ import annotations

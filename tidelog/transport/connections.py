@@ -167,10 +167,12 @@ class Connections:
         shown = credentials.header
         answer = await self._request(method, url, body, {**(headers or {}), AUTHORIZATION: shown}, timeout_s)
         now_s = loop.time()
-        if answer.status != NotAuthenticated.code // 100 or not credentials.are_others(shown, now_s):
+        left_s = began_s + timeout_s - now_s
+        is_refused = answer.status == NotAuthenticated.code // 100
+        if not is_refused or left_s <= 0 or not credentials.are_others(shown, now_s):
             return answer
         again = {**(headers or {}), AUTHORIZATION: credentials.header}
-        return await self._request(method, url, body, again, timeout_s - (now_s - began_s))
+        return await self._request(method, url, body, again, left_s)
 
     async def _request(
         self,
