@@ -10,7 +10,9 @@ from tidelog.config.errors import ConfigError
 from tidelog.model.errors import InvalidRequest
 
 SHARED_BYTES_MIN: Final = 16
-SECRET_BYTES_MAX: Final = 4_096
+SHARED_BYTES_MAX: Final = 4_096
+SECRET_BYTES_MAX: Final = 8_192
+"""Tokens of other issuers are long."""
 
 
 class SecretFileRefused(InvalidRequest):
@@ -43,8 +45,8 @@ def read_shared_secret(path: str, setting: str) -> bytes:
     except SecretFileRefused as error:
         raise ConfigError(f"{setting}: {error}") from None
     secret = content.strip()
-    if len(content) > SECRET_BYTES_MAX or len(secret) < SHARED_BYTES_MIN:
-        raise ConfigError(f"{setting}: {path} must have {SHARED_BYTES_MIN} to {SECRET_BYTES_MAX:,} bytes; {makes}")
+    if len(content) > SHARED_BYTES_MAX or len(secret) < SHARED_BYTES_MIN:
+        raise ConfigError(f"{setting}: {path} must have {SHARED_BYTES_MIN} to {SHARED_BYTES_MAX:,} bytes; {makes}")
     return secret
 
 

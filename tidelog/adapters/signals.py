@@ -1,8 +1,8 @@
 """What signals mean to a process that serves: SIGTERM and SIGINT stop it in order, others must not end it by chance.
 
 SIGUSR1 has it write the stacks of its tasks and threads to its log. SIGHUP comes when the terminal closes and from
-programs that rotate logs; the log is standard error, so there is nothing to open anew but certificates, if there are
-any. SIGUSR2 switches the log to `debug` and back. The default of all three would end the process at once.
+programs that rotate logs; the log is standard error, so there is nothing to open anew but certificates and keys, if
+there are any. SIGUSR2 switches the log to `debug` and back. The default of all three would end the process at once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from tidelog.adapters.stacks import stacks
 logger = structlog.get_logger("tidelog")
 
 
-def _ignore() -> None:
-    logger.warning("signal ignored", signal="SIGHUP")
-
-
-def stop_on_signals(switch: Callable[[], None], reload: Callable[[], None] = _ignore) -> asyncio.Event:
+def stop_on_signals(switch: Callable[[], None], *reloads: Callable[[], None]) -> asyncio.Event:
     """Returns what is set when the process is to stop. From now on SIGHUP, SIGUSR1 and SIGUSR2 do not end it. `switch`
-    is called for SIGUSR2, and changes the level that is logged; `reload` for SIGHUP."""
+    is called for SIGUSR2, and changes the level that is logged; `reloads` are, for SIGHUP."""
+
+    def reload() -> None:
+        for each in reloads:
+            each()
+        if not reloads:
+            logger.warning("signal ignored", signal="SIGHUP")
+
     requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

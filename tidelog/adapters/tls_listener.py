@@ -16,7 +16,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -48,6 +48,16 @@ PLAIN_ANSWER: Final = (
 logger = structlog.get_logger("tidelog.tls")
 
 
+class Refusal(NamedTuple):
+    """Says of a connection why it did not come to be."""
+
+    listener: str
+    remote: str
+    """The other end's address, with its port."""
+    cause: str
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class TlsTerms:
     """How a listener speaks TLS."""
@@ -56,8 +66,8 @@ class TlsTerms:
     """Names the listener, for people."""
     context: Callable[[], ssl.SSLContext]
     """Tells what is in force."""
-    refused: Callable[[str, str], None]
-    """Hears of each connection that did not come to be: the listener and the cause."""
+    refused: Callable[[Refusal], None]
+    """Hears of each connection that did not come to be."""
     shutdown_s: float
     """How long a connection that is closed has to deliver what was sent, and to say goodbye."""
 
@@ -205,7 +215,7 @@ class TlsListener:
 
     def _refuse(self, remote: str, cause: str, why: str) -> None:
         """Counts; says it too, but not again and again of the same machine."""
-        self._terms.refused(self._terms.name, cause)
+        self._terms.refused(Refusal(self._terms.name, remote, cause, why))
         host, now_s = remote.rpartition(":")[0], self._loop.time()
         if now_s < self._complaints.get(host, now_s):
             return

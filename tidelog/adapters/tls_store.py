@@ -9,8 +9,6 @@ and a CA that was taken out of the file vouches for nobody who comes later.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,17 +17,15 @@ from typing import Final
 import structlog
 
 from tidelog.adapters.tls_contexts import load_contexts, seconds_left
-from tidelog.adapters.tls_listener import TlsListener, TlsTerms, tls_listeners
+from tidelog.adapters.tls_listener import Refusal, TlsListener, TlsTerms, tls_listeners
+from tidelog.adapters.watched_files import WatchedFiles
 from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
 
-LOOK_S: Final = 2.0
 HTTP_SHUTDOWN_S: Final = 30.0
 """An answer that is the last one on its connection may take so long to arrive; a dead client is found out before."""
 WARN_S: Final = 14 * 24 * 3600.0
 WARN_AGAIN_S: Final = 24 * 3600.0
-
-Signature = tuple[tuple[int, int, int] | None, ...]
 
 logger = structlog.get_logger("tidelog.tls")
 
@@ -39,13 +35,14 @@ class TlsStore:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._seen = self._signature()
+        self._files = WatchedFiles([config.ssl_keystore_location, config.ssl_truststore_location])
         self.contexts = load_contexts(config)
         self.reloads: Counter[str] = Counter()
         """How often the files were loaded again, by outcome."""
         self.refused: Counter[tuple[str, str]] = Counter()
         """Connections that did not come to be, by listener and cause."""
-        self._is_wanted = asyncio.Event()
+        self.on_refused: list[Callable[[Refusal], None]] = []
+        """Called with each of them."""
         self._warned_s = -WARN_AGAIN_S
 
     @property
@@ -79,28 +76,23 @@ class TlsStore:
         assert self.contexts.calling is not None
         return self.contexts.calling
 
-    def note_refused(self, listener: str, cause: str) -> None:
-        """Counts a connection that did not come to be."""
-        self.refused[listener, cause] += 1
+    def note_refused(self, refusal: Refusal) -> None:
+        """Counts a connection that did not come to be, and tells whoever wants to hear of it."""
+        self.refused[refusal.listener, refusal.cause] += 1
+        for hear in self.on_refused:
+            hear(refusal)
 
     # -- loading again -----------------------------------------------------------------------------------------------
 
     def reload(self) -> None:
         """Has the files loaded again, changed or not."""
-        self._is_wanted.set()
+        self._files.look()
 
     async def watch(self) -> None:
         """Looks after the files until it is cancelled."""
         self._warn()
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._is_wanted.wait()
-            is_asked = self._is_wanted.is_set()
-            self._is_wanted.clear()
-            seen = await asyncio.to_thread(self._signature)
-            if is_asked or seen != self._seen:
-                self._seen = seen
+            if await self._files.are_to_be_read():
                 await self._load()
             self._warn()
 
@@ -121,13 +113,6 @@ class TlsStore:
         self._warned_s = -WARN_AGAIN_S
         logger.info("certificates are loaded again", days_left=_days(seconds_left(found)))
 
-    def _signature(self) -> Signature:
-        return tuple(_signature_of(path) for path in self._paths())
-
-    def _paths(self) -> tuple[str, ...]:
-        locations = (self._config.ssl_keystore_location, self._config.ssl_truststore_location)
-        return tuple(path for path in locations if path is not None)
-
     def _warn(self) -> None:
         """Says once a day that the certificate's time is nearly over."""
         now_s, left_s = asyncio.get_running_loop().time(), seconds_left(self.contexts)
@@ -138,14 +123,6 @@ class TlsStore:
                 file=self._config.ssl_keystore_location,
                 days_left=_days(left_s),
             )
-
-
-def _signature_of(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _days(seconds: float) -> int:

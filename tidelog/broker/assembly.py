@@ -2,8 +2,9 @@
 
 Start: disk, broker, listener (so that port 0 becomes a number), then the broker joins its cluster under that address
 and is ready; until then it may be stopped as at any time. Stop: the broker hands over what it leads, and serves
-meanwhile; the listener takes no more connections, ends its waits and finishes the requests under way; the broker leaves
-its cluster and flushes what is appended, the logs are marked clean, the disk threads end.
+meanwhile; the listener takes no more connections, ends its waits and finishes the requests under way; the lines of the
+audit log go to their topic; the broker leaves its cluster and flushes what is appended, the logs are marked clean, the
+disk threads end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import uvloop
 from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.heap import keep_freed_memory
+from tidelog.adapters.jwt_store import JwtStore
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 from tidelog.adapters.secret_file import read_secret, read_shared_secret
 from tidelog.adapters.signals import stop_on_signals
@@ -29,6 +31,7 @@ from tidelog.adapters.tls_listener import HANDSHAKES_MAX
 from tidelog.adapters.tls_store import TlsStore
 from tidelog.broker.auditing import Auditing
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
+from tidelog.broker.face.jwt_login import JwtLogin, terms_of
 from tidelog.broker.face.login import first_token
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
 from tidelog.broker.joining import peer_contacts
@@ -146,7 +149,7 @@ def _contacts(config: BrokerConfig, entropy: Entropy) -> Contacts:
     if config.cluster_join is None:
         return no_contacts
     file = config.cluster_token_file
-    credentials = None if file is None else bearer(read_secret(file))
+    credentials = None if file is None else bearer(partial(read_secret, file))
     return partial(peer_contacts, config.cluster_join, entropy, credentials, _as_client(config))
 
 
@@ -155,7 +158,9 @@ async def _serve(
 ) -> int:
     log_level = LogLevel(config.log_level)
     tls = TlsStore(config) if config.uses_tls else None
-    stop_requested = stop_on_signals(log_level.switch, *([] if tls is None else [tls.reload]))
+    jwts = JwtStore(config) if "jwt" in config.http_authentication else None
+    stores = [store for store in (tls, jwts) if store is not None]
+    stop_requested = stop_on_signals(log_level.switch, *(store.reload for store in stores))
     disk, entropy = DiskThreads(), SystemEntropy()
     worker, hasher = DiskThreads(1, name="tidelog-codecs"), DiskThreads(1, name="tidelog-passwords")
     broker = Broker(
@@ -173,12 +178,14 @@ async def _serve(
         insecure_listeners=safeguards.insecure_listeners,
     )
     broker.face.login.first_token = safeguards.first_token
+    if jwts is not None:
+        broker.face.login.jwts = JwtLogin(terms_of(config), jwts, SystemClock(), entropy)
     servers: list[HttpServer] = []
-    watching = None if tls is None else asyncio.create_task(tls.watch())
+    watching = [asyncio.create_task(store.watch()) for store in stores]
     is_encrypted = config.http_security_protocol == "SSL"
     auditing = Auditing(config)
     try:
-        listener, face = http_listener(config), auditing.open(broker)
+        listener, face = http_listener(config), auditing.open(broker, tls)
         server = await start_http(face, listener, host_name(), thread_busy_s, log_level, tls, is_encrypted=is_encrypted)
         servers.append(server)
         more = ""
@@ -195,9 +202,9 @@ async def _serve(
         announce(f"tidelog: ready {scheme}://{bound} cluster={broker.cluster_id} node={broker.node_id}{more}")
         await _first_of(stop_requested, broker.failed)
     finally:
-        has_stopped = await _stop(servers, broker, disk, worker, hasher)
-        if watching is not None:
-            watching.cancel()
+        has_stopped = await _stop(servers, broker, auditing, disk, worker, hasher)
+        for task in watching:
+            task.cancel()
         await auditing.close()
     return _status(broker) if has_stopped else 1
 
@@ -220,13 +227,14 @@ def _as_client(config: BrokerConfig) -> Security:
     return Security(ca_location=config.ssl_truststore_location, keystore_location=config.ssl_keystore_location)
 
 
-async def _stop(servers: Sequence[HttpServer], broker: Broker, *threads: DiskThreads) -> bool:
+async def _stop(servers: Sequence[HttpServer], broker: Broker, auditing: Auditing, *threads: DiskThreads) -> bool:
     """Stops in order; False if that takes too long. Then the process ends as if it were killed."""
     try:
         async with asyncio.timeout(STOP_S_MAX):
             await broker.hand_over()
             linger_s = LINGER_S if broker.others else 0.0
             await asyncio.gather(*(server.stop(STOP_GRACE_S, linger_s=linger_s) for server in servers))
+            await auditing.publish()
             await broker.stop()
             for each in threads:
                 each.close()

@@ -44,8 +44,14 @@ from tidelog.broker.repair.repair_messages import (
     VerifyFilesReply,
     VerifyQuery,
 )
-from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, RecordsRead, TakeBack
-from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead
+from tidelog.broker.rest_consumers.requests import (
+    INSTANCE_REQUESTS,
+    REST_CONSUMER_MESSAGES,
+    InstanceRequest,
+    RecordsRead,
+    TakeBack,
+)
+from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead, ForwardProduce
 from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
     AlterQuotas,
@@ -53,6 +59,7 @@ from tidelog.controller.commands import (
     Command,
     CommandAnswer,
     ControllerElsewhere,
+    CreateOffsetsTopic,
     HeartbeatAnswered,
     LevelAnswered,
     MetadataApplied,
@@ -173,6 +180,9 @@ MESSAGE_ADDITIONS: Final = Additions(
         RecoverQuery: {"aligned_epoch": 2},
         RecoverReply: {"is_aligned": 2},
         BatchesRead: {"lost": 2},
+        **{kind: {"caller": ACCESS_LEVEL} for kind in INSTANCE_REQUESTS},
+        ForwardProduce: {"is_own": ACCESS_LEVEL},
+        CreateOffsetsTopic: {"name": ACCESS_LEVEL},
         RecordsRead: {"lost": 2},
     },
     values={

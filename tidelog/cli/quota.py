@@ -58,7 +58,8 @@ def set_quota(
     """Set rates per second of a user, a client id, both, or an address; its other rates stay.
 
     Keys of users and client ids: producer_byte_rate, consumer_byte_rate, request_rate, controller_mutation_rate. Of
-    addresses: connection_creation_rate. Each broker keeps them for itself.
+    users alone: connections, how many may be open. Of addresses: connection_creation_rate. Each broker keeps them for
+    itself.
 
     \b
     Examples:
@@ -66,6 +67,7 @@ def set_quota(
       tidelog quota set --default-user request_rate=500 controller_mutation_rate=2.5
       tidelog quota set --user etl --default-client producer_byte_rate=500KB
       tidelog quota set --default-address connection_creation_rate=20
+      tidelog quota set --default-user connections=50
     """
     entity = _entity((user, default_user), (client, default_client), (address, default_address))
     changes = _rates(rates)
@@ -117,7 +119,7 @@ def print_quotas(quotas: Sequence[QuotaDescription]) -> None:
         for quota in quotas
         for key, rate in quota.rates.items()
     ]
-    print_table(["user", "client", "address", "key", "per second"], rows, numbers=["per second"])
+    print_table(["user", "client", "address", "key", "at most"], rows, numbers=["at most"])
 
 
 def _entity(*parts: tuple[str | None, bool]) -> Entity:

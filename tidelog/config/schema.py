@@ -28,6 +28,8 @@ from tidelog.config.values import (
     Count,
     FeatureLevel,
     Hosts,
+    JwtAlgorithms,
+    KeysUrl,
     Limit,
     LogFormat,
     LoginMethods,
@@ -39,15 +41,19 @@ from tidelog.config.values import (
     Path,
     Principals,
     Rack,
+    Seconds,
     SecurityProtocol,
     SegmentBytes,
     ShownBytes,
     Skew,
+    Text,
     TimestampType,
     TlsVersions,
     TopicCleanupPolicy,
     Url,
     Voters,
+    Words,
+    keys_file,
     split_address,
     split_voter,
 )
@@ -365,6 +371,14 @@ class BrokerConfig(Settings):
         "A file for the audit log: a line of JSON for what is refused, and for each change of the cluster. Only this "
         "user may read it. Default: no audit log.",
     )
+    audit_log_topic: Boolean = setting(
+        "audit.log.topic",
+        False,
+        "Whether this broker writes the lines of its audit log to the topic `__audit` as well, or instead, if "
+        "audit.log.file is not set. The first broker to have a line makes the topic, with the replicas and the "
+        "commit.protocol that offsets.topic.* say. Lines that cannot be written there are counted, and no request "
+        "waits for them.",
+    )
     audit_log_bytes_max: Count = setting(
         "audit.log.bytes.max",
         100 << 20,
@@ -413,9 +427,10 @@ class BrokerConfig(Settings):
         "http.authentication",
         (),
         "How HTTP clients say who they are: `token` (Authorization: Bearer ID.SECRET), `basic` (a user's name and "
-        "password), `certificate` (shown in TLS; ssl.client.auth), or several, with commas between. Whoever shows none "
-        "is refused with 401, but for /healthz, /readyz, / and /openapi.json. Default: nobody has to log in, and "
-        "everybody is User:ANONYMOUS. (Not in Kafka.)",
+        "password), `certificate` (shown in TLS; ssl.client.auth), `jwt` (Authorization: Bearer and a JSON Web Token; "
+        "sasl.oauthbearer.*), or several, with commas between. Whoever shows none is refused with 401, but for "
+        "/healthz, /readyz, / and /openapi.json. Default: nobody has to log in, and everybody is User:ANONYMOUS. (Not "
+        "in Kafka.)",
     )
     http_ops_authentication: LoginMethods | None = setting(
         "http.ops.authentication",
@@ -429,6 +444,43 @@ class BrokerConfig(Settings):
         "A file that holds ID.SECRET, and that only its owner may read (0600): a token that stands for the first of "
         "super.users on this broker, so that the first administrator of a cluster can log in and make others. "
         "Default: none. (Not in Kafka.)",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: KeysUrl | None = setting(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        None,
+        "The file with the keys that JSON Web Tokens are verified by, as in file:///etc/tidelog/jwks.json: a JWKS, or "
+        "public keys and certificates in PEM. Nobody but its owner may be able to write it, nor to read it if it holds "
+        "shared secrets (HS256). Looked at every few seconds, and on SIGHUP. Default: none; needed for `jwt`. (Kafka: "
+        "https:// too; brokers fetch nothing here.)",
+    )
+    sasl_oauthbearer_expected_issuer: Text | None = setting(
+        "sasl.oauthbearer.expected.issuer",
+        None,
+        "The `iss` that a JSON Web Token must have. Default: none; needed for `jwt`. (Kafka: not checked without it.)",
+    )
+    sasl_oauthbearer_expected_audience: Words = setting(
+        "sasl.oauthbearer.expected.audience",
+        (),
+        "The `aud` that a JSON Web Token must have, or several with commas between, of which it must have one. "
+        "Default: none; needed for `jwt`. (Kafka: not checked without it.)",
+    )
+    sasl_oauthbearer_sub_claim_name: Text = setting(
+        "sasl.oauthbearer.sub.claim.name",
+        "sub",
+        "The claim of a JSON Web Token that names its principal: with `alice` in it, whoever shows it is User:alice.",
+    )
+    sasl_oauthbearer_clock_skew_seconds: Seconds = setting(
+        "sasl.oauthbearer.clock.skew.seconds",
+        30,
+        "How far the clock of whoever issues JSON Web Tokens may be from this broker's.",
+        unit="s",
+    )
+    jwt_algorithms: JwtAlgorithms = setting(
+        "jwt.algorithms",
+        ("RS256", "ES256"),
+        "How JSON Web Tokens may be signed, with commas between: RS256, RS384, RS512, PS256, PS384, PS512, ES256, "
+        "ES384, ES512, EdDSA; and HS256, HS384, HS512, with which whoever can verify a token can make one. (Not in "
+        "Kafka.)",
     )
     authorizer_enabled: Boolean = setting(
         "authorizer.enabled",
@@ -842,6 +894,21 @@ class BrokerConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _asks_for_certificates(self) -> BrokerConfig:
+        needed = {
+            "http.security.protocol=SSL": self.http_security_protocol == "SSL",
+            "ssl.client.auth=requested (or required)": self.ssl_client_auth != "none",
+            "ssl.truststore.location": self.ssl_truststore_location is not None,
+        }
+        missing = [name for name, is_there in needed.items() if not is_there]
+        if "certificate" in self.http_authentication and missing:
+            raise ValueError(
+                f"http.authentication=certificate needs {' and '.join(missing)}, or no client is asked for one, and "
+                "nobody can log in by it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_keys(self) -> BrokerConfig:
         if self.uses_tls and self.ssl_keystore_location is None:
             raise ValueError(
@@ -857,10 +924,22 @@ class BrokerConfig(Settings):
             )
         if self.ssl_client_auth != "none" and self.http_security_protocol != "SSL":
             raise ValueError("ssl.client.auth needs http.security.protocol=SSL: plain HTTP knows no certificates")
-        if "certificate" in self.http_authentication and self.ssl_client_auth == "none":
+        return self
+
+    @model_validator(mode="after")
+    def _knows_the_issuer(self) -> BrokerConfig:
+        if "jwt" not in self.http_authentication:
+            return self
+        needed = {
+            "sasl.oauthbearer.jwks.endpoint.url": self.sasl_oauthbearer_jwks_endpoint_url,
+            "sasl.oauthbearer.expected.issuer": self.sasl_oauthbearer_expected_issuer,
+            "sasl.oauthbearer.expected.audience": self.sasl_oauthbearer_expected_audience,
+        }
+        missing = [name for name, value in needed.items() if not value]
+        if missing:
             raise ValueError(
-                "http.authentication=certificate needs ssl.client.auth=requested or required, or no client is asked "
-                "for one"
+                f"http.authentication=jwt needs {' and '.join(missing)}: without it, tokens that were made for others "
+                "would do"
             )
         return self
 
@@ -914,6 +993,12 @@ class BrokerConfig(Settings):
         if self.http_ops_security_protocol != "SSL":
             return "none"
         return self.ssl_client_auth if self.http_ops_ssl_client_auth is None else self.http_ops_ssl_client_auth
+
+    @property
+    def jwt_keys_file(self) -> str:
+        """The file of `sasl.oauthbearer.jwks.endpoint.url`, which is set."""
+        assert self.sasl_oauthbearer_jwks_endpoint_url is not None
+        return keys_file(self.sasl_oauthbearer_jwks_endpoint_url)
 
     @property
     def levels(self) -> LevelRange:

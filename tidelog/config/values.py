@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -16,6 +17,9 @@ from tidelog.model.certificate_names import parse_rules
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.levels import LEVEL_MAX, LEVEL_MIN
 
+JwtAlgorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"
+]
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
@@ -129,6 +133,22 @@ def _is_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def keys_file(url: str) -> str:
+    """Returns the path of a `file:` URL. Else `ValueError`."""
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
+        raise ValueError(
+            "must be the URL of a file, as in file:///etc/tidelog/jwks.json: brokers fetch no keys; have something "
+            "beside them write into a file what the issuer publishes"
+        )
+    return unquote(parts.path)
+
+
+def _is_keys_url(value: str) -> str:
+    keys_file(value)
+    return value
+
+
 def _is_address(value: str) -> str:
     split_address(value)
     return value
@@ -170,6 +190,7 @@ Milliseconds = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
 Bytes = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
 Limit = Annotated[Integer, Field(ge=-1, le=INT64_MAX)]
 """An amount of bytes or milliseconds, or -1 for no limit."""
+Seconds = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
 Skew = Annotated[Integer, Field(ge=0, le=INT64_MAX)]
 """Milliseconds that two clocks may be apart."""
 SegmentBytes = Annotated[Integer, Field(ge=1024, le=INT32_MAX)]
@@ -178,12 +199,16 @@ BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
 Principals = Annotated[tuple[str, ...], BeforeValidator(_read_principals)]
-LoginMethods = Annotated[tuple[Literal["token", "basic", "certificate"], ...], BeforeValidator(_read_words)]
+LoginMethods = Annotated[tuple[Literal["token", "basic", "certificate", "jwt"], ...], BeforeValidator(_read_words)]
+JwtAlgorithms = Annotated[tuple[JwtAlgorithm, ...], BeforeValidator(_read_words), Field(min_length=1)]
+Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+Words = Annotated[tuple[Text, ...], BeforeValidator(_read_words)]
+KeysUrl = Annotated[str, AfterValidator(_is_keys_url)]
 MappingRules = Annotated[str, AfterValidator(_are_rules)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_read_hosts)]
 TlsVersions = Annotated[tuple[str, ...], BeforeValidator(_read_versions)]
 Url = Annotated[str, AfterValidator(_is_url)]
-Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+Path = Text
 Rack = Annotated[str, Field(pattern=f"^{_PRINTABLE.pattern}$")]
 NodeNumber = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
 

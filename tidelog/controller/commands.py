@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.model.cluster import Endpoint
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, LevelRange
+from tidelog.model.names import OFFSETS_TOPIC
 from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 
 
@@ -41,10 +42,11 @@ class CreateTopic(Command, frozen=True, tag=True):
 
 
 class CreateOffsetsTopic(Command, frozen=True, tag=True):
-    """Makes the topic of the consumer groups, as the controller's settings say, if there is none yet: whoever asks for
-    it gets the one that there is. Answered by `TopicPlaced`."""
+    """Makes the topic of the consumer groups, or another one of the brokers' own, as the controller's settings say, if
+    there is none yet: whoever asks for it gets the one that there is. Answered by `TopicPlaced`."""
 
     topic_id: str
+    name: str = OFFSETS_TOPIC
 
 
 class AddPartitions(Command, frozen=True, tag=True):

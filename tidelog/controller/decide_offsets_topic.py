@@ -1,5 +1,5 @@
-"""Deciding about the topic in which the brokers keep the consumer groups: only the controller makes it, and it decides
-all about it, so that brokers with different settings cannot make two of it.
+"""Deciding about the topics that the brokers have for themselves, of the consumer groups and of the audit log: only the
+controller makes them, and it decides all about them, so that brokers with different settings cannot make two of one.
 
 How many replicas? As many as are configured, or as the cluster has brokers. Fenced ones count, and so do voters that
 have not registered yet: a cluster that is just starting, or has lost a broker for a moment, would else keep its groups
@@ -17,8 +17,11 @@ from tidelog.controller.decision import Decision
 from tidelog.controller.records import TopicCreated
 from tidelog.model.cluster import COMMIT_PROTOCOL, ClusterImage
 from tidelog.model.errors import CoordinatorNotAvailable, InvalidRequest
-from tidelog.model.names import OFFSETS_TOPIC
+from tidelog.model.names import AUDIT_TOPIC, OFFSETS_TOPIC
 
+OWN_TOPICS = (OFFSETS_TOPIC, AUDIT_TOPIC)
+AUDIT_PARTITIONS = 1
+"""It has one, so that its lines have one order; there are a hundred denials a second at most of each broker."""
 SEGMENT_BYTES = 100 * MIB
 """As Kafka's: what is compacted away leaves the disk by whole segments."""
 DECISION_BYTES_MAX = 16 * MIB
@@ -26,21 +29,35 @@ DECISION_BYTES_MAX = 16 * MIB
 
 
 def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, config: BrokerConfig) -> Decision:
-    """Raises `CoordinatorNotAvailable` while too few brokers are there."""
-    known = image.topics.get(OFFSETS_TOPIC)
+    """Raises `CoordinatorNotAvailable` while too few brokers are there; `InvalidRequest` for another name."""
+    name = command.name
+    if name not in OWN_TOPICS:
+        raise InvalidRequest(f"brokers have no topic {name[:80]!r}")
+    known = image.topics.get(name)
     if known is not None:
         return Decision(answer=lambda after: placed(after, known))
     expected = max(len(image.brokers), len(image.voters))
     factor = min(config.offsets_topic_replication_factor, expected)
-    partitions = range(config.offsets_topic_num_partitions)
+    partitions = range(config.offsets_topic_num_partitions if name == OFFSETS_TOPIC else AUDIT_PARTITIONS)
     try:
-        record = TopicCreated(
-            OFFSETS_TOPIC, command.topic_id, assign(image, partitions, factor, None), _configs(config)
-        )
-        check_electable(apply_all(image, (record,), image.position).topics[OFFSETS_TOPIC])
+        configs = _configs(config) if name == OFFSETS_TOPIC else _audit_configs(config)
+        record = TopicCreated(name, command.topic_id, assign(image, partitions, factor, None), configs)
+        check_electable(apply_all(image, (record,), image.position).topics[name])
     except InvalidRequest as error:
-        raise CoordinatorNotAvailable(f"topic {OFFSETS_TOPIC} cannot be made now: {error.message}") from error
-    return Decision((record,), lambda after: placed(after, after.topics[OFFSETS_TOPIC]))
+        raise CoordinatorNotAvailable(f"topic {name} cannot be made now: {error.message}") from error
+    return Decision((record,), lambda after: placed(after, after.topics[name]))
+
+
+def _audit_configs(config: BrokerConfig) -> dict[str, str]:
+    """Returns what is not as for users' topics: how long lines are kept is the operator's to say."""
+    return {
+        COMMIT_PROTOCOL: config.offsets_topic_commit_protocol,
+        "cleanup.policy": "delete",
+        "max.message.bytes": str(MIB),
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": str(INT64_MAX),
+        "unclean.leader.election.enable": "false",
+    }
 
 
 def _configs(config: BrokerConfig) -> dict[str, str]:

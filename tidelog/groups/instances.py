@@ -11,7 +11,7 @@ from tidelog.groups.decision import Decision
 from tidelog.groups.patterns import matcher
 from tidelog.groups.records import GroupLogRecord, InstanceRecord, gone
 from tidelog.groups.shard import Shard
-from tidelog.model.errors import IllegalState, InstanceExists, UnknownInstance
+from tidelog.model.errors import IllegalState, InstanceExists
 from tidelog.model.groups import (
     ConfigureInstance,
     CreateInstance,
@@ -22,6 +22,7 @@ from tidelog.model.groups import (
     InstanceListed,
     InstancesListed,
     check_group_name,
+    unknown_instance,
 )
 
 
@@ -69,9 +70,7 @@ def instance_of(shard: Shard, group: str, instance: str) -> InstanceRecord:
     """Raises `UnknownInstance`."""
     found = shard.instances.get((group, instance))
     if found is None:
-        raise UnknownInstance(
-            f"group {group} has no consumer instance {instance}: it was deleted, or was quiet for too long; create it"
-        )
+        raise unknown_instance(group, instance)
     return found
 
 

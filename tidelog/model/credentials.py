@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from tidelog.model.access import Acl, Principal, check_principal
+from tidelog.model.errors import NotAuthenticated
 
 NEVER: Final = 0
 """Stands for the end of a token that has none."""
@@ -73,6 +74,13 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def secret_hash(secret: str) -> str:
     """Returns what is kept of a token's secret."""
     return sha256(secret.encode()).hexdigest()
+
+
+def refused(cause: str = "") -> NotAuthenticated:
+    """Returns the one answer to all who are not known, whatever the `cause`."""
+    return NotAuthenticated(
+        "who is calling is not known: show a valid token, or a user's name and password", cause=cause
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,11 @@ class NotAuthenticated(TidelogError):
     code = 40101
     kafka = KafkaCode.SASL_AUTHENTICATION_FAILED
 
+    def __init__(self, message: str, *, cause: str = "") -> None:
+        """The `cause` is for the audit log and for nobody else: a few words, of which there are not many."""
+        super().__init__(message)
+        self.cause = cause
+
 
 class TooManyAttempts(TidelogError):
     """Too many attempts of this user to log in from this address have failed; wait as long as `Retry-After` says."""
@@ -179,7 +184,7 @@ class NotAReplica(TidelogError):
 
 
 class UnknownInstance(TidelogError):
-    """There is no such REST consumer instance: it was deleted, has expired, or never was."""
+    """There is no such REST consumer instance: it was deleted, has expired, never was, or is another principal's."""
 
     code = 40403
     kafka = KafkaCode.RESOURCE_NOT_FOUND
@@ -477,6 +482,12 @@ class QuotaExceeded(TidelogError):
     def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class TooManyConnections(QuotaExceeded):
+    """The caller has as many connections open as its quota allows; this one is closed, and nothing was done."""
+
+    kafka = KafkaCode.THROTTLING_QUOTA_EXCEEDED
 
 
 class LeaderNotAvailable(TidelogError):

@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tidelog.model.errors import InvalidRequest
+from tidelog.model.errors import InvalidRequest, UnknownInstance
 from tidelog.model.records import RecordForm
 
 JOIN: Final = 0
@@ -140,6 +140,8 @@ class InstanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a read waits for records, if it does not say."""
     on_loss: Literal["fail", "skip"] = "fail"
     """What a read does where records are lost, and an operator has accepted that (`on.loss`)."""
+    owner: str = ""
+    """The principal that has created it; empty where nobody has to log in, and before there were owners."""
 
 
 class CreateInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
@@ -322,6 +324,13 @@ def check_group_name(name: str, what: str = "group") -> str:
         shown = ascii(name if len(name) <= 80 else f"{name[:80]}...")
         raise InvalidRequest(f"{shown} is no {what} name: use 1 to 255 of the characters A-Z a-z 0-9 . _ -")
     return name
+
+
+def unknown_instance(group: str, instance: str) -> UnknownInstance:
+    """Returns what is said of a REST consumer instance that is not there, or that its caller may not know of."""
+    return UnknownInstance(
+        f"group {group} has no consumer instance {instance}: it was deleted, or was quiet for too long; create it"
+    )
 
 
 def pairs(listed: Sequence[TopicPartitions]) -> list[tuple[str, int]]:

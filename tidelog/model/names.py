@@ -8,6 +8,8 @@ from tidelog.model.errors import InvalidRequest
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Where the brokers keep what they know of consumer groups."""
+AUDIT_TOPIC = "__audit"
+"""Brokers write there what they refuse and what is changed, if they are told to."""
 INTERNAL_PREFIX = "__"
 """Of topics that the brokers make for themselves."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")

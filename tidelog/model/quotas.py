@@ -1,8 +1,8 @@
 """Quotas: whose share of the brokers is how large, in Kafka's words (KIP-13, KIP-257, KIP-546, KIP-599, KIP-612).
 
 An *entity* is a user, a client id, both together, or a client's address. `DEFAULT` in the place of a name stands for
-all that have no quota of their own. An entity has rates per second, each under its *key*. For a request the most exact
-entity that has the key counts, and no other:
+all that have no quota of their own. An entity has rates per second, each under its *key*, and a user may have a number
+of open connections beside. For a request the most exact entity that has the key counts, and no other:
 
     user and client id > user and default client > user
     > default user and client id > default user and default client > default user
@@ -32,6 +32,10 @@ CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 CLIENT_KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_RATE, CONTROLLER_MUTATION_RATE)
 """The keys of users and client ids."""
 ADDRESS_KEYS: Final = (CONNECTION_CREATION_RATE,)
+CONNECTIONS: Final = "connections"
+"""Counts the connections that are open, where the others count what is used in a second."""
+USER_KEYS: Final = (*CLIENT_KEYS, CONNECTIONS)
+"""The keys of users without a client id, which is whatever a client says."""
 NAME_CHARS_MAX: Final = 256
 RATE_MAX: Final = 2.0**53
 RATE_MIN: Final = 0.001
@@ -94,14 +98,22 @@ def checked_entity(entity: Entity) -> Entity:
 
 def check_rates(entity: Entity, changes: Mapping[str, float | None]) -> None:
     """Raises `InvalidRequest` if an entity cannot have such rates."""
-    known = CLIENT_KEYS if entity.address is None else ADDRESS_KEYS
+    known = _keys_of(entity)
     if not changes:
         raise InvalidRequest(f"say what is to change of the quota for {entity}: {', '.join(known)}")
     for key, rate in changes.items():
         if key not in known:
             raise InvalidRequest(f"a quota for {entity} can have {', '.join(known)}, and not {key[:NAME_CHARS_MAX]!r}")
+        if key == CONNECTIONS and rate is not None and not (1 <= rate <= RATE_MAX and rate == int(rate)):
+            raise InvalidRequest(f"{key} is a whole number from 1 on; to take it back, remove it")
         if rate is not None and not (math.isfinite(rate) and RATE_MIN <= rate <= RATE_MAX):
             raise InvalidRequest(f"{key} is a number per second from {RATE_MIN:g} to 2^53; to take it back, remove it")
+
+
+def _keys_of(entity: Entity) -> tuple[str, ...]:
+    if entity.address is not None:
+        return ADDRESS_KEYS
+    return USER_KEYS if entity.client_id is None else CLIENT_KEYS
 
 
 def canonical_address(text: str) -> str:

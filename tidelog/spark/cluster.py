@@ -22,7 +22,7 @@ import msgspec
 
 from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
-from tidelog.model.errors import TidelogError
+from tidelog.model.errors import NotAuthenticated, TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S, HTTPS
 from tidelog.transport.backoff import Backoff
@@ -99,8 +99,7 @@ class Cluster:
     ) -> None:
         """`bootstrap` are base URLs of one scheme. The token in `token_file` is shown with each request; the file is
         read here, on the machine that asks."""
-        credentials = client_credentials(read_secret, token_file=token_file)
-        self._headers = {} if credentials is None else {"Authorization": credentials.header}
+        self._credentials = client_credentials(read_secret, token_file=token_file)
         self.timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
         self._addresses = list(bootstrap)
@@ -182,11 +181,27 @@ class Cluster:
     def _begin(
         self, method: str, address: str, target: str, body: bytes | bytearray | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
+        """Sends a request, and reads the head of its answer; again, if the broker does not take the credentials and
+        there are new ones."""
+        credentials = self._credentials
+        if credentials is None:
+            return self._ask(method, address, target, body, headers)
+        credentials.look(time.monotonic())
+        shown = credentials.header
+        response = self._ask(method, address, target, body, {**headers, "Authorization": shown})
+        if response.status != NotAuthenticated.code // 100 or not credentials.are_others(shown, time.monotonic()):
+            return response
+        self.drop(address)  # rather than read what nobody wants
+        return self._ask(method, address, target, body, {**headers, "Authorization": credentials.header})
+
+    def _ask(
+        self, method: str, address: str, target: str, body: bytes | bytearray | None, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
         connection = self._connections.get(address)
         if connection is None:
             connection = self._connections[address] = self._connect(address)
         try:
-            connection.request(method, target, body, {**headers, **self._headers})
+            connection.request(method, target, body, headers)
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise self.cut(address, error) from error

@@ -16,16 +16,18 @@ not take a connection that dies under its next request for an unknown outcome.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.hdrs import AUTHORIZATION
 from aiohttp.payload import Payload
 from yarl import URL
 
-from tidelog.model.errors import Overloaded, QuotaExceeded, TidelogError
+from tidelog.model.errors import NotAuthenticated, Overloaded, QuotaExceeded, TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.model.ports import Buffer
 from tidelog.transport.credentials import Credentials
@@ -115,8 +117,7 @@ class Connections:
         self._headers = {CLIENT_ID: client_id} if client_id else {}
         self._connections_max = connections_max
         self._context = context
-        if credentials is not None:
-            self._headers["Authorization"] = credentials.header
+        self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
@@ -156,7 +157,31 @@ class Connections:
         headers: Mapping[str, str] | None = None,
         timeout_s: float,
     ) -> Answer:
-        """One try. Raises `ConnectFailed`, `NoAnswer` or `ClientClosed`; an error status is an `Answer`."""
+        """One try; another one, if a broker does not take the credentials and there are new ones. Raises
+        `ConnectFailed`, `NoAnswer` or `ClientClosed`; an error status is an `Answer`."""
+        credentials, loop = self._credentials, asyncio.get_running_loop()
+        if credentials is None:
+            return await self._request(method, url, body, headers, timeout_s)
+        began_s = loop.time()
+        credentials.look(began_s)
+        shown = credentials.header
+        answer = await self._request(method, url, body, {**(headers or {}), AUTHORIZATION: shown}, timeout_s)
+        now_s = loop.time()
+        left_s = began_s + timeout_s - now_s
+        is_refused = answer.status == NotAuthenticated.code // 100
+        if not is_refused or left_s <= 0 or not credentials.are_others(shown, now_s):
+            return answer
+        again = {**(headers or {}), AUTHORIZATION: credentials.header}
+        return await self._request(method, url, body, again, left_s)
+
+    async def _request(
+        self,
+        method: str,
+        url: URL,
+        body: bytes | Pieces | None,
+        headers: Mapping[str, str] | None,
+        timeout_s: float,
+    ) -> Answer:
         if self._session is None:
             raise ClientClosed("this client is closed")
         timeout = aiohttp.ClientTimeout(total=max(timeout_s, 0.001), sock_connect=CONNECT_TIMEOUT_S)

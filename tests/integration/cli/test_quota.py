@@ -15,7 +15,7 @@ def test_quotas_are_set_listed_and_removed(cli: Cli) -> None:
     cli.succeed("quota", "set", "--default-address", "connection_creation_rate=1000000")
     cli.succeed("quota", "set", "--user", "alice", "--default-client", "consumer_byte_rate=500KB/s")
     lines = [line.split() for line in cli.succeed("quota", "list").decode().splitlines()]
-    assert lines[0] == ["USER", "CLIENT", "ADDRESS", "KEY", "PER", "SECOND"]
+    assert lines[0] == ["USER", "CLIENT", "ADDRESS", "KEY", "AT", "MOST"]
     assert ["alice", "-", "-", "producer_byte_rate", "10000000"] in lines
     assert ["alice", "<default>", "-", "consumer_byte_rate", "500000"] in lines
     assert ["-", "-", "<default>", "connection_creation_rate", "1000000"] in lines

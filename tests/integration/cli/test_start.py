@@ -158,6 +158,14 @@ def test_an_address_in_use_is_named(start: Start) -> None:
         (["--node-id", "one"], "node.id = 'one': must be a whole number"),
         (["--config", "none.toml"], "cannot read the settings file none.toml"),
         (["--join", "127.0.0.1:"], "cluster.join = '127.0.0.1:'"),
+        (
+            ["--set", "http.authentication=certificate"],
+            "needs http.security.protocol=SSL and ssl.client.auth=requested",
+        ),
+        (
+            ["--set", "http.authentication=jwt"],
+            "needs sasl.oauthbearer.jwks.endpoint.url and sasl.oauthbearer.expected",
+        ),
     ],
 )
 def test_what_is_wrong_on_the_command_line_is_said_in_one_line(start: Start, words: list[str], said: str) -> None:

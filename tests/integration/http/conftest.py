@@ -61,7 +61,7 @@ class Site:
 
     def __init__(self, files: Files, runner: BlockingRunner, **limits: Any) -> None:
         self.files = files
-        self.clock = SystemClock()
+        self.clock, self.entropy = SystemClock(), SystemEntropy()
         self.runner = runner
         self._limits = limits
         self._network = SimNetwork(random.Random(1))
@@ -70,9 +70,7 @@ class Site:
 
     async def start(self, settings: Mapping[str, object] | None = None) -> None:
         config = BrokerConfig.model_validate({**PATIENT, **(settings or {})})
-        self.broker = Broker(
-            config, self.files, self.clock, SystemEntropy(), self.runner, self._network.host("127.0.0.1")
-        )
+        self.broker = Broker(config, self.files, self.clock, self.entropy, self.runner, self._network.host("127.0.0.1"))
         self.server = await listen(self.broker.face, **self._limits)
         await self.broker.start({HTTP: self.server.advertised})
 

@@ -132,6 +132,20 @@ async def test_what_is_over_a_share_is_a_denial_and_a_crowd_of_them_few_lines(si
     assert f'tidelog_audit_lines_total{{outcome="left out"}} {left_out}.0' not in metrics or left_out
 
 
+async def test_who_connects_too_often_is_denied(site: Site, path: Path) -> None:
+    async with watched(site, path) as broker:
+        change = {"data": [{"address": "127.0.0.1", "rates": {"connection_creation_rate": 0.001}}]}
+        assert (await broker.ask("POST", f"{broker.v3}/quotas:alter", change)).status == 204
+        assert [(await broker.ask("GET", "/topics")).status for _ in range(3)][-1] == 429
+        _, denied, *_ = await broker.lines()
+    assert shown(denied, "event", "address", "listener", "reason") == [
+        "denied",
+        "127.0.0.1",
+        "http",
+        "connection rate",
+    ]
+
+
 async def test_each_kind_of_change_has_its_line(site: Site, path: Path) -> None:
     await site.topic("u", 2)
     async with watched(site, path) as broker:
@@ -253,7 +267,7 @@ async def test_logins_that_fail_and_changes_of_access_have_their_lines_and_no_se
         lines = await broker.lines()
     await site.stop()
     assert [shown(line, "event", "principal", "status", "reason") for line in lines] == [
-        ["denied", "User:ANONYMOUS", 401, "no login"],
+        ["denied", "User:ANONYMOUS", 401, "no login: token"],
         *(["changed", "User:root", status, ""] for status in (201, 201, 201, 204)),
     ]
     assert [line["subject"].split()[0] for line in lines[1:]] == ["user", "token", "Topic", "user=alice"]

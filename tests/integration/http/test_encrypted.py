@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +14,11 @@ import aiohttp
 import pytest
 
 from tests.integration.http.conftest import STOP_S, Site
+from tests.integration.http.wire import ask
 from tidelog.adapters.log_lines import LogLevel
 from tidelog.adapters.system import thread_busy_s
 from tidelog.adapters.tls_store import TlsStore
+from tidelog.broker.auditing import Auditing
 from tidelog.broker.http.connection import Connection
 from tidelog.broker.http.server import HttpServer, http_listener, start_http
 from tidelog.config.schema import BrokerConfig
@@ -62,3 +66,28 @@ async def test_a_connection_knows_the_certificate_that_its_client_showed(
 
 async def test_a_client_without_a_certificate_has_none(encrypted: HttpServer, made: ClusterCertificates) -> None:
     assert (await seen_by(encrypted, ssl.create_default_context(cafile=made.ca))).certificate is None
+
+
+async def test_a_handshake_that_fails_is_on_record(site: Site, made: ClusterCertificates, tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    settings = {**made.settings(1), "ssl.client.auth": "required", "audit.log.file": str(path)}
+    config = BrokerConfig.model_validate(settings)
+    store, auditing = TlsStore(config), Auditing(config)
+    listener = replace(http_listener(config), bind=Endpoint("127.0.0.1", 0))
+    face = auditing.open(site.broker, store)
+    server = await start_http(face, listener, "localhost", thread_busy_s, LogLevel("info"), store, is_encrypted=True)
+    with pytest.raises(aiohttp.ClientError):
+        await seen_by(server, ssl.create_default_context(cafile=made.ca))
+    assert (await ask(server.address, "GET", "/topics")).status == 400
+    await site.until(lambda: len(store.refused) == 2)
+    for _ in range(20):
+        await ask(server.address, "GET", "/topics")
+    await server.stop(STOP_S)
+    await auditing.close()
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert {(line["event"], line["address"], line["listener"], line["status"]) for line in lines} == {
+        ("denied", "127.0.0.1", "http", 0)
+    }
+    reasons = Counter(line["reason"] for line in lines)
+    assert reasons["TLS: handshake: peer did not return a certificate"] == 1
+    assert 1 <= reasons["TLS: plain text: it speaks no TLS"] < 20, "a line a second"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from random import Random
 
 import pytest
 
 from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2, Site, simulated
-from tests.integration.http.wire import Reply, head
+from tests.integration.http.wire import Reply, Wire, head
 from tidelog.broker.face.shares import Client
 from tidelog.controller.access_commands import StoreToken
 from tidelog.controller.commands import QuotaChange
@@ -207,6 +208,9 @@ async def test_quotas_are_listed_as_they_were_given_and_outlive_a_restart(site: 
         {"data": [{"user": "a", "rates": {"request_rate": 0}}]},
         {"data": [{"user": "a", "rates": {"request_rate": "1"}}]},
         {"data": [{"user": "a", "rates": {"request_rate": True}}]},
+        {"data": [{"user": "a", "rates": {"connections": 1.5}}]},
+        {"data": [{"user": "a", "rates": {"connections": 0}}]},
+        {"data": [{"user": "a", "client_id": "b", "rates": {"connections": 1}}]},
         {"data": [{"user": "a\r\nb", "rates": {"request_rate": 1}}]},
         {"data": [{"address": "example.org", "rates": {"connection_creation_rate": 1}}]},
         {"data": [{"user": "a", "rates": {"request_rate": 1}}] * 101},
@@ -252,4 +256,43 @@ async def test_a_principal_has_one_share_whatever_it_shows_and_others_have_their
             admitted[name] += (await site.ask("POST", "/topics/t", body, {**JSON_V2, **shown})).status == 200
     assert admitted == {"alice": 1, "bob": 1}
     assert len(site.values()) == 2
+    await site.stop()
+
+
+async def test_a_principal_has_so_many_connections_and_others_have_theirs() -> None:
+    """F121, of connections: the one that is one too many is told so, and closed; nobody else notices."""
+    site = Site(SimDisk(), SimRunner(Random(1), mean_s=0.0002), lingering_s=0.05)
+    await site.start({"http.authentication": "token"})
+    shown = {}
+    for name in ("alice", "bob"):
+        token, secret = site.broker.face.login.made_token(Principal("User", name), 0, "")
+        await site.broker.admin.change_access(StoreToken(token))
+        shown[name] = f"Bearer {token.token_id}.{secret}"
+    change = QuotaChange({"connections": 2.0}, user="<default>")
+    await site.broker.admin.alter_quotas([change])
+
+    async def ask(wire: Wire, name: str) -> Reply:
+        return await wire.request("GET", "/topics", headers={"Authorization": shown.get(name, "Bearer x.y")})
+
+    async with AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(await site.wire()) for _ in range(5)]
+        assert (await ask(wires[4], "nobody")).status == 401, "who is not known is nobody's connection"
+        for wire in wires[:2]:
+            for _ in range(2):
+                assert (await ask(wire, "alice")).status == 200
+        refused = await ask(wires[2], "alice")
+        assert is_refused(refused) and "user alice has 2 connections open" in refused.message
+        assert refused.headers["connection"] == "close"
+        assert await wires[2].is_closed()
+        assert (await ask(wires[3], "bob")).status == 200
+        assert (await ask(wires[0], "bob")).status == 200, "it is his now"
+        assert (await ask(wires[4], "alice")).status == 200
+        assert (await ask(wires[3], "bob")).status == 200
+        async with await site.wire() as last:
+            assert is_refused(await ask(last, "bob"))
+    await site.until_idle()
+    for _ in range(3):
+        async with await site.wire() as wire:
+            assert (await ask(wire, "alice")).status == 200
+        await site.until_idle()
     await site.stop()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tidelog.admin import AdminClient
+from tidelog.consumer import Consumer, TopicPartition
 from tidelog.model.quotas import Entity
 from tidelog.testing import BrokerFailed, LocalCluster
 
@@ -27,7 +28,12 @@ def lines_of(*paths: Path) -> list[dict[str, Any]]:
 
 def test_changes_and_strangers_at_the_peer_port_are_on_record(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
-    settings = {"audit.log.file": str(path), "audit.log.bytes.max": "2000", "audit.log.files.max": "3"}
+    settings = {
+        "audit.log.file": str(path),
+        "audit.log.bytes.max": "2000",
+        "audit.log.files.max": "3",
+        "audit.log.topic": "true",
+    }
 
     async def change(bootstrap: str) -> tuple[str, int]:
         """Changes this and that; returns where brokers are expected."""
@@ -36,7 +42,11 @@ def test_changes_and_strangers_at_the_peer_port_are_on_record(tmp_path: Path) ->
                 await admin.create_topic(f"t{number}")
             await admin.alter_quotas({Entity("alice"): {"request_rate": 5.0}})
             [voter] = (await admin.describe_cluster()).voters
-            return voter.host, voter.port
+        async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("__audit", 0)])
+            read = [json.loads((await consumer.getone()).value or b"") for _ in range(7)]
+            assert [shown(line) for line in read[:2]] == [("changed", "Create", f"t{number}") for number in range(2)]
+        return voter.host, voter.port
 
     with (
         LocalCluster(1, settings=settings) as cluster,

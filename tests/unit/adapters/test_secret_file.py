@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.adapters.secret_file import SECRET_BYTES_MAX, read_shared_secret
+from tidelog.adapters.secret_file import SHARED_BYTES_MAX, read_shared_secret
 from tidelog.config.errors import ConfigError
 
 SECRET = b"3f7c9a5be1d24806"
@@ -26,7 +26,7 @@ def test_a_secret_is_read_without_the_space_around_it(tmp_path: Path, mode: int)
 
 
 def test_any_bytes_are_a_secret(tmp_path: Path) -> None:
-    content = b"\xff\x00" * (SECRET_BYTES_MAX // 2)
+    content = b"\xff\x00" * (SHARED_BYTES_MAX // 2)
     assert read_shared_secret(written(tmp_path, content), "s") == content
 
 

@@ -18,6 +18,7 @@ READ_BY_METHOD = {
     "http.ops.authentication": "ops_authentication",
     "http.ops.ssl.client.auth": "ops_client_auth",
     "min.insync.replicas": "min_insync_replicas_for",
+    "sasl.oauthbearer.jwks.endpoint.url": "jwt_keys_file",
 }
 """Settings that are computed, or whose default is, with the method that gives their value."""
 WITHOUT_A_CHOICE = {"auto.create.topics.enable"}

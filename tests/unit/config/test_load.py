@@ -282,3 +282,44 @@ def test_any_flag_either_works_or_is_a_config_error(name: str, value: str) -> No
 def test_any_file_either_works_or_is_a_config_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     with contextlib.suppress(ConfigError):
         load_config(write(tmp_path_factory.getbasetemp(), text), {}, {})
+
+
+TLS = {"http_security_protocol": "SSL", "ssl_client_auth": "requested", "ssl_truststore_location": "ca.pem"}
+
+
+@pytest.mark.parametrize(
+    ("without", "missing"),
+    [
+        (("http_security_protocol",), "needs http.security.protocol=SSL,"),
+        (("ssl_client_auth",), "needs ssl.client.auth=requested (or required),"),
+        (("ssl_truststore_location",), "needs ssl.truststore.location,"),
+        (tuple(TLS), "needs http.security.protocol=SSL and ssl.client.auth=requested (or required) and ssl.truststore"),
+    ],
+)
+def test_logging_in_by_certificate_takes_what_asks_for_one(without: tuple[str, ...], missing: str) -> None:
+    flags = {"http_authentication": "token,certificate", "ssl_keystore_location": "broker.pem", **TLS}
+    said = error(None, None, **{name: value for name, value in flags.items() if name not in without})
+    assert f"http.authentication=certificate {missing}" in said
+
+
+JWT = {
+    "http_authentication": "jwt",
+    "sasl_oauthbearer_jwks_endpoint_url": "file:///etc/keys%20of/jwks.json",
+    "sasl_oauthbearer_expected_issuer": "https://issuer.example.com",
+    "sasl_oauthbearer_expected_audience": "a, b",
+}
+
+
+@pytest.mark.parametrize("missing", list(JWT)[1:])
+def test_tokens_of_others_take_an_issuer_an_audience_and_keys(missing: str) -> None:
+    said = error(None, None, **{name: value for name, value in JWT.items() if name != missing})
+    assert f"http.authentication=jwt needs {missing.replace('_', '.')}:" in said
+
+
+def test_keys_come_from_a_file() -> None:
+    config = load_config(None, {}, {name.replace("_", "."): value for name, value in JWT.items()})
+    assert config.jwt_keys_file == "/etc/keys of/jwks.json"
+    assert config.sasl_oauthbearer_expected_audience == ("a", "b")
+    for url in ("https://issuer.example.com/jwks.json", "/etc/jwks.json", "file://elsewhere/jwks.json", "file:"):
+        assert "brokers fetch no keys" in error(None, None, **{**JWT, "sasl_oauthbearer_jwks_endpoint_url": url})
+    assert "jwt.algorithms" in error(None, None, **{**JWT, "jwt_algorithms": "RS256,none"})

@@ -19,7 +19,7 @@ from tidelog.controller.commands import (
 )
 from tidelog.model.errors import CoordinatorNotAvailable, InvalidRequest
 from tidelog.model.ids import NodeId
-from tidelog.model.names import OFFSETS_TOPIC
+from tidelog.model.names import AUDIT_TOPIC, OFFSETS_TOPIC
 
 
 def create(cluster: Cluster, drawn: str = "a") -> TopicPlaced:
@@ -114,3 +114,18 @@ def test_its_size_may_be_tuned() -> None:
     create(cluster)
     cluster.do(AlterTopicConfigs(OFFSETS_TOPIC, {"segment.bytes": "2048"}))
     assert cluster.image.topics[OFFSETS_TOPIC].configs["segment.bytes"] == "2048"
+
+
+def test_the_topic_of_the_audit_log_is_another_one() -> None:
+    cluster = Cluster(3)
+    cluster.start(1, 2, 3)
+    for drawn in ("a", "b"):
+        placed = cluster.do(CreateOffsetsTopic(topic_id(drawn), AUDIT_TOPIC))
+        assert isinstance(placed, TopicPlaced)
+        assert [len(replicas) for replicas in placed.assignments] == [3]
+    topic = cluster.image.topics[AUDIT_TOPIC]
+    assert (topic.is_internal, topic.configs["cleanup.policy"], topic.commit_protocol) == (True, "delete", "paxos")
+    cluster.do(AlterTopicConfigs(AUDIT_TOPIC, {"retention.ms": "86400000"}))
+    assert OFFSETS_TOPIC not in cluster.image.topics
+    with pytest.raises(InvalidRequest, match="brokers have no topic"):
+        cluster.do(CreateOffsetsTopic(topic_id("c"), "__other"))

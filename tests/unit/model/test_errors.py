@@ -9,7 +9,15 @@ from typing import Final
 import pytest
 
 from tidelog.model import errors
-from tidelog.model.errors import CorruptBatch, NotAReplica, QuotaExceeded, TidelogError, UnknownPartition, UnknownTopic
+from tidelog.model.errors import (
+    CorruptBatch,
+    NotAReplica,
+    QuotaExceeded,
+    TidelogError,
+    TooManyConnections,
+    UnknownPartition,
+    UnknownTopic,
+)
 from tidelog.model.kafka_codes import KafkaCode
 from tools.error_reference import error_classes, page
 
@@ -24,7 +32,7 @@ OLD_NAMES: Final = {  # as kafka-python has them; Kafka has renamed the codes si
     KafkaCode.NOT_LEADER_OR_FOLLOWER: "NOT_LEADER_FOR_PARTITION",
     KafkaCode.MESSAGE_TOO_LARGE: "MESSAGE_SIZE_TOO_LARGE",
 }
-TRIED_AGAIN: Final = [UnknownTopic, UnknownPartition, NotAReplica, CorruptBatch, QuotaExceeded]
+TRIED_AGAIN: Final = [UnknownTopic, UnknownPartition, NotAReplica, CorruptBatch, QuotaExceeded, TooManyConnections]
 """4xx after which Kafka's clients try again: metadata that may lag, damage on the way, a share that is used up."""
 
 

@@ -68,3 +68,36 @@ def test_a_file_is_its_owners(tmp_path: Path) -> None:
         assert "xxx" not in caught.value.message
     with pytest.raises(InvalidRequest, match="there is no file"):
         read_secret(str(tmp_path / "absent"))
+
+
+def test_another_token_in_the_file_is_shown_soon(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+
+    def write(text: str, mode: int = 0o600) -> None:
+        path.write_text(text)
+        path.chmod(mode)
+
+    write("id.old")
+    found = client_credentials(read_secret, token_file=str(path))
+    assert found is not None
+    found.look(10.0)
+    write("id.new")
+    found.look(10.9)
+    assert found.header == "Bearer id.old", "not with each request"
+    found.look(11.0)
+    assert found.header == "Bearer id.new"
+    for of_no_use, mode in (("half", 0o600), ("id.other", 0o644), ("", 0o600)):
+        write(of_no_use, mode)
+        assert not found.are_others("Bearer id.new", 11.1)
+        assert found.header == "Bearer id.new"
+    path.unlink()
+    assert not found.are_others("Bearer id.new", 11.2)
+    write("id.last")
+    assert found.are_others("Bearer id.new", 11.3), "at once, since a broker has refused it"
+    assert (found.header, repr(found)) == ("Bearer id.last", "Credentials(Bearer)")
+
+
+def test_a_password_that_was_given_stays() -> None:
+    found = made(sasl_username="alice", sasl_password="pw")
+    assert found is not None
+    assert not found.are_others(found.header, 0.0)

@@ -6,6 +6,7 @@ its line; where the disk is too slow for that, whoever made the change waits, `W
 
 Lines are made and written beside the event loop, in batches. A disk that is full, or gone, loses lines and troubles no
 request: they are counted, and the broker's log says so. A line is JSON in printable ASCII, whatever its fields hold.
+Once made, lines may go to a topic as well (`audit_topic.py`), whatever became of them in the file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 import json
 import re
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, Protocol
@@ -47,6 +48,8 @@ class AuditEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     principal: str = ""
     client_id: str = ""
     address: str = ""
+    listener: str = ""
+    """`http`, `ops` or `peer`."""
     request_id: str = ""
     method: str = ""
     route: str = ""
@@ -66,6 +69,19 @@ class AuditSink(Protocol):
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Appends whole lines. Raises `OSError` if not all of them are there."""
+        ...
+
+
+class Publisher(Protocol):
+    """Another place for lines, which takes them as they are made, and does not keep whoever brings them."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Lines by what became of them."""
+        ...
+
+    def put(self, lines: Sequence[bytes]) -> None:
+        """Takes whole lines."""
         ...
 
 
@@ -100,9 +116,18 @@ class Denials:
 class Audit:
     """The audit log of one broker. `start` before anything else, `stop` once at the end."""
 
-    def __init__(self, sink: AuditSink, runner: BlockingRunner, clock: Clock, entropy: Entropy, node_id: int) -> None:
+    def __init__(
+        self,
+        sink: AuditSink | None,
+        runner: BlockingRunner,
+        clock: Clock,
+        entropy: Entropy,
+        node_id: int,
+        topic: Publisher | None = None,
+    ) -> None:
         """`runner` is for this log alone: others would wait for its disk."""
         self._sink = sink
+        self._topic = topic
         self._runner = runner
         self._clock = clock
         self._entropy = entropy
@@ -117,6 +142,11 @@ class Audit:
         self.counts = dict.fromkeys(("written", "left out", "dropped", "lost"), 0)
         """Lines by what became of them: left out as there were too many denials, dropped since too many waited, lost
         as they could not be written."""
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Returns the counts, those of the topic included."""
+        return self.counts if self._topic is None else {**self.counts, **self._topic.counts}
 
     def start(self) -> None:
         """Begins to write."""
@@ -179,8 +209,18 @@ class Audit:
 
     def refused_peer(self, remote: str, why: str) -> None:
         """Notes that a broker, or whoever speaks like one, was refused."""
+        self._refused(remote, "peer", why, operation="ClusterAction")
+
+    def refused_connection(self, listener: str, remote: str, why: str) -> None:
+        """Notes that a connection was not let in, or has not got through its TLS handshake."""
+        self._refused(remote, listener, why)
+
+    def _refused(self, remote: str, listener: str, why: str, operation: str = "") -> None:
+        """Notes a denial of whoever is at `remote`, an address with a port."""
         host = remote.rpartition(":")[0]
-        self.denied(AuditEvent(event="denied", address=host, operation="ClusterAction", allowed=False, reason=why))
+        self.denied(
+            AuditEvent(event="denied", address=host, listener=listener, operation=operation, allowed=False, reason=why)
+        )
 
     def _put(self, event: AuditEvent, more: int) -> None:
         self._queue.append((self._clock.wall_ms(), more, event))
@@ -192,18 +232,25 @@ class Audit:
             self._is_waiting.clear()
             while self._queue:
                 batch = [self._queue[i] for i in range(min(BATCH_MAX, len(self._queue)))]
-                try:
-                    await self._runner.run(partial(self._write, batch))
-                    self.counts["written"] += len(batch)
-                except OSError as error:
-                    self._lose(len(batch), str(error))
+                lines = await self._runner.run(partial(self._lines, batch))
+                if self._topic is not None:
+                    self._topic.put(lines)
+                if self._sink is not None:
+                    await self._write(self._sink, lines)
                 for _ in batch:
                     self._queue.popleft()
                 self._has_room.set()
 
-    def _write(self, batch: Sequence[tuple[int, int, AuditEvent]]) -> None:
-        """Makes lines, and writes them. Beside the event loop."""
-        self._sink.write([line_of(self._node_id, *entry) for entry in batch])
+    def _lines(self, batch: Sequence[tuple[int, int, AuditEvent]]) -> list[bytes]:
+        """Makes lines. Beside the event loop."""
+        return [line_of(self._node_id, *entry) for entry in batch]
+
+    async def _write(self, sink: AuditSink, lines: Sequence[bytes]) -> None:
+        try:
+            await self._runner.run(partial(sink.write, lines))
+            self.counts["written"] += len(lines)
+        except OSError as error:
+            self._lose(len(lines), str(error))
 
     def _lose(self, count: int, why: str) -> None:
         self.counts["lost"] += count

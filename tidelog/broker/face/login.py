@@ -1,5 +1,5 @@
-"""Finds out who a caller is, by a token, a user's name and password, or a certificate. Listeners of any protocol ask
-here.
+"""Finds out who a caller is, by a token, a user's name and password, or a certificate; or by a token of another issuer
+(`jwt_login.py`). Listeners of any protocol ask here.
 
 A token is looked up by its id, and its secret compared by the hash. A password takes some 30 ms of a thread's time, one
 after the other, while not too many wait; so one that was right is remembered for a minute, under a hash whose key is
@@ -17,10 +17,11 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from tidelog.broker.face.attempts import Attempts
+from tidelog.broker.face.jwt_login import JwtLogin, Signed
 from tidelog.model.access import ANONYMOUS, Principal
 from tidelog.model.certificate_names import Rule, principal_of
-from tidelog.model.credentials import Access, Token, User, secret_hash
-from tidelog.model.errors import InvalidRequest, NotAuthenticated, Overloaded
+from tidelog.model.credentials import Access, Token, User, refused, secret_hash
+from tidelog.model.errors import InvalidRequest, Overloaded
 from tidelog.model.passwords import HASH_BYTES, PASSWORD_BYTES_MAX, SALT_BYTES, is_right, made_user, nobodys_hash
 from tidelog.model.ports import BlockingRunner, Clock, Entropy
 
@@ -42,7 +43,7 @@ class Proof(NamedTuple):
     """A principal, and what it rests on: it holds for as long as that is in the metadata, or a certificate is valid."""
 
     principal: Principal
-    rests_on: Token | User | Certificate | None = None
+    rests_on: Token | User | Certificate | Signed | None = None
 
 
 NO_PROOF: Final = Proof(ANONYMOUS)
@@ -68,6 +69,8 @@ class Login:
         """Without a `runner`, passwords are hashed here and now."""
         self.first_token: Token | None = None
         """A token that a file beside the settings holds, for the first administrator of a cluster."""
+        self.jwts: JwtLogin | None = None
+        """Takes JSON Web Tokens, where the settings say so."""
         self.verifications = 0
         """How many passwords were compared with a hash."""
         self._access = access
@@ -88,13 +91,19 @@ class Login:
 
     def by_token(self, text: str) -> Proof:
         """Returns whose token `id.secret` this is. Raises `NotAuthenticated`."""
+        if not text.isascii():
+            raise refused("token")
         token_id, _, secret = text.partition(".")
         token = self._token(token_id)
         shown = secret_hash(secret)
         is_same = hmac.compare_digest(shown, self._nobodys_hash if token is None else token.secret_hash)
         if token is None or not is_same or token.is_over(self._clock.wall_ms()):
-            raise refused()
+            raise refused("token")
         return Proof(token.caller, token)
+
+    def is_token(self, text: str) -> bool:
+        """Returns True if there is a token of this id: a secret from a file may have dots, as others' tokens do."""
+        return self._token(text.partition(".")[0]) is not None
 
     def _token(self, token_id: str) -> Token | None:
         first = self.first_token
@@ -108,7 +117,7 @@ class Login:
         principal = principal_of(certificate, rules)
         proof = Certificate(1000 * ssl.cert_time_to_seconds(certificate["notAfter"]))
         if principal is None or not self._clock.wall_ms() < proof.expires_ms:
-            raise refused()
+            raise refused("certificate")
         return Proof(principal, proof)
 
     def still_holds(self, proof: Proof) -> bool:
@@ -118,6 +127,8 @@ class Login:
                 return self._token(token.token_id) == token and not token.is_over(self._clock.wall_ms())
             case Certificate() as certificate:
                 return self._clock.wall_ms() < certificate.expires_ms
+            case Signed() as signed:
+                return self.jwts is not None and self.jwts.still_holds(signed)
             case User() as user:
                 return self._access().users.get(user.name) == user
         return True
@@ -128,7 +139,7 @@ class Login:
         """Returns the user's proof. Raises `NotAuthenticated`; `TooManyAttempts` if too many have failed before, or are
         under way; `Overloaded` if too many wait for their turn."""
         if len(name) > NAME_BYTES_MAX or len(password) > PASSWORD_BYTES_MAX:
-            raise refused()
+            raise refused("password")
         key = self._key_of(name, password, host)
         verified = self._verified.get(key)
         if verified is not None and self._clock.monotonic_s() < verified.until_s:
@@ -163,7 +174,7 @@ class Login:
             self._waiting -= 1
             self.verifications += 1
         if user is None or not is_same or self._access().users.get(name) != user:
-            raise refused()
+            raise refused("password")
         self._attempts.succeeded((name, host))
         self._verified[key] = _Verified(user, self._clock.monotonic_s() + REMEMBERED_S)
         if len(self._verified) > REMEMBERED_MAX:
@@ -201,8 +212,3 @@ def first_token(text: str, super_users: Sequence[str]) -> Token:
     if not super_users:
         raise InvalidRequest("the token stands for the first of super.users, and there is none")
     return Token(token_id, secret_hash(secret), super_users[0], created_ms=0)
-
-
-def refused() -> NotAuthenticated:
-    """Returns the one answer to all who are not known, whatever the reason."""
-    return NotAuthenticated("who is calling is not known: show a valid token, or a user's name and password")

@@ -8,7 +8,8 @@ within t seconds there passes, through however many connections,
     at most  rate x (t + BURST_S)  and what passed last
 
 Buckets are bounded in number: the one that was not asked for longest is forgotten, and begins full. Without quotas
-nothing here is asked but `are_set`.
+nothing here is asked but `are_set`. The connections of each user are counted as they are used (`hold`), from when there
+is any quota.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from tidelog.model.access import Principal
-from tidelog.model.errors import QuotaExceeded
+from tidelog.model.errors import QuotaExceeded, TooManyConnections
 from tidelog.model.quotas import (
     CONNECTION_CREATION_RATE,
+    CONNECTIONS,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
@@ -65,6 +67,8 @@ class Shares:
         self._known: tuple[Quota, ...] = ()
         self._table = QuotaTable(())
         self._buckets: OrderedDict[BucketName, TokenBucket] = OrderedDict()
+        self._held: dict[str, int] = {}
+        """How many connections each user has."""
         self.delayed: dict[str, int] = {}
         """How many uses had to wait, by key."""
         self.refused: dict[str, int] = {}
@@ -121,6 +125,24 @@ class Shares:
             return False
         bucket.spend(1, now_s)
         return True
+
+    def hold(self, user: str) -> None:
+        """Counts a connection as this user's, until `release`. Raises `TooManyConnections` if it has as many as it may
+        have; then it is not counted."""
+        held, known = self._held.get(user, 0), self._table_now().of_client(CONNECTIONS, user, "")
+        if known is not None and held >= known[1]:
+            self.refused[CONNECTIONS] = self.refused.get(CONNECTIONS, 0) + 1
+            raise TooManyConnections(
+                f"user {user} has {held} connections open, as many as its quota {CONNECTIONS} allows at each broker; "
+                "close some, or ask the cluster's administrator for more (tidelog quota)"
+            )
+        self._held[user] = held + 1
+
+    def release(self, user: str) -> None:
+        """A connection that was counted is closed, or is another user's now."""
+        self._held[user] -= 1
+        if not self._held[user]:
+            del self._held[user]
 
     def _of_client(self, key: str, caller: Client) -> tuple[TokenBucket, BucketName] | None:
         known = self._table_now().of_client(key, caller.principal.name, caller.client_id)

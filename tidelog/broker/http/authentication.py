@@ -1,5 +1,5 @@
-"""Reads who is calling from the `Authorization` header of a request (RFC 9110): `Bearer ID.SECRET`, or `Basic`; if
-there is none, from the certificate that the client has shown on its connection.
+"""Reads who is calling from the `Authorization` header of a request (RFC 9110): `Bearer ID.SECRET`, `Bearer` and a
+JSON Web Token, or `Basic`; if there is none, from the certificate that the client has shown on its connection.
 
 Whatever is wrong, the answer is the same 401, which names the ways to log in by a header that this broker takes.
 """
@@ -11,10 +11,16 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tidelog.broker.face.login import NO_PROOF, Login, Proof, refused
+from tidelog.broker.face.login import NO_PROOF, Login, Proof
 from tidelog.model.certificate_names import Rule
+from tidelog.model.credentials import refused
+from tidelog.model.jwt import is_jwt
 
-CHALLENGES: Final = {"token": 'Bearer realm="tidelog"', "basic": 'Basic realm="tidelog", charset="UTF-8"'}
+CHALLENGES: Final = {
+    "token": 'Bearer realm="tidelog"',
+    "jwt": 'Bearer realm="tidelog"',
+    "basic": 'Basic realm="tidelog", charset="UTF-8"',
+}
 """The challenges of registered schemes; certificates have none: they come before any request."""
 
 
@@ -23,11 +29,16 @@ class Authentication:
 
     def __init__(self, methods: Sequence[str], login: Login, rules: Sequence[Rule] = ()) -> None:
         """The `rules` say whom a certificate stands for."""
-        self.challenge = ", ".join(CHALLENGES[method] for method in methods if method in CHALLENGES)
+        self.challenge = ", ".join(dict.fromkeys(CHALLENGES[method] for method in methods if method in CHALLENGES))
         """The header `WWW-Authenticate` of a 401; empty if there is nothing to name."""
         self._methods = methods
         self._login = login
         self._rules = rules
+
+    @property
+    def keys(self) -> object:
+        """Returns what is another object once other keys verify tokens."""
+        return None if self._login.jwts is None else self._login.jwts.keys
 
     def still_holds(self, proof: Proof) -> bool:
         """Returns False once the caller would not be let in again."""
@@ -41,19 +52,27 @@ class Authentication:
             return self._login.by_certificate(certificate, self._rules)
         scheme, _, credentials = (header or "").partition(" ")
         scheme = scheme.lower()
-        if scheme == "bearer" and "token" in self._methods:
-            return self._login.by_token(credentials.strip())
+        if scheme == "bearer":
+            return self._by_bearer(credentials.strip())
         if scheme == "basic" and "basic" in self._methods:
             name, password = _name_and_password(credentials.strip())
             return await self._login.by_password(name, password, host)
-        raise refused()
+        raise refused("nothing shown" if header is None else "scheme")
+
+    def _by_bearer(self, token: str) -> Proof:
+        jwts = self._login.jwts
+        if jwts is not None and "jwt" in self._methods and is_jwt(token) and not self._login.is_token(token):
+            return Proof(*jwts.prove(token))
+        if "token" in self._methods:
+            return self._login.by_token(token)
+        raise refused("scheme")
 
 
 def _name_and_password(credentials: str) -> tuple[str, str]:
     try:
         name, colon, password = b64decode(credentials, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
-        raise refused() from None
+        raise refused("malformed") from None
     if not colon:
-        raise refused()
+        raise refused("malformed")
     return name, password

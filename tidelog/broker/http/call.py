@@ -41,8 +41,8 @@ class Call:
     """Bytes of a streamed answer so far."""
     entry: Pass | None = None
     """Holds what it was let in with; None at a listener that lets everybody do everything."""
-    error: type[TidelogError] | None = None
-    """The kind of error that it was refused with; not the error, whose traceback would keep all that it had read."""
+    error: TidelogError | None = None
+    """The reason why it was refused; its origin is forgotten."""
     refused: tuple[Operation, Resource] | None = None
     """The first right that it lacks, of those that its body asks for; others of it may have been served."""
     request_id: str = ""

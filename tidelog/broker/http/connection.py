@@ -20,6 +20,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
 from tidelog.broker.face.admission import ConnectionCount
+from tidelog.broker.face.audit import Audit
 from tidelog.broker.face.shares import Shares
 from tidelog.broker.http.answers import error_answer
 from tidelog.broker.http.head_deadlines import HeadDeadlines
@@ -28,6 +29,7 @@ from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.lingering import Lingering
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.resting import Resting
+from tidelog.model.cluster import HTTP
 from tidelog.model.errors import InvalidRequest
 
 IPPROTO_TCP: Final = 6
@@ -70,9 +72,11 @@ class Connection(web.RequestHandler):
     """Serves one client connection."""
 
     __slots__ = (
+        "_audit",
         "_certificate",
         "_count",
         "_heads",
+        "_holder",
         "_is_admitted",
         "_is_astray",
         "_is_held",
@@ -101,9 +105,11 @@ class Connection(web.RequestHandler):
         limits: Limits,
         now_s: Callable[[], float],
         shares: Shares | None,
+        audit: Audit | None,
         **options: Any,
     ) -> None:
         super().__init__(server, **options)
+        self._audit = audit
         self._count = connections
         self._resting = resting
         self._heads = heads
@@ -120,6 +126,8 @@ class Connection(web.RequestHandler):
         """True once something came that is not HTTP."""
         self._lingering: Lingering | None = None
         self._certificate: dict[str, Any] | None = None
+        self._holder: str | None = None
+        """The user that it is counted for, if there are quotas."""
         self.address = ""
         """The client's, without its port."""
         self.has_asked = False
@@ -134,6 +142,18 @@ class Connection(web.RequestHandler):
     def certificate(self) -> dict[str, Any] | None:
         """The client's, verified, as `ssl` parses it: its subject, its other names. None if it showed none."""
         return self._certificate
+
+    def hold_for(self, user: str) -> None:
+        """A request of this user has come. Raises `TooManyConnections` if it has enough others."""
+        if user != self._holder and self._shares is not None:
+            self._release()
+            self._shares.hold(user)
+            self._holder = user
+
+    def _release(self) -> None:
+        holder, self._holder = self._holder, None
+        if holder is not None and self._shares is not None:
+            self._shares.release(holder)
 
     @property
     def is_busy(self) -> bool:
@@ -153,6 +173,8 @@ class Connection(web.RequestHandler):
         self._certificate = transport.get_extra_info("peercert") or None
         if self._shares is not None and self._shares.are_set and not self._shares.admits_connection(self.address):
             self._metrics.refused("connection rate")
+            if self._audit is not None:
+                self._audit.refused_connection(HTTP, f"{self.address}:0", "connection rate")
             self._refuse(cast("asyncio.Transport", transport), _TOO_OFTEN)
             return
         self._is_admitted = self._find_place(now_s)
@@ -197,6 +219,7 @@ class Connection(web.RequestHandler):
             self.transport.close()
 
     def _count_out(self) -> None:
+        self._release()
         if self._resting.forget(self):
             self._count.leave(self.address, probe=self.is_probe)
 
@@ -336,8 +359,9 @@ class Server(web.Server):
         metrics: RequestMetrics,
         now_s: Callable[[], float],
         shares: Shares | None = None,
+        audit: Audit | None = None,
     ) -> None:
-        """`shares` tells how often addresses may connect."""
+        """`shares` tells how often addresses may connect; `audit` hears of those that do so more often."""
         self._loop_used = asyncio.get_running_loop()
         self._limits = limits
         self._count = connections
@@ -347,6 +371,7 @@ class Server(web.Server):
         self._metrics = metrics
         self._now_s = now_s
         self._shares = shares
+        self._audit = audit
         super().__init__(serve, request_factory=self._new_request, handler_cancellation=True)
 
     def drain(self) -> None:
@@ -372,6 +397,7 @@ class Server(web.Server):
             limits,
             self._now_s,
             self._shares,
+            self._audit,
             loop=self._loop_used,
             access_log=None,
             keepalive_timeout=limits.keepalive_s,

@@ -51,9 +51,9 @@ class NewConsumer(Body, kw_only=True):
     isolation_level: Ignored = field(default_factory=Raw, name="isolation.level")
     metadata_refresh_ms: Ignored = field(default_factory=Raw, name="topic.metadata.refresh.interval.ms")
 
-    def to_settings(self, request_timeout_ms: int, request_timeout_ms_max: int) -> InstanceSettings:
-        """With the broker's default and bound of how long a read waits. `ConsumerConfigRefused` (42204) for what no
-        instance can have."""
+    def to_settings(self, request_timeout_ms: int, request_timeout_ms_max: int, owner: str) -> InstanceSettings:
+        """Returns them, with the broker's default and bound of how long a read waits. Raises `ConsumerConfigRefused`
+        (42204) for what no instance can have."""
         bytes_min, timeout = self.fetch_bytes_min, self.request_timeout_ms
         fetch_bytes_min = _number(
             "fetch.min.bytes", self.fetch_bytes_min_too if bytes_min is None else bytes_min, -1, FETCH_BYTES_MIN_MAX
@@ -71,6 +71,7 @@ class NewConsumer(Body, kw_only=True):
             fetch_bytes_min=max(1, fetch_bytes_min or 1),
             request_timeout_ms=request_timeout_ms if timeout_ms is None else timeout_ms,
             on_loss=_one_of("on.loss", self.on_loss, _ON_LOSS, "fail"),
+            owner=owner,
         )
 
     def named(self, made_up: str) -> str:

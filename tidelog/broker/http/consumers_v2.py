@@ -55,6 +55,7 @@ from tidelog.model.access import ANY_NAME, Operation
 from tidelog.model.errors import InvalidRequest, UnknownPartition
 from tidelog.model.groups import check_group_name, pairs
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
+from tidelog.transport.peer import Answer
 
 T = TypeVar("T")
 A = TypeVar("A", bound=msgspec.Struct)
@@ -78,11 +79,15 @@ async def create(context: Context, call: Call) -> web.StreamResponse:
     request = OpenInstance(
         group=group,
         instance=asked.named(consumers.new_name()),
-        settings=asked.to_settings(config.consumer_request_timeout_ms, context.limits.request_timeout_ms_max),
+        settings=asked.to_settings(
+            config.consumer_request_timeout_ms,
+            context.limits.request_timeout_ms_max,
+            owner="" if call.entry is None else str(call.principal),
+        ),
     )
     if call.share is not None:
         await call.share.mutate(1)  # its group begins with it, as a rule
-    await consumers.ask(request)
+    await _send(context, call, request)
     base_uri = f"{context.scheme}://{_host(context, call)}/consumers/{group}/instances/{request.instance}"
     return json_answer(ConsumerCreated(request.instance, base_uri), content_type=ANSWER_TYPE)
 
@@ -99,13 +104,13 @@ async def subscribe(context: Context, call: Call) -> web.StreamResponse:
     """Subscribes to topics, or to those that match a pattern; instead of those that it has subscribed to before."""
     request = (await _body(context, call, _SUBSCRIPTION)).to_request(*_names(call))
     _check_subscription(context, call, request.topics, request.pattern)
-    await context.face.rest_consumers.ask(request)
+    await _send(context, call, request)
     return no_content()
 
 
 async def get_subscription(context: Context, call: Call) -> web.StreamResponse:
     """The topics it has subscribed to."""
-    shown = await _ask(context, Reading, ShowReading(**_named(call)))
+    shown = await _ask(context, call, Reading, ShowReading(**_named(call)))
     return json_answer(TopicsShown(list(shown.topics)), content_type=ANSWER_TYPE)
 
 
@@ -118,13 +123,13 @@ async def assign(context: Context, call: Call) -> web.StreamResponse:
     """Assigns partitions, whoever else reads them; instead of those that it had before."""
     sent = await _body(context, call, _PARTITIONS)
     context.require(call, Operation.READ, "Topic", [one.topic for one in sent.partitions])
-    await context.face.rest_consumers.ask(Assign(**_named(call), partitions=sent.listed()))
+    await _send(context, call, Assign(**_named(call), partitions=sent.listed()))
     return no_content()
 
 
 async def get_assignments(context: Context, call: Call) -> web.StreamResponse:
     """The partitions it has now, by subscription or by assignment."""
-    shown = await _ask(context, Reading, ShowReading(**_named(call)))
+    shown = await _ask(context, call, Reading, ShowReading(**_named(call)))
     partitions = [PartitionShown(*partition) for partition in pairs(shown.partitions)]
     return json_answer(PartitionsShown(partitions), content_type=ANSWER_TYPE)
 
@@ -137,7 +142,7 @@ async def seek(context: Context, call: Call) -> web.StreamResponse:
     request = (await _body(context, call, _POSITIONS)).to_request(*_names(call))
     topics = [topic for topic, _, _ in (*request.offsets, *request.timestamps)]
     context.require(call, Operation.READ, "Topic", topics)
-    await context.face.rest_consumers.ask(request)
+    await _send(context, call, request)
     return no_content()
 
 
@@ -154,7 +159,7 @@ async def seek_to_end(context: Context, call: Call) -> web.StreamResponse:
 async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.StreamResponse:
     sent = await _body(context, call, _PARTITIONS)
     context.require(call, Operation.READ, "Topic", [one.topic for one in sent.partitions])
-    await context.face.rest_consumers.ask(SeekToEdge(**_named(call), partitions=sent.listed(), is_end=is_end))
+    await _send(context, call, SeekToEdge(**_named(call), partitions=sent.listed(), is_end=is_end))
     return no_content()
 
 
@@ -179,7 +184,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     answer = None
     try:
         async with context.admission.waits.until(call.started_s + wait_s + consumers.patience_s):
-            answer = await consumers.ask(request, wait_s=wait_s)
+            answer = await _send(context, call, request, wait_s=wait_s)
         if answer is None:  # this broker shuts down
             consumers.abandon(request)
             return json_answer([], content_type=(wanted or Embedded.BINARY).value)
@@ -193,7 +198,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
 
 async def _check_reading(context: Context, call: Call) -> None:
     """An instance may have subscribed when its caller, or another one, had the right to."""
-    reading = await _ask(context, Reading, ShowReading(**_named(call)))
+    reading = await _ask(context, call, Reading, ShowReading(**_named(call)))
     topics = [*reading.topics, *(one.topic for one in reading.partitions)]
     context.require(call, Operation.READ, "Topic", topics)
 
@@ -227,7 +232,9 @@ async def commit(context: Context, call: Call) -> web.StreamResponse:
     is_next = context.face.cluster.config.rest_commit_semantics == "next"
     offsets = None if sent is None else sent.to_offsets(offset_is_next=is_next)
     context.require(call, Operation.READ, "Topic", [one.topic for one in offsets or ()])
-    kept = await _ask(context, OffsetsCommitted, CommitPositions(**_named(call), offsets=offsets, is_async=is_async))
+    kept = await _ask(
+        context, call, OffsetsCommitted, CommitPositions(**_named(call), offsets=offsets, is_async=is_async)
+    )
     refused: list[OffsetRefused] = list(kept.refused)
     return json_answer(refused, content_type=ANSWER_TYPE)
 
@@ -238,7 +245,7 @@ async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
     if sent is None:
         raise UnknownPartition('say in the body of which partitions: {"partitions": [{"topic", "partition"}]}')
     context.require(call, Operation.DESCRIBE, "Topic", [one.topic for one in sent.partitions])
-    found = await _ask(context, CommittedFetched, FetchCommitted(**_named(call), partitions=sent.listed()))
+    found = await _ask(context, call, CommittedFetched, FetchCommitted(**_named(call), partitions=sent.listed()))
     offsets = [CommittedShown(one.topic, one.partition, one.offset, one.metadata) for one in found.offsets]
     return json_answer(CommittedListed(offsets), content_type=ANSWER_TYPE)
 
@@ -264,14 +271,21 @@ async def _optional_body(context: Context, call: Call, decoder: msgspec.json.Dec
 
 async def _done(context: Context, call: Call, kind: Callable[..., InstanceRequest]) -> web.StreamResponse:
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
-    await context.face.rest_consumers.ask(kind(**_named(call)))
+    await _send(context, call, kind(**_named(call)))
     return no_content()
 
 
-async def _ask(context: Context, kind: type[A], request: InstanceRequest) -> A:
-    answer = (await context.face.rest_consumers.ask(request)).message
+async def _ask(context: Context, call: Call, kind: type[A], request: InstanceRequest) -> A:
+    answer = (await _send(context, call, request)).message
     assert isinstance(answer, kind)
     return answer
+
+
+async def _send(context: Context, call: Call, request: InstanceRequest, *, wait_s: float = 0.0) -> Answer:
+    """Asks in the caller's name, if it has one, and if there are things of others that it may not touch."""
+    if call.entry is not None and str(call.principal) not in context.face.cluster.config.super_users:
+        request = msgspec.structs.replace(request, caller=str(call.principal))
+    return await context.face.rest_consumers.ask(request, wait_s=wait_s)
 
 
 def _names(call: Call) -> tuple[str, str]:

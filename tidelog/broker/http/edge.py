@@ -35,6 +35,7 @@ from tidelog.model.errors import (
     QuotaExceeded,
     TidelogError,
     TooManyAttempts,
+    TooManyConnections,
 )
 from tidelog.model.quotas import REQUEST_RATE
 
@@ -157,7 +158,8 @@ class Edge:
 
     async def _charged(self, route: Route, call: Call) -> web.StreamResponse:
         """Runs a handler within its caller's share. Raises `QuotaExceeded` if that of requests is used up, or the one
-        of what it wants to read; or what the handler raises."""
+        of what it wants to read, or if the caller has too many connections; or what the handler raises."""
+        cast("Connection", call.request.protocol).hold_for(call.principal.name)
         share = Share(self._shares, client_of(call), produces=route.request_class is RequestClass.PRODUCE)
         call.share = share
         if not route.is_vital:
@@ -175,7 +177,7 @@ class Edge:
             cut(call)
             raise ConnectionAbortedError("an answer that had begun could not be finished")
         if call is not None:
-            call.error = type(error)
+            call.error = error
         error.forget_origin()  # which would keep the body, or what was read
         self._refused += 1
         spread_s = self._refused % RETRY_AFTER_S_MAX if isinstance(error, Overloaded) else 0  # others pass soon
@@ -189,7 +191,8 @@ class Edge:
         if reason is not None:
             self._context.metrics.refused(reason)
         is_probe = cast("Connection", request.protocol).is_probe  # its client gets a full place with the next one
-        if error.status in CLOSING_STATUSES or is_probe or not request.content.is_eof():
+        is_ended = error.status in CLOSING_STATUSES or isinstance(error, TooManyConnections)
+        if is_ended or is_probe or not request.content.is_eof():
             response.force_close()
         return response
 

@@ -2,8 +2,9 @@
 
 A listener without access control has no guard. With one, each request is judged at its head for the resource of its
 route, and by its handler for what only its body names (`Guard.require`). What is under way is judged again when users,
-tokens or ACLs change, and when its token ends: a read that waits is answered then with the error that it would get if
-it came anew; a stream, or what may have changed something, is cut off. Whatever is done quickly is left to end.
+tokens, ACLs or the keys of tokens change, and when its token ends: a read that waits is answered then with the error
+that it would get if it came anew; a stream, or what may have changed something, is cut off. Whatever is done quickly is
+left to end.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Guard:
         self._admission = admission
         self._access = access
         self._clock = clock
-        self._seen = access()
+        self._seen = (access(), authentication.keys)
         self._under_way: dict[asyncio.Timeout, Pass] = {}
 
     async def admit(
@@ -107,11 +108,11 @@ class Guard:
         return asyncio.get_running_loop().time() + max(0, expires_ms - self._clock.wall_ms()) / 1000
 
     def look_again(self) -> None:
-        """Ends what may not go on, if users, tokens or ACLs have changed since the last look."""
-        access = self._access()
-        if access is self._seen:
+        """Ends what may not go on, if users, tokens, ACLs or keys have changed since the last look."""
+        access, keys = self._access(), self.authentication.keys
+        if access is self._seen[0] and keys is self._seen[1]:
             return
-        self._seen = access
+        self._seen = (access, keys)
         for patience, entry in list(self._under_way.items()):
             if self._refusal_now(entry) is not None and patience.when() != ENDED and not patience.expired():
                 patience.reschedule(ENDED)

@@ -20,7 +20,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.edge import REFUSALS, Edge
 from tidelog.broker.http.route import Route
 from tidelog.model.access import Operation
-from tidelog.model.errors import NotAuthorized, TidelogError
+from tidelog.model.errors import NotAuthenticated, NotAuthorized, TidelogError
 
 DENIALS: Final = frozenset({401, 403, 421, 429})
 UNCHANGING: Final = frozenset(
@@ -41,10 +41,16 @@ class RecordedEdge(Edge):
     """Runs the handlers of one listener, and tells the audit log."""
 
     def __init__(
-        self, context: Context, routes: tuple[Route, ...], audit: Audit, elsewhere: tuple[Route, ...] = ()
+        self,
+        context: Context,
+        routes: tuple[Route, ...],
+        audit: Audit,
+        listener: str,
+        elsewhere: tuple[Route, ...] = (),
     ) -> None:
         super().__init__(context, routes, elsewhere)
         self._audit = audit
+        self._listener = listener
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         """Serves as `Edge` does."""
@@ -77,8 +83,7 @@ class RecordedEdge(Edge):
             route, call = begun
             self._audit.changed_unanswered(self._event(route, call, "changed", 0))
 
-    @staticmethod
-    def _event(route: Route, call: Call, event: str, status: int) -> AuditEvent:
+    def _event(self, route: Route, call: Call, event: str, status: int) -> AuditEvent:
         client, error = client_of(call), call.error
         operation, resource = call.refused or (route.operation, route.resource(call.path))
         return AuditEvent(
@@ -86,6 +91,7 @@ class RecordedEdge(Edge):
             principal=f"{client.principal.type}:{client.principal.name}",
             client_id=client.client_id,
             address=cast("Connection", call.request.protocol).address,
+            listener=self._listener,
             request_id=call.request_id,
             method=route.method,
             route=route.template,
@@ -109,10 +115,12 @@ def is_change(route: Route) -> bool:
     return route.is_recorded or (route.method != "GET" and route.operation not in UNCHANGING)
 
 
-def _reason(call: Call, error: type[TidelogError] | None, status: int) -> str:
+def _reason(call: Call, error: TidelogError | None, status: int) -> str:
     """Says why, in words of which there are few, so that denials alike are counted together."""
     if call.refused is not None:
         return REFUSALS[NotAuthorized.code]
     if error is None:
         return "" if status else "the client was gone before the answer"
-    return REFUSALS.get(error.code) or REFUSALS.get(error.code // 100) or error.__name__
+    if isinstance(error, NotAuthenticated) and error.cause:
+        return f"{REFUSALS[401]}: {error.cause}"
+    return REFUSALS.get(error.code) or REFUSALS.get(error.status) or type(error).__name__

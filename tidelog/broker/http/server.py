@@ -23,6 +23,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.edge import Edge
 from tidelog.broker.http.group_metrics import GroupMetrics
 from tidelog.broker.http.guard import Guard
+from tidelog.broker.http.jwt_metrics import JwtMetrics
 from tidelog.broker.http.limits import Limits
 from tidelog.broker.http.metrics import RequestMetrics
 from tidelog.broker.http.metrics_page import MetricsPage
@@ -42,6 +43,8 @@ BACKLOG = 1024
 """Connections that the system completes for us while we are busy."""
 ACCEPTED_AT_ONCE = 16
 """An event loop of libuv accepts one connection of each listening descriptor in a turn, so a listener has as many."""
+OPERATORS = "ops"
+"""Names the listener of operators."""
 
 
 class Listening(Protocol):
@@ -166,12 +169,13 @@ async def start_http(
     _show_gauges(context)
     metrics.shed = lambda: {(str(kind), cause): count for (kind, cause), count in admission.shedding.shed.items()}
     server = Server(
-        _edge(context, routes, elsewhere).serve,
+        _edge(context, routes, HTTP, elsewhere).serve,
         listener.limits,
         admission.connections,
         metrics,
         face.clock.monotonic_s,
         face.shares,
+        face.audit,
     )
     for one in bound:
         await one.start_serving()
@@ -202,7 +206,8 @@ async def start_ops(main: HttpServer, at: Endpoint, tls: Encryption | None = Non
     admission.waits = main.context.admission.waits
     guard = _guard(face, admission, config.ops_authentication)
     context = replace(main.context, admission=admission, limits=limits, guard=guard)
-    server = Server(_edge(context, OPS).serve, limits, admission.connections, metrics, face.clock.monotonic_s)
+    edge = _edge(context, OPS, OPERATORS)
+    server = Server(edge.serve, limits, admission.connections, metrics, face.clock.monotonic_s)
     bound: Sequence[Listening]
     if tls is not None:
         bound = await tls.bind(server, at.host, at.port, BACKLOG, is_ops=True)
@@ -214,9 +219,9 @@ async def start_ops(main: HttpServer, at: Endpoint, tls: Encryption | None = Non
     return HttpServer(server, bound, context)
 
 
-def _edge(context: Context, routes: tuple[Route, ...], elsewhere: tuple[Route, ...] = ()) -> Edge:
+def _edge(context: Context, routes: tuple[Route, ...], name: str, elsewhere: tuple[Route, ...] = ()) -> Edge:
     audit = context.face.audit
-    return Edge(context, routes, elsewhere) if audit is None else RecordedEdge(context, routes, audit, elsewhere)
+    return Edge(context, routes, elsewhere) if audit is None else RecordedEdge(context, routes, audit, name, elsewhere)
 
 
 async def _bind(connected: Callable[[], Connection], at: Endpoint) -> list[asyncio.Server]:
@@ -240,6 +245,8 @@ def _registry(face: BrokerFace, metrics: RequestMetrics, tls: TlsStatus | None) 
     registry.register(WorkMetrics(face))
     if tls is not None:
         registry.register(TlsMetrics(tls))
+    if face.login.jwts is not None:
+        registry.register(JwtMetrics(face.login.jwts))
     ProcessCollector(registry=registry)
     return registry
 

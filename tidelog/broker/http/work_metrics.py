@@ -42,7 +42,7 @@ class WorkMetrics(Collector):
         yield _by_key("refused", "Uses that were refused since a quota was used up, by its key.", shares.refused)
         yield _by_key("delayed", "Uses that were held up by a quota, by its key.", shares.delayed)
         if self._face.audit is not None:
-            yield _audit_lines(self._face.audit.counts)
+            yield _audit_lines(self._face.audit.outcomes)
         yield _gauge("quota_buckets", "Users, client ids and addresses whose use is counted.", shares.buckets)
         yield _gauge(
             "clock_offset_seconds",

@@ -39,10 +39,11 @@ from tidelog.controller.partition_commands import (
     NewReplicas,
     RegroupPartition,
 )
+from tidelog.controller.records import ACCESS_LEVEL
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
-from tidelog.model.errors import UnknownTopic
+from tidelog.model.errors import UnknownTopic, UnsupportedLevel
 from tidelog.model.ids import NodeId, ProducerId, TopicId
-from tidelog.model.names import OFFSETS_TOPIC
+from tidelog.model.names import AUDIT_TOPIC, OFFSETS_TOPIC
 from tidelog.model.ports import BlockingRunner, Entropy
 
 COMMAND_S_MAX = 30.0
@@ -83,11 +84,21 @@ class Administration:
     async def create_offsets_topic(self) -> Topic:
         """The topic of the consumer groups; made if there is none. Raises `CoordinatorNotAvailable` if that is not
         possible now."""
-        command = CreateOffsetsTopic(self._entropy.token_hex(16))
+        return await self._create_own(OFFSETS_TOPIC)
+
+    async def create_audit_topic(self) -> Topic:
+        """Creates the topic of the audit log, if there is none. Raises `UnsupportedLevel`, or `CoordinatorNotAvailable`
+        if that is not possible now."""
+        if self._image().level < ACCESS_LEVEL:
+            raise UnsupportedLevel(f"{AUDIT_TOPIC} needs feature level {ACCESS_LEVEL}")
+        return await self._create_own(AUDIT_TOPIC)
+
+    async def _create_own(self, name: str) -> Topic:
+        command = CreateOffsetsTopic(self._entropy.token_hex(16), name)
         placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
         await self._in_force(placed.position)
-        await self._opened(OFFSETS_TOPIC)
-        return self._topic(OFFSETS_TOPIC)
+        await self._opened(name)
+        return self._topic(name)
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and its data. Raises `UnknownTopic`, `InvalidRequest` if deletion is turned off."""

@@ -34,7 +34,7 @@ from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import InvalidRequest, NotLeader, ShuttingDown, TidelogError
 from tidelog.model.ids import PartitionId, ProducerId
-from tidelog.model.names import is_internal
+from tidelog.model.names import AUDIT_TOPIC, is_internal
 from tidelog.model.ports import Clock
 from tidelog.model.producers import ProducerTable
 from tidelog.storage.copies import Identity
@@ -229,9 +229,12 @@ class LedPartition(ABC):
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None = None,
         expected_end: int | None = None,
+        is_own: bool = False,
     ) -> ProduceReceipt:
-        """A user's `append`. Raises, beside what that does, `InvalidRequest` if this partition is not for users."""
-        self._require_users("written to; nothing was appended")
+        """Appends for a user; or for a broker, if `is_own`, to the one topic that all brokers write to. Raises, beside
+        what `append` does, `InvalidRequest` if this partition is not for them."""
+        if not (is_own and self.topic == AUDIT_TOPIC):
+            self._require_users("written to; nothing was appended")
         return await self.append(
             batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
         )

@@ -110,6 +110,7 @@ class PartitionHandle(ReadHandle, Protocol):
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None = None,
         expected_end: int | None = None,
+        is_own: bool = False,
     ) -> ProduceReceipt:
         """Appends sound batches; see `Partition.produce` for the promises and the errors."""
         ...

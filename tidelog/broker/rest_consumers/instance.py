@@ -10,7 +10,7 @@ import msgspec
 from tidelog.broker.rest_consumers.groups import Coordinator, expect
 from tidelog.broker.rest_consumers.positions import Positions
 from tidelog.model.errors import CoordinatorNotAvailable, IllegalState, Overloaded, UnknownInstance
-from tidelog.model.groups import JOIN, InstanceDescription, TopicPartitions, grouped
+from tidelog.model.groups import JOIN, InstanceDescription, TopicPartitions, grouped, unknown_instance
 from tidelog.model.ids import TopicId
 
 A = TypeVar("A", bound=msgspec.Struct)
@@ -115,6 +115,12 @@ class Instance:
         """How it was created, and what it reads."""
         assert self.description is not None, "it was read before it is used"
         return self.description
+
+    def require_owner(self, caller: str) -> None:
+        """Raises `UnknownInstance` if it is known to be another principal's, in the words for one that there is not."""
+        owner = "" if self.description is None else self.description.settings.owner
+        if owner and caller and owner != caller:
+            raise unknown_instance(self.group, self.name)
 
     def require_reading(self) -> None:
         """Raises `IllegalState` for one that reads nothing."""

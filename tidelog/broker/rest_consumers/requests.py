@@ -18,14 +18,19 @@ Partition = tuple[str, int]
 
 
 class InstanceRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Base of what is asked of one instance. Raises `UnknownInstance`, `CoordinatorNotAvailable`, `Overloaded`."""
+    """Base of what is asked of one instance. Raises `UnknownInstance`, also if it is another principal's;
+    `CoordinatorNotAvailable`, `Overloaded`."""
 
     group: str
     instance: str
+    caller: str = ""
+    """Names the principal that asks; empty for one to whom no instance is another's: a super user, or whoever it may be
+    where nobody has to log in."""
 
 
 class OpenInstance(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Create it. Answered by nothing. Raises `InstanceExists`; `Overloaded` if there are too many."""
+    """Create it, for the `owner` of its settings. Answered by nothing. Raises `InstanceExists`; `Overloaded` if there
+    are too many."""
 
     settings: InstanceSettings
 
@@ -156,3 +161,5 @@ REST_CONSUMER_MESSAGES: Final = (
     TakeBack,
 )
 """All messages of this page: a peer node has to know them."""
+INSTANCE_REQUESTS: Final = tuple(kind for kind in REST_CONSUMER_MESSAGES if issubclass(kind, InstanceRequest))
+"""These ask something of an instance."""

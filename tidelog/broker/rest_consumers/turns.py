@@ -22,11 +22,16 @@ class Turns:
 
     @asynccontextmanager
     async def of(self, request: InstanceRequest) -> AsyncIterator[Instance]:
-        """The instance, read from its record if need be, its member heard if it is due."""
+        """The instance, read from its record if need be, its member heard if it is due. Another's is not to be found,
+        and is not used by who looks for it."""
+        known = self._registry.find(request.group, request.instance)
+        if known is not None:
+            known.require_owner(request.caller)
         instance = self._registry.get(request.group, request.instance)
         async with instance:
             if instance.description is None:
                 await self.describe(instance)
+            instance.require_owner(request.caller)
             if self._membership.is_due(instance):
                 await self._membership.speak(instance)
             try:

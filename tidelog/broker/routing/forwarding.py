@@ -98,6 +98,7 @@ class ForwardedRequests:
                 deadline_s=deadline_s,
                 idempotency=keyed,
                 expected_end=asked.expected_end,
+                is_own=asked.is_own,
             )
         finally:
             self._budget.give_back(size)

@@ -39,6 +39,8 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
     """The producer id made from an idempotency key, and the fingerprint of the content."""
     expected_end: Int64 | None = None
     """Where the last batch must end, lest nothing be appended."""
+    is_own: bool = False
+    """The broker's own writing, to the topic that all brokers write to."""
 
 
 class Produced(msgspec.Struct, frozen=True, tag=True):

@@ -42,11 +42,17 @@ class LedHere(RemotePartition):
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None = None,
         expected_end: int | None = None,
+        is_own: bool = False,
     ) -> ProduceReceipt:
         """Asks as `LedPartition.produce`."""
         return await self._ask(
             lambda leader: leader.produce(
-                batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
+                batches,
+                acks=acks,
+                deadline_s=deadline_s,
+                idempotency=idempotency,
+                expected_end=expected_end,
+                is_own=is_own,
             )
         )
 

@@ -143,9 +143,10 @@ class PeerPartition:
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None = None,
         expected_end: int | None = None,
+        is_own: bool = False,
     ) -> ProduceReceipt:
         """As `Partition.produce`. The batches' bytes go out as they are, and are not copied."""
-        message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end)
+        message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end, is_own)
         answer = await self.peer.ask(message, deadline_s, [batch.data for batch in batches])
         made = _expect(Produced, answer)
         return ProduceReceipt(

@@ -51,12 +51,18 @@ class RemotePartition:
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None = None,
         expected_end: int | None = None,
+        is_own: bool = False,
     ) -> ProduceReceipt:
         """As `Partition.produce`. Repeated after an unknown outcome only if the partition will recognise a repeat."""
         return await self.calls.reach(
             self.target,
             lambda leader: leader.produce(
-                batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
+                batches,
+                acks=acks,
+                deadline_s=deadline_s,
+                idempotency=idempotency,
+                expected_end=expected_end,
+                is_own=is_own,
             ),
             deadline_s,
             appends=True,

@@ -235,6 +235,11 @@ async def test_who_would_wait_for_too_long_is_refused() -> None:
         await house.login.by_password("one more", "x", HOST)
 
 
+def test_a_token_in_other_characters_is_unknown() -> None:
+    with pytest.raises(NotAuthenticated):
+        House().login.by_token("id.\udcff")
+
+
 def test_no_proof_always_holds() -> None:
     assert House().login.still_holds(NO_PROOF)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidelog.broker.face.shares import BURST_S, DELAY_S_MAX, Client, Shares
 from tidelog.model.access import Principal
-from tidelog.model.errors import QuotaExceeded
+from tidelog.model.errors import QuotaExceeded, TooManyConnections
 from tidelog.model.quotas import DEFAULT, Entity, Quota
 
 KEY = "producer_byte_rate"
@@ -149,3 +149,23 @@ def test_connections_are_counted_by_address() -> None:
     assert world.shares.admits_connection("::ffff:10.0.0.1") is False
     world.now_s += 1.0
     assert world.shares.admits_connection("10.0.0.1")
+
+
+def test_the_open_connections_of_a_user_are_counted() -> None:
+    world = World(quota(2.0, DEFAULT, key="connections"), quota(3.0, "bob", key="connections"))
+    shares = world.shares
+    for user, most in (("alice", 2), ("bob", 3), ("carol", 2)):
+        for _ in range(most):
+            shares.hold(user)
+        with pytest.raises(TooManyConnections, match=f"user {user} has {most} connections open"):
+            shares.hold(user)
+    shares.release("alice")
+    shares.hold("alice")
+    assert shares.refused == {"connections": 3}
+    world.quotas = (quota(1.0, "alice", key="connections"),)
+    shares.hold("carol")
+    shares.release("alice")
+    with pytest.raises(TooManyConnections):
+        shares.hold("alice")
+    shares.release("alice")
+    shares.hold("alice")

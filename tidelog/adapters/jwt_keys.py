@@ -1,0 +1,195 @@
+"""The keys of an issuer of JSON Web Tokens, from a file: a JWKS (RFC 7517), or public keys and certificates in PEM.
+
+A key verifies the algorithms of its own kind and no others, so that nobody can sign with the text of a public key (RFC
+8725, 3.1). The file may hold shared secrets (`kty` is `oct`) only if nobody else can read it; private keys, which could
+make tokens, it may not hold at all. Whoever can write it decides who is who, so others must not be able to.
+
+What is wrong with a file is told without a word of what it holds: what libraries say may quote it. They come with the
+extra `security`, and are imported here only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import jwt
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from tidelog.config.errors import ConfigError
+from tidelog.model.jwt import Jwt
+
+FILE_BYTES_MAX: Final = 256 << 10
+KEYS_MAX: Final = 64
+TRIED_MAX: Final = 4
+"""A token that does not say which key has signed it is tried with so many."""
+RSA_BITS: Final = (2_048, 8_192)
+OF_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+OF_CURVE: Final = {"secp256r1": ("ES256",), "secp384r1": ("ES384",), "secp521r1": ("ES512",)}
+OF_SECRETS: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
+"""How many bytes a secret has at least."""
+_PEM: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
+
+
+class JwtKey(NamedTuple):
+    """A key, and what it may verify."""
+
+    key_id: str | None
+    algorithms: tuple[str, ...]
+    material: Any
+    name: str
+    """A hash of all of it."""
+
+
+class KeySet:
+    """The keys of one file."""
+
+    def __init__(self, keys: Sequence[JwtKey]) -> None:
+        self._keys = tuple(keys)
+        self._names = frozenset(key.name for key in keys)
+        self._verifiers = {name: jwt.PyJWS().get_algorithm_by_name(name) for key in keys for name in key.algorithms}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._names
+
+    def verified_by(self, token: Jwt) -> str | None:
+        """Returns the name of the key that has signed a token. One that names a key is tried with that, and those that
+        have no id; one that names none is tried with a few."""
+        found = [key for key in self._keys if token.algorithm in key.algorithms and _may_be(key, token.key_id)]
+        if not 0 < len(found) <= TRIED_MAX:
+            return None
+        verifier = self._verifiers[token.algorithm]
+        return next((key.name for key in found if verifier.verify(token.signed, key.material, token.signature)), None)
+
+
+def _may_be(key: JwtKey, key_id: str | None) -> bool:
+    return key_id is None or key.key_id in (None, key_id)
+
+
+def load_keys(path: str, algorithms: Sequence[str]) -> KeySet:
+    """Reads the keys that verify these algorithms. Raises `ConfigError`, which says what is wrong with the file."""
+    content, mode = _content(path)
+    try:
+        found = _of_pem(content) if b"-----BEGIN " in content else _of_jwks(content)
+    except _Unfit as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if any(isinstance(key.material, bytes) for key in found) and mode & 0o077:
+        raise ConfigError(f"{path} holds a secret, and others than its owner may use it; chmod 600 {path}")
+    usable = [
+        key._replace(algorithms=fit)
+        for key in found
+        if (fit := tuple(each for each in key.algorithms if each in algorithms))
+    ]
+    if not usable:
+        raise ConfigError(f"{path} holds no key for {', '.join(algorithms)}")
+    ids = [(key.key_id, each) for key in usable for each in key.algorithms if key.key_id is not None]
+    if len(set(ids)) < len(ids) or len(usable) > KEYS_MAX:
+        raise ConfigError(f"{path} has a kid twice, or more than {KEYS_MAX} keys")
+    return KeySet(usable)
+
+
+class _Unfit(Exception):
+    """The file holds something that it must not hold."""
+
+
+def _content(path: str) -> tuple[bytes, int]:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read(FILE_BYTES_MAX + 1) if stat.S_ISREG(mode) else b""
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    if mode & 0o022:
+        raise ConfigError(f"others than its owner may write {path}, and so say who is who; chmod go-w {path}")
+    if not 0 < len(content) <= FILE_BYTES_MAX:
+        raise ConfigError(f"{path} must be a file with keys, of up to {FILE_BYTES_MAX:,} bytes")
+    return content, mode
+
+
+# -- JWKS ------------------------------------------------------------------------------------------------------------
+
+
+def _of_jwks(content: bytes) -> list[JwtKey]:
+    try:
+        keys = json.loads(content)["keys"]
+        documents = [dict(each) for each in keys]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise _Unfit('it is neither PEM nor a JWKS, {"keys": [...]}') from None
+    return [key for number, document in enumerate(documents) for key in _of_jwk(number, document)]
+
+
+def _of_jwk(number: int, document: Mapping[str, Any]) -> list[JwtKey]:
+    """Returns the key, or nothing for one that verifies no signatures."""
+    if "d" in document:
+        raise _Unfit(f"key {number} is a private one, which only the issuer may have; leave its public half here")
+    kind, use = document.get("kty"), document.get("use", "sig")
+    if use != "sig" or kind not in ("RSA", "EC", "OKP", "oct"):
+        return []
+    key_id = document.get("kid")
+    try:
+        material = jwt.PyJWK(dict(document)).key
+    except Exception:  # noqa: BLE001 -- whatever a library makes of it, its words may quote the key
+        raise _Unfit(f"key {number} cannot be read") from None
+    if not isinstance(key_id, str | None):
+        raise _Unfit(f"the kid of key {number} is no text")
+    fitting, said = _algorithms(material), document.get("alg")
+    return _made(key_id, tuple(name for name in fitting if said in (None, name)), material)
+
+
+# -- PEM -------------------------------------------------------------------------------------------------------------
+
+
+def _of_pem(content: bytes) -> list[JwtKey]:
+    found = []
+    for number, block in enumerate(_PEM.finditer(content)):
+        if b"PRIVATE" in block[1]:
+            raise _Unfit("it holds a private key, which only the issuer may have; leave the public key here")
+        try:
+            is_certificate = block[1] == b"CERTIFICATE"
+            material = (
+                x509.load_pem_x509_certificate(block[0]).public_key()
+                if is_certificate
+                else serialization.load_pem_public_key(block[0])
+            )
+        except Exception:  # noqa: BLE001 -- as above
+            raise _Unfit(f"block {number} of PEM cannot be read") from None
+        found += _made(None, _algorithms(material), material)
+    return found
+
+
+# -- both ------------------------------------------------------------------------------------------------------------
+
+
+def _algorithms(material: Any) -> tuple[str, ...]:
+    """Returns what a key can verify; nothing for one that is too weak, or of another kind."""
+    if isinstance(material, bytes):
+        return tuple(name for name, least in OF_SECRETS.items() if len(material) >= least)
+    if isinstance(material, rsa.RSAPublicKey):
+        return OF_RSA if RSA_BITS[0] <= material.key_size <= RSA_BITS[1] else ()
+    if isinstance(material, ec.EllipticCurvePublicKey):
+        return OF_CURVE.get(material.curve.name, ())
+    return ("EdDSA",) if isinstance(material, ed25519.Ed25519PublicKey) else ()
+
+
+def _made(key_id: str | None, algorithms: tuple[str, ...], material: Any) -> list[JwtKey]:
+    if not algorithms:
+        return []
+    raw = material if isinstance(material, bytes) else _der(material)
+    name = sha256(b"|".join([(key_id or "").encode(), *map(str.encode, sorted(algorithms)), raw])).hexdigest()
+    return [JwtKey(key_id, algorithms, material, name)]
+
+
+def _der(material: Any) -> bytes:
+    kind = serialization.PublicFormat.SubjectPublicKeyInfo
+    der: bytes = material.public_bytes(serialization.Encoding.DER, kind)
+    return der

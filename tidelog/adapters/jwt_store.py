@@ -1,0 +1,65 @@
+"""The keys of JSON Web Tokens that are in force, and how others come in their place.
+
+The file is read in a thread, on SIGHUP and a few seconds after it has changed. What is good replaces all keys at once;
+what is not is logged and counted, and the old ones stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import structlog
+
+from tidelog.adapters.watched_files import WatchedFiles
+from tidelog.config.errors import ConfigError
+from tidelog.config.schema import BrokerConfig
+from tidelog.model.jwt import JwtKeys
+
+SETTING = "sasl.oauthbearer.jwks.endpoint.url"
+
+logger = structlog.get_logger("tidelog.jwt")
+
+
+class JwtStore:
+    """Made before the listeners; `watch` is to run as long as they do. Raises `ConfigError`."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._path, self._algorithms = config.jwt_keys_file, config.jwt_algorithms
+        self._files = WatchedFiles([self._path])
+        self.keys: JwtKeys = self._read()
+        """They are those in force: one object until others come."""
+        self.reloads: Counter[str] = Counter()
+        """How often the file was read again, by outcome."""
+
+    def reload(self) -> None:
+        """Has the file read again, changed or not."""
+        self._files.look()
+
+    async def watch(self) -> None:
+        """Looks after the file until it is cancelled."""
+        while True:
+            if await self._files.are_to_be_read():
+                await self._load()
+
+    async def _load(self) -> None:
+        try:
+            self.keys = await asyncio.to_thread(self._read)
+        except ConfigError as error:
+            self.reloads["refused"] += 1
+            logger.error("keys of tokens are not taken, and the old ones stay in force", reason=error.message)
+            return
+        self.reloads["done"] += 1
+        logger.info("keys of tokens are read again")
+
+    def _read(self) -> JwtKeys:
+        try:
+            from tidelog.adapters.jwt_keys import load_keys  # noqa: PLC0415 -- imports extras
+        except ImportError:
+            raise ConfigError(
+                "http.authentication: jwt needs the library PyJWT: pip install 'tidelog[security]'"
+            ) from None
+        try:
+            return load_keys(self._path, self._algorithms)
+        except ConfigError as error:
+            raise ConfigError(f"{SETTING}: {error.message}") from None

@@ -1,0 +1,47 @@
+"""Files that are read again when they change: looked at every few seconds, or at once when somebody asks (SIGHUP)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import Final
+
+LOOK_S: Final = 2.0
+
+
+class WatchedFiles:
+    """Some files, and what they looked like when they were last read. Made before that."""
+
+    def __init__(self, paths: Iterable[str | None]) -> None:
+        """None stands for no file."""
+        self._paths = tuple(path for path in paths if path is not None)
+        self._seen = self._signature()
+        self._is_wanted = asyncio.Event()
+
+    def look(self) -> None:
+        """Has them read again, changed or not."""
+        self._is_wanted.set()
+
+    async def are_to_be_read(self) -> bool:
+        """Waits for the next look, and returns what comes of it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await self._is_wanted.wait()
+        is_asked = self._is_wanted.is_set()
+        self._is_wanted.clear()
+        before, self._seen = self._seen, await asyncio.to_thread(self._signature)
+        return is_asked or before != self._seen
+
+    def _signature(self) -> list[tuple[int, int, int] | None]:
+        return [signature_of(path) for path in self._paths]
+
+
+def signature_of(path: str) -> tuple[int, int, int] | None:
+    """Returns what changes when somebody writes the file, or puts another in its place; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
