@@ -13,7 +13,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from tidelog.config.schema import BrokerConfig, Settings, TopicConfig
+from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.settings.base import Settings
 
 ENVIRONMENT_PREFIX: Final = "TIDELOG_"
 SIMILARITY_MIN: Final = 0.6

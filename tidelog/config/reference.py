@@ -10,7 +10,8 @@ from pydantic.fields import FieldInfo
 
 from tidelog.config.describe import as_text
 from tidelog.config.names import environment_name
-from tidelog.config.schema import BrokerConfig, Settings, TopicConfig
+from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.settings.base import Settings
 from tidelog.config.values import INT64_MAX
 
 INTRODUCTION = """\

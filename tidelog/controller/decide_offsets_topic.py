@@ -8,7 +8,8 @@ on too few disks for good. While not enough of them are there, the topic waits f
 
 from __future__ import annotations
 
-from tidelog.config.schema import MIB, BrokerConfig
+from tidelog.config.schema import BrokerConfig
+from tidelog.config.settings.base import MIB
 from tidelog.config.values import INT64_MAX
 from tidelog.controller.apply import apply_all
 from tidelog.controller.commands import CreateOffsetsTopic

@@ -13,7 +13,8 @@ from tidelog.config.names import (
     names_of,
     suggestion,
 )
-from tidelog.config.schema import BrokerConfig, Settings, TopicConfig
+from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.settings.base import Settings
 
 
 @pytest.mark.parametrize("settings", [BrokerConfig, TopicConfig])

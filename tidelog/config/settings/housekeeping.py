@@ -1,0 +1,49 @@
+"""Settings of what a broker does by itself: retention, scrubbing, expiry of what is not used."""
+
+from __future__ import annotations
+
+from tidelog.config.settings.base import DAY_MS, MIB, Settings, setting
+from tidelog.config.values import Bytes, Count, Milliseconds
+
+
+class HousekeepingSettings(Settings):
+    """Says when a broker tidies up."""
+
+    log_retention_check_interval_ms: Milliseconds = setting(
+        "log.retention.check.interval.ms", 300_000, "How often closed segments are looked through.", unit="ms"
+    )
+    paxos_journal_max_bytes: Bytes = setting(
+        "paxos.journal.max.bytes",
+        64 * MIB,
+        "When the journal of a partition with `commit.protocol=paxos` has outgrown this, its replicas agree to give up "
+        "what they have in their logs. It may be larger while one of them lags: four times as large, then the others "
+        "do not wait.",
+        unit="bytes",
+    )
+    paxos_journal_max_entries: Count = setting(
+        "paxos.journal.max.entries",
+        20_000,
+        "The same, if the journal has more than so many entries, each of which costs memory.",
+    )
+    log_scrub_period_ms: Milliseconds = setting(
+        "log.scrub.period.ms",
+        7 * DAY_MS,
+        "Everything that is stored is read and verified at least this often, so that what the disk has spoilt is "
+        "found, and repaired with another replica's copy, before that is spoilt, too. The reading is spread over the "
+        "period. "
+        "(Not in Kafka, which finds damage when somebody reads it.)",
+        unit="ms",
+    )
+    log_scrub_io_max_bytes_per_second: Bytes = setting(
+        "log.scrub.io.max.bytes.per.second",
+        16 * MIB,
+        "The scrubber never reads faster. A broker that stores more than this allows for in half a "
+        "`log.scrub.period.ms` takes longer.",
+        unit="bytes",
+    )
+    producer_id_expiration_ms: Milliseconds = setting(
+        "producer.id.expiration.ms",
+        DAY_MS,
+        "How long a partition remembers an idempotent producer, or an `Idempotency-Key`, that sends nothing more.",
+        unit="ms",
+    )
