@@ -19,7 +19,7 @@ from tidelog.broker.consensus.messages import (
     SnapshotPart,
     SnapshotsDescribed,
 )
-from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
+from tidelog.broker.controller.wire import ANSWERS
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
 from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES
 from tidelog.broker.paxos.messages import (
@@ -47,7 +47,9 @@ from tidelog.broker.repair.repair_messages import (
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, RecordsRead, TakeBack
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead
 from tidelog.controller.access_commands import ACCESS_COMMANDS
+from tidelog.controller.command_table import CLIENT_COMMANDS, WIRE_COMMANDS
 from tidelog.controller.commands import (
+    CALLER_LEVEL,
     AlterQuotas,
     BrokerHeartbeat,
     Command,
@@ -159,10 +161,11 @@ MESSAGE_ADDITIONS: Final = Additions(
         2,
     ),
     fields={
+        **{kind: {"caller": CALLER_LEVEL} for kind in CLIENT_COMMANDS},
         RegisterBroker: dict.fromkeys(("levels", "lost_storage", "starts", "stamp"), 2),
         BrokerHeartbeat: dict.fromkeys(("wall_ms", "stamp"), 2),
         HeartbeatAnswered: {"clock_offset_ms": 2},
-        ElectLeaders: dict.fromkeys(("by", "via", "at_ms"), 2),
+        ElectLeaders: dict.fromkeys(("by", "via", "at_ms"), 2) | {"caller": CALLER_LEVEL},
         QuorumDescribed: dict.fromkeys(("remembers", "generation", "recovery_id", "directories", "lacks"), 2),
         FetchSnapshot: {"header": 2},
         SnapshotPart: dict.fromkeys(("indexes", "end"), 2),

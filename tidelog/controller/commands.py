@@ -7,9 +7,11 @@ to a command that was sent twice, because the first answer got lost, is the same
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
+from tidelog.model.access import Caller
 from tidelog.model.cluster import Endpoint
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, LevelRange
 from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
@@ -29,10 +31,21 @@ class Command(msgspec.Struct, frozen=True, tag=True):
     """Base of all."""
 
 
+CALLER_LEVEL: Final = 3
+"""Since which feature level a command says for whom it is done."""
+
+
+class ClientCommand(Command, frozen=True, kw_only=True):
+    """Base of what a broker asks for because one of its clients does, by whose rights the controller judges it."""
+
+    caller: Caller | None = None
+    """The client, as the broker that it speaks to has found it to be. None where nobody says, as in older versions."""
+
+
 # -- topics --------------------------------------------------------------------------------------------------------
 
 
-class CreateTopic(Command, frozen=True, tag=True):
+class CreateTopic(ClientCommand, frozen=True, tag=True):
     """Answered by `TopicPlaced`. With `validate_only`, that is what would have happened."""
 
     topic: NewTopic
@@ -47,7 +60,7 @@ class CreateOffsetsTopic(Command, frozen=True, tag=True):
     topic_id: str
 
 
-class AddPartitions(Command, frozen=True, tag=True):
+class AddPartitions(ClientCommand, frozen=True, tag=True):
     """Answered by `TopicPlaced`. `have` is the count that the asker saw; a repetition is known by it."""
 
     name: str
@@ -55,14 +68,14 @@ class AddPartitions(Command, frozen=True, tag=True):
     total: int
 
 
-class DeleteTopic(Command, frozen=True, tag=True):
+class DeleteTopic(ClientCommand, frozen=True, tag=True):
     """Answered by `Done`. `topic_id` is the topic that the asker saw under this name, or empty if it saw none."""
 
     name: str
     topic_id: str = ""
 
 
-class AlterTopicConfigs(Command, frozen=True, tag=True):
+class AlterTopicConfigs(ClientCommand, frozen=True, tag=True):
     """Answered by `Done`. Sets overrides of a topic, or takes them back (None)."""
 
     name: str
@@ -79,7 +92,7 @@ class QuotaChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     address: str | None = None
 
 
-class AlterQuotas(Command, frozen=True, tag=True):
+class AlterQuotas(ClientCommand, frozen=True, tag=True):
     """Answered by `Done`. All changes or none."""
 
     changes: Sequence[QuotaChange]
@@ -167,7 +180,7 @@ class ReportSilence(Command, frozen=True, tag=True):
     silent_epoch: NaturalOrNone
 
 
-class RemoveBroker(Command, frozen=True, tag=True):
+class RemoveBroker(ClientCommand, frozen=True, tag=True):
     """Answered by `Done`. `broker_epoch` is the registration that the asker saw; -1 if it saw none."""
 
     node_id: Int64
@@ -182,7 +195,7 @@ class SpokenLevels(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     levels: LevelRange
 
 
-class RaiseLevel(Command, frozen=True, tag=True):
+class RaiseLevel(ClientCommand, frozen=True, tag=True):
     """Raises the cluster's feature level to the highest that any of its brokers speaks, if all do. Answered by
     `LevelAnswered`; with `validate_only`, that is what would have happened."""
 

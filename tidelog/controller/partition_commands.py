@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.controller.commands import Command, CommandAnswer
+from tidelog.controller.commands import ClientCommand, Command, CommandAnswer
 from tidelog.controller.member_steps import MemberSet
 from tidelog.controller.records import GivenUpRange
 from tidelog.model.losses import LossStatement
@@ -59,7 +59,7 @@ class ElectionType(enum.StrEnum):
     """Where nobody leads, any live replica does: records may be lost."""
 
 
-class ElectLeaders(Command, frozen=True, tag=True):
+class ElectLeaders(ClientCommand, frozen=True, tag=True):
     """Answered by `LeadersElected`. Without `partitions`, all of the cluster. Who asks, through which broker and when,
     is kept of an unclean election."""
 
@@ -222,7 +222,7 @@ class ReportLostVotes(Command, frozen=True, tag=True):
     votes: Sequence[LostVote]
 
 
-class AcceptLoss(Command, frozen=True, tag=True):
+class AcceptLoss(ClientCommand, frozen=True, tag=True):
     """An operator gives up ranges of a partition of which no copy is left, as the broker `via` has found by asking the
     replicas. Answered by `Done`; what was given up before keeps its record."""
 
@@ -235,7 +235,7 @@ class AcceptLoss(Command, frozen=True, tag=True):
     at_ms: Int64
 
 
-class RegroupPartition(Command, frozen=True, tag=True):
+class RegroupPartition(ClientCommand, frozen=True, tag=True):
     """An operator has a partition go on from what is left of it, as the broker `via` has found by asking the replicas:
     it led nobody, and what it knew at `partition_epoch` is still so. Answered by `Done`."""
 
@@ -254,7 +254,7 @@ class RegroupPartition(Command, frozen=True, tag=True):
     birth: Int64 = 0
 
 
-class AlterReassignments(Command, frozen=True, tag=True):
+class AlterReassignments(ClientCommand, frozen=True, tag=True):
     """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun.
 
     `moves.planned` makes plans for a whole cluster; `MOVES_MAX` partitions go into one command.

@@ -30,19 +30,19 @@ class Secure:
 
     async def token(self, name: str, expires_ms: int = 0) -> str:
         token, secret = self.site.broker.face.login.made_token(check_principal(f"User:{name}"), expires_ms, "")
-        await self.site.broker.admin.change_access(StoreToken(token))
+        await self.site.admin.change_access(StoreToken(token))
         return f"{token.token_id}.{secret}"
 
     async def allow(self, name: str, operation: str, kind: str = "Topic", of: str = "t", what: str = "Allow") -> Acl:
         acl = Acl(kind, "Literal", of, f"User:{name}", "*", operation, what)
-        await self.site.broker.admin.change_access(AddAcls([acl]))
+        await self.site.admin.change_access(AddAcls([acl]))
         return acl
 
     async def forbid(self, *acls: Acl) -> None:
-        await self.site.broker.admin.change_access(RemoveAcls(acls))
+        await self.site.admin.change_access(RemoveAcls(acls))
 
     async def revoke(self, token: str) -> None:
-        await self.site.broker.admin.change_access(RemoveTokens([token.partition(".")[0]]))
+        await self.site.admin.change_access(RemoveTokens([token.partition(".")[0]]))
 
     async def ask(self, token: str, method: str, target: str, document: object = None) -> Reply:
         headers = bearer(token)

@@ -11,8 +11,9 @@ import pytest
 from tests.series import seeds
 from tests.sim.cluster import forged_mutants as mutants
 from tests.sim.planting import Mutant
-from tidelog.broker.peer_claims import CLAIMS, NO_CLAIM
+from tidelog.broker.peer_claims import CLAIMS
 from tidelog.broker.peer_service import PEER_MESSAGES
+from tidelog.controller.command_table import NO_CLAIM
 from tidelog.sim.cluster import forging
 from tidelog.sim.cluster.families import Family
 from tidelog.sim.cluster.forged_strikes import KINDS

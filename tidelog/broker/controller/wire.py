@@ -1,80 +1,19 @@
-"""The commands and answers that travel between brokers."""
+"""The answers of a controller that travel between brokers. The commands are in `controller.command_table`."""
 
 from __future__ import annotations
 
-from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.commands import (
-    AddPartitions,
-    AllocateProducerIds,
-    AlterQuotas,
-    AlterTopicConfigs,
     BrokerAdmitted,
-    BrokerHeartbeat,
-    Command,
     CommandAnswer,
     ControllerElsewhere,
-    CreateOffsetsTopic,
-    CreateTopic,
-    DeleteTopic,
     Done,
     HeartbeatAnswered,
     LevelAnswered,
-    MetadataApplied,
     ProducerIdBlock,
-    RaiseLevel,
-    RegisterBroker,
     RegistrationOutdated,
-    RemoveBroker,
-    ReportRemoved,
-    ReportSilence,
     TopicPlaced,
 )
-from tidelog.controller.partition_commands import (
-    AcceptLoss,
-    AlterMembers,
-    AlterPartition,
-    AlterReassignments,
-    ElectLeaders,
-    HandOver,
-    LeadersElected,
-    MembersAltered,
-    PartitionsAltered,
-    RegroupPartition,
-    ReportLostReplicas,
-    ReportLostVotes,
-    ReportPaxosLeader,
-    ReportUnfitReplicas,
-)
-
-WIRE_COMMANDS: tuple[type[Command], ...] = (
-    CreateTopic,
-    CreateOffsetsTopic,
-    AddPartitions,
-    DeleteTopic,
-    AlterTopicConfigs,
-    ReportRemoved,
-    AllocateProducerIds,
-    AlterQuotas,
-    RegisterBroker,
-    BrokerHeartbeat,
-    MetadataApplied,
-    ReportSilence,
-    RemoveBroker,
-    RaiseLevel,
-    AlterPartition,
-    ElectLeaders,
-    HandOver,
-    AlterReassignments,
-    AcceptLoss,
-    RegroupPartition,
-    ReportUnfitReplicas,
-    ReportLostReplicas,
-    AlterMembers,
-    ReportLostVotes,
-    ReportPaxosLeader,
-    *ACCESS_COMMANDS,
-)
-"""What a controller takes from other brokers."""
+from tidelog.controller.partition_commands import LeadersElected, MembersAltered, PartitionsAltered
 
 ANSWERS: tuple[type[CommandAnswer], ...] = (
     ControllerElsewhere,
