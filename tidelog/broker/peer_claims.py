@@ -31,14 +31,13 @@ from tidelog.broker.consensus.messages import (
     SnapshotPart,
     SnapshotsDescribed,
 )
-from tidelog.broker.controller.wire import ANSWERS
 from tidelog.broker.groups.messages import GROUP_MESSAGES
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFetched, ReplicasFlushed
 from tidelog.broker.paxos.messages import PAXOS_MESSAGES
 from tidelog.broker.repair.repair_messages import REPAIR_MESSAGES
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
-from tidelog.controller.command_table import COMMANDS, NO_CLAIM, WIRE_COMMANDS, Claim
+from tidelog.controller.command_table import ANSWERS, COMMANDS, NO_CLAIM, WIRE_COMMANDS, Claim
 from tidelog.controller.commands import BrokerHeartbeat, RegisterBroker
 from tidelog.model.cluster import BrokerInfo, ClusterImage
 from tidelog.model.errors import BrokerNotRegistered, ForeignSender

@@ -19,7 +19,6 @@ from tidelog.broker.consensus.messages import (
     SnapshotPart,
     SnapshotsDescribed,
 )
-from tidelog.broker.controller.wire import ANSWERS
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
 from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES
 from tidelog.broker.paxos.messages import (
@@ -31,6 +30,7 @@ from tidelog.broker.paxos.messages import (
     ReadValue,
     ValueRead,
 )
+from tidelog.broker.peer_answers import check_paired
 from tidelog.broker.peer_claims import ClaimChecks, check_complete
 from tidelog.broker.repair.repair_messages import (
     REPAIR_MESSAGES,
@@ -47,7 +47,7 @@ from tidelog.broker.repair.repair_messages import (
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES, InstanceRequest, RecordsRead, TakeBack
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead
 from tidelog.controller.access_commands import ACCESS_COMMANDS
-from tidelog.controller.command_table import CLIENT_COMMANDS, WIRE_COMMANDS
+from tidelog.controller.command_table import ANSWERS, CLIENT_COMMANDS, WIRE_COMMANDS
 from tidelog.controller.commands import (
     CALLER_LEVEL,
     AlterQuotas,
@@ -188,6 +188,7 @@ MESSAGE_ADDITIONS: Final = Additions(
 
 
 check_complete(PEER_MESSAGES)
+check_paired(PEER_MESSAGES)
 
 REASONS: Final[Mapping[type[TidelogError], str]] = {
     ForeignSender: SENDER,

@@ -1,4 +1,4 @@
-"""The one list of commands: who may give each, how it names who gives it, what rights it takes, what decides it.
+"""The one list of commands: who may give each and how it says so, what rights it takes, what decides and answers it.
 
 All that has to know of commands one by one reads it here: `decide`, the rights of clients (`judge.py`), and what a
 broker believes of another (`broker/peer_claims.py`). A command without a row is an error of import.
@@ -24,22 +24,31 @@ from tidelog.controller.commands import (
     AlterQuotas,
     AlterTopicConfigs,
     AssignVoter,
+    BrokerAdmitted,
     BrokerHeartbeat,
     ClientCommand,
     Command,
+    CommandAnswer,
+    ControllerElsewhere,
     CreateOffsetsTopic,
     CreateTopic,
     DeleteTopic,
+    Done,
     FenceBroker,
+    HeartbeatAnswered,
     LeadCluster,
+    LevelAnswered,
     MetadataApplied,
     NoteStamps,
+    ProducerIdBlock,
     RaiseLevel,
     RegisterBroker,
+    RegistrationOutdated,
     RemoveBroker,
     ReportRemoved,
     ReportSilence,
     TakeSnapshot,
+    TopicPlaced,
 )
 from tidelog.controller.decide_access import decide_access
 from tidelog.controller.decide_brokers import fence, heartbeat, note_stamps, register, remove
@@ -67,6 +76,9 @@ from tidelog.controller.partition_commands import (
     AlterReassignments,
     ElectLeaders,
     HandOver,
+    LeadersElected,
+    MembersAltered,
+    PartitionsAltered,
     RegroupPartition,
     ReportLostReplicas,
     ReportLostVotes,
@@ -102,6 +114,8 @@ class Row(NamedTuple):
     claim: Claim = NO_CLAIM
     needs: Callable[[ClusterImage, Any], Sequence[rights.Need]] | None = None
     """The rights that a client's command takes; None if it is no client's."""
+    answers: tuple[type[CommandAnswer], ...] = (Done,)
+    """Whoever decides it gives one of these; who does not decide may name another broker (`ControllerElsewhere`)."""
     is_sent: bool = True
     """False: it is the controller's own, and never travels."""
 
@@ -110,12 +124,16 @@ def _simple(decide: Callable[[ClusterImage, C], Decision]) -> Decide[C]:
     return lambda image, command, _config: decide(image, command)
 
 
-def _client(kind: type[CC], decide: Decide[CC], needs: Needs[CC], claim: Claim = NO_CLAIM) -> tuple[type[Command], Row]:
-    return kind, Row(decide, claim, needs)
+def _client(
+    kind: type[CC], decide: Decide[CC], needs: Needs[CC], claim: Claim = NO_CLAIM, answer: type[CommandAnswer] = Done
+) -> tuple[type[Command], Row]:
+    return kind, Row(decide, claim, needs, (answer,))
 
 
-def _broker(kind: type[C], decide: Decide[C] | None, claim: Claim) -> tuple[type[Command], Row]:
-    return kind, Row(decide, claim)
+def _broker(
+    kind: type[C], decide: Decide[C] | None, claim: Claim, *answers: type[CommandAnswer]
+) -> tuple[type[Command], Row]:
+    return kind, Row(decide, claim, answers=answers or (Done,))
 
 
 def _own(kind: type[C], decide: Decide[C]) -> tuple[type[Command], Row]:
@@ -124,14 +142,14 @@ def _own(kind: type[C], decide: Decide[C]) -> tuple[type[Command], Row]:
 
 COMMANDS: Final[Mapping[type[Command], Row]] = dict(
     (
-        _client(CreateTopic, create_topic, rights.create_topic),
-        _client(AddPartitions, add_partitions, rights.alter_topic),
+        _client(CreateTopic, create_topic, rights.create_topic, answer=TopicPlaced),
+        _client(AddPartitions, add_partitions, rights.alter_topic, answer=TopicPlaced),
         _client(DeleteTopic, delete_topic, rights.delete_topic),
         _client(AlterTopicConfigs, alter_configs, rights.alter_topic_configs),
         _client(AlterQuotas, _simple(alter_quotas), rights.alter_cluster_configs),
         _client(RemoveBroker, remove, rights.alter_cluster),
-        _client(RaiseLevel, _simple(raise_level), rights.alter_cluster),
-        _client(ElectLeaders, elect_leaders, rights.alter_cluster, BY_WAY_OF),
+        _client(RaiseLevel, _simple(raise_level), rights.alter_cluster, answer=LevelAnswered),
+        _client(ElectLeaders, elect_leaders, rights.alter_cluster, BY_WAY_OF, LeadersElected),
         _client(AlterReassignments, alter_reassignments, rights.reassign),
         _client(AcceptLoss, _simple(accept_loss), rights.give_up, BY_WAY_OF),
         _client(RegroupPartition, regroup, rights.give_up, BY_WAY_OF),
@@ -141,18 +159,20 @@ COMMANDS: Final[Mapping[type[Command], Row]] = dict(
         _client(RemoveTokens, decide_access, rights.remove_tokens),
         _client(AddAcls, decide_access, rights.alter_cluster),
         _client(RemoveAcls, decide_access, rights.alter_cluster),
-        _broker(CreateOffsetsTopic, create_offsets_topic, NO_CLAIM),
-        _broker(AllocateProducerIds, _simple(decide_cluster.allocate_producer_ids), NO_CLAIM),
-        _broker(RegisterBroker, register, Claim("node_id", incarnation="incarnation")),
-        _broker(BrokerHeartbeat, heartbeat, OF_BROKER),
+        _broker(CreateOffsetsTopic, create_offsets_topic, NO_CLAIM, TopicPlaced),
+        _broker(AllocateProducerIds, _simple(decide_cluster.allocate_producer_ids), NO_CLAIM, ProducerIdBlock),
+        _broker(
+            RegisterBroker, register, Claim("node_id", incarnation="incarnation"), BrokerAdmitted, RegistrationOutdated
+        ),
+        _broker(BrokerHeartbeat, heartbeat, OF_BROKER, HeartbeatAnswered),
         _broker(MetadataApplied, None, OF_BROKER),
         _broker(ReportSilence, None, OF_BROKER),
         _broker(ReportRemoved, _simple(report_removed), Claim("node_id")),
-        _broker(AlterPartition, alter_partition, OF_BROKER),
-        _broker(HandOver, hand_over, OF_BROKER),
+        _broker(AlterPartition, alter_partition, OF_BROKER, PartitionsAltered),
+        _broker(HandOver, hand_over, OF_BROKER, LeadersElected),
         _broker(ReportUnfitReplicas, report_unfit, OF_BROKER),
         _broker(ReportLostReplicas, report_lost, OF_BROKER),
-        _broker(AlterMembers, alter_members, OF_BROKER),
+        _broker(AlterMembers, alter_members, OF_BROKER, MembersAltered),
         _broker(ReportLostVotes, report_lost_votes, OF_BROKER),
         _broker(ReportPaxosLeader, report_leader, OF_BROKER),
         _own(LeadCluster, _simple(decide_cluster.lead)),
@@ -168,6 +188,12 @@ CLIENT_COMMANDS: Final = tuple(kind for kind, row in COMMANDS.items() if row.nee
 """A controller takes these from brokers on behalf of their clients."""
 WIRE_COMMANDS: Final = tuple(kind for kind, row in COMMANDS.items() if row.is_sent)
 """A controller takes these from other brokers, and no others."""
+
+
+ANSWERS: Final[tuple[type[CommandAnswer], ...]] = tuple(
+    dict.fromkeys((ControllerElsewhere, *(answer for row in COMMANDS.values() for answer in row.answers)))
+)
+"""A controller, or who is none, answers with these."""
 
 
 def _kinds(base: type[Command]) -> Iterator[type[Command]]:

@@ -21,9 +21,9 @@ class NewTopic(msgspec.Struct, frozen=True):
     """A topic to be created. None means the controller's default; `assignments` excludes the two counts."""
 
     name: str
-    partitions: int | None = None
-    replication_factor: int | None = None
-    assignments: Mapping[int, Sequence[int]] | None = None
+    partitions: Int64 | None = None
+    replication_factor: Int64 | None = None
+    assignments: Mapping[Int64, Sequence[Int64]] | None = None
     configs: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -64,8 +64,8 @@ class AddPartitions(ClientCommand, frozen=True, tag=True):
     """Answered by `TopicPlaced`. `have` is the count that the asker saw; a repetition is known by it."""
 
     name: str
-    have: int
-    total: int
+    have: Int64
+    total: Int64
 
 
 class DeleteTopic(ClientCommand, frozen=True, tag=True):
@@ -124,7 +124,7 @@ class RegisterBroker(Command, frozen=True, tag=True):
     listeners: Mapping[str, Endpoint]
     """The addresses that clients are told, by the names of the listeners."""
     peer_host: str
-    peer_port: int
+    peer_port: Natural
     rack: str | None = None
     cluster_id: str = ""
     """The cluster that its disk belongs to; empty if it is new."""
@@ -190,7 +190,7 @@ class RemoveBroker(ClientCommand, frozen=True, tag=True):
 class SpokenLevels(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The feature levels that a broker speaks, as this process of it says."""
 
-    node_id: int
+    node_id: Int64
     incarnation: str
     levels: LevelRange
 
@@ -262,7 +262,7 @@ class AgreeSnapshot(Command, frozen=True, tag=True):
 class CommandAnswer(msgspec.Struct, frozen=True, tag=True):
     """Base of all. `position` is how far a broker must have applied the metadata log to see what was decided."""
 
-    position: int
+    position: Natural
 
 
 class Done(CommandAnswer, frozen=True, tag=True):
@@ -272,36 +272,36 @@ class Done(CommandAnswer, frozen=True, tag=True):
 class ControllerElsewhere(CommandAnswer, frozen=True, tag=True):
     """Nothing was done: another broker is the controller, as far as this one knows, and is found there by its peers."""
 
-    node_id: int
+    node_id: Natural
     host: str
-    port: int
+    port: Natural
 
 
 class TopicPlaced(CommandAnswer, frozen=True, tag=True):
     """`assignments[p]` are the replicas of partition p, the preferred leader first."""
 
     topic_id: str
-    assignments: list[list[int]]
+    assignments: list[list[Natural]]
 
 
 class ProducerIdBlock(CommandAnswer, frozen=True, tag=True):
     """The ids from `first` on are the asker's."""
 
-    first: int
-    count: int
+    first: Natural
+    count: Natural
 
 
 class BrokerAdmitted(CommandAnswer, frozen=True, tag=True):
     """Registered, and fenced until a heartbeat reports a position beyond `broker_epoch`."""
 
-    broker_epoch: int
+    broker_epoch: Natural
     cluster_id: str
 
 
 class RegistrationOutdated(CommandAnswer, frozen=True, tag=True):
     """Nothing was done: the newest registration of this node id is another one; -1 if there is none."""
 
-    broker_epoch: int
+    broker_epoch: NaturalOrNone
 
 
 class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
@@ -309,12 +309,12 @@ class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
 
     is_fenced: bool
     may_stop: bool
-    clock_offset_ms: int | None = None
+    clock_offset_ms: Int64 | None = None
     """How far its clock is ahead of the median of the live brokers' clocks; None if that was not looked at."""
 
 
 class LevelAnswered(CommandAnswer, frozen=True, tag=True):
     """The cluster's feature level was `before`, and is `level`."""
 
-    before: int
-    level: int
+    before: Natural
+    level: Natural
