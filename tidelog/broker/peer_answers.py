@@ -81,7 +81,14 @@ from tidelog.broker.routing.forwarding_messages import (
     Produced,
 )
 from tidelog.controller.command_table import COMMANDS, WIRE_COMMANDS
-from tidelog.controller.commands import BrokerAdmitted, CommandAnswer, ControllerElsewhere, ProducerIdBlock
+from tidelog.controller.commands import (
+    BrokerAdmitted,
+    CommandAnswer,
+    ControllerElsewhere,
+    MetadataApplied,
+    ProducerIdBlock,
+    ReportSilence,
+)
 from tidelog.controller.partition_commands import AlterMembers, AlterPartition, MembersAltered, PartitionsAltered
 from tidelog.model import groups
 from tidelog.model.cluster import ClusterImage
@@ -143,7 +150,9 @@ NOTIFICATIONS: Final[tuple[Message, ...]] = (
     ReplicasFlushed,
     TakeBack,
 )
-"""Nobody answers these. (Two commands come as notifications as well: `MetadataApplied` and `ReportSilence`.)"""
+"""Nobody answers these."""
+NOTICED: Final[tuple[Message, ...]] = (*NOTIFICATIONS, MetadataApplied, ReportSilence)
+"""These come as notifications; the last two, commands, are asked as well."""
 GROUPS_ANSWERED_BY: Final[Mapping[Message, Message]] = {
     groups.Heartbeat: groups.HeartbeatAnswer,
     groups.CommitOffsets: groups.CommitAnswer,

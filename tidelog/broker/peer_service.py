@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -30,7 +30,7 @@ from tidelog.broker.paxos.messages import (
     ReadValue,
     ValueRead,
 )
-from tidelog.broker.peer_answers import check_paired
+from tidelog.broker.peer_answers import ANSWERED_BY, NOTICED, check_paired
 from tidelog.broker.peer_claims import ClaimChecks, check_complete
 from tidelog.broker.repair.repair_messages import (
     REPAIR_MESSAGES,
@@ -76,6 +76,7 @@ from tidelog.model.errors import (
     BrokerNotRegistered,
     ForeignSender,
     ImplausibleNumber,
+    InvalidRequest,
     NotController,
     TidelogError,
     UnsupportedLevel,
@@ -83,7 +84,7 @@ from tidelog.model.errors import (
 from tidelog.model.levels import LEVEL_MIN, Additions
 from tidelog.replication.paxos.messages import WriteRequest
 from tidelog.transport.peer import Answer, Hello
-from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREGISTERED, PeerStatistics
+from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREADABLE, UNREGISTERED, PeerStatistics
 
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
@@ -190,13 +191,19 @@ MESSAGE_ADDITIONS: Final = Additions(
 check_complete(PEER_MESSAGES)
 check_paired(PEER_MESSAGES)
 
+
+class NotAsked(InvalidRequest):
+    """A message came as a request, or as a notification, that is none."""
+
+
 REASONS: Final[Mapping[type[TidelogError], str]] = {
+    NotAsked: UNREADABLE,
     ForeignSender: SENDER,
     ImplausibleNumber: NUMBER,
     BrokerNotRegistered: UNREGISTERED,
 }
 """Under which a message is counted that is refused so."""
-REFUSED: Final = (ForeignSender, ImplausibleNumber, BrokerNotRegistered)
+REFUSED: Final = (NotAsked, ForeignSender, ImplausibleNumber, BrokerNotRegistered)
 COMPLAINT_S: Final = 60.0
 """How often a refusal for the same reason is logged; all are counted."""
 
@@ -234,6 +241,7 @@ class PeerService:
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers a request; see `PeerHandler`."""
         try:
+            _check_kind(message, ANSWERED_BY)
             self.claims.check(caller, message, is_open=isinstance(message, Command) and not self.controller.decides)
             answer = self._requests.get(type(message))
             if answer is not None:
@@ -284,6 +292,7 @@ class PeerService:
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         """Takes a message that needs no answer; see `PeerHandler`."""
         try:
+            _check_kind(message, NOTICED)
             self.claims.check(caller, message)
             self._note(caller, message, payload)
         except REFUSED as error:
@@ -314,3 +323,8 @@ class PeerService:
             self.controller.noted(message)
         else:
             self.metadata.notified(caller.node_id, message, payload)
+
+
+def _check_kind(message: msgspec.Struct, kinds: Container[type[msgspec.Struct]]) -> None:
+    if type(message) not in kinds:
+        raise NotAsked(f"{type(message).__name__} is not to be sent like this; nothing was done")

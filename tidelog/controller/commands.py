@@ -7,7 +7,7 @@ to a command that was sent twice, because the first answer got lost, is the same
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -25,6 +25,11 @@ class NewTopic(msgspec.Struct, frozen=True):
     replication_factor: Int64 | None = None
     assignments: Mapping[Int64, Sequence[Int64]] | None = None
     configs: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+NewTopicId = Annotated[str, msgspec.Meta(pattern=r"\A(?!0{32})[0-9a-f]{32}\Z")]
+"""The id of a topic as whoever asks for it has drawn it. Every broker names a directory by it, and zeros are the
+metadata log's, so nothing else is taken from other brokers."""
 
 
 class Command(msgspec.Struct, frozen=True, tag=True):
@@ -49,7 +54,7 @@ class CreateTopic(ClientCommand, frozen=True, tag=True):
     """Answered by `TopicPlaced`. With `validate_only`, that is what would have happened."""
 
     topic: NewTopic
-    topic_id: str
+    topic_id: NewTopicId
     validate_only: bool = False
 
 
@@ -57,7 +62,7 @@ class CreateOffsetsTopic(Command, frozen=True, tag=True):
     """Makes the topic of the consumer groups, as the controller's settings say, if there is none yet: whoever asks for
     it gets the one that there is. Answered by `TopicPlaced`."""
 
-    topic_id: str
+    topic_id: NewTopicId
 
 
 class AddPartitions(ClientCommand, frozen=True, tag=True):

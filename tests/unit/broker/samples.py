@@ -20,7 +20,7 @@ def _struct(kind: Any) -> Any:
 BY_TYPE: Final[Mapping[type, Callable[[Any], Any]]] = {
     inspect.IntType: lambda kind: 1,
     inspect.FloatType: lambda kind: 1.0,
-    inspect.StrType: lambda kind: "x" * 32,
+    inspect.StrType: lambda kind: "a" * 32,
     inspect.BytesType: lambda kind: b"",
     inspect.BoolType: lambda kind: False,
     inspect.NoneType: lambda kind: None,

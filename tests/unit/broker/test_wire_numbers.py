@@ -13,7 +13,7 @@ from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadAp
 from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES
 from tidelog.broker.repair.repair_messages import RecoverQuery, Wanted
 from tidelog.broker.routing.forwarding_messages import Addressed, ForwardRead
-from tidelog.controller.commands import BrokerHeartbeat, MetadataApplied
+from tidelog.controller.commands import BrokerHeartbeat, CreateOffsetsTopic, CreateTopic, MetadataApplied, NewTopic
 from tidelog.controller.partition_commands import AlterPartition, IsrAsked, IsrMember
 from tidelog.replication.election_events import Heartbeat
 from tidelog.replication.paxos.messages import (
@@ -82,6 +82,16 @@ def test_a_negative_number_is_refused_where_there_can_be_none(message: msgspec.S
     for mutant in replaced(whole, -2):
         with pytest.raises(BadFrame):
             CODEC.message(memoryview(msgspec.msgpack.encode(mutant)))
+
+
+@pytest.mark.parametrize(
+    "topic_id", ["", "x" * 32, "0" * 32, "a" * 31, "A" * 32, "../../../../../../../../../../etc", f"{'a' * 32}\n"]
+)
+def test_a_topic_id_that_is_none_names_no_directory_of_any_broker(topic_id: str) -> None:
+    for command in (CreateTopic(NewTopic("t"), topic_id), CreateOffsetsTopic(topic_id)):
+        with pytest.raises(BadFrame):
+            CODEC.message(memoryview(CODEC.encode(command)))
+    CODEC.message(memoryview(CODEC.encode(CreateTopic(NewTopic("t"), f"{1:032x}"))))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)

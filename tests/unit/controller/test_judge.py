@@ -47,7 +47,7 @@ MOVE, STAY = NewReplicas("id of orders", 0, [1]), NewReplicas("id of orders", 0,
 ON_TOPIC = [(Operation.ALTER, ORDERS)]
 ON_CLUSTER = [(Operation.ALTER, CLUSTER)]
 TAKES: list[tuple[ClientCommand, list[tuple[Operation, Resource]]]] = [
-    (CreateTopic(NewTopic("orders"), "new"), [(Operation.CREATE, ORDERS), (Operation.CREATE, CLUSTER)]),
+    (CreateTopic(NewTopic("orders"), "a" * 32), [(Operation.CREATE, ORDERS), (Operation.CREATE, CLUSTER)]),
     (AddPartitions("orders", 1, 2), ON_TOPIC),
     (DeleteTopic("orders", "id of orders"), [(Operation.DELETE, ORDERS)]),
     (AlterTopicConfigs("orders", {}), [(Operation.ALTER_CONFIGS, ORDERS)]),
@@ -167,7 +167,7 @@ def test_a_caller_travels_at_the_level_that_knows_it_and_comes_back_whole() -> N
     for command, _ in TAKES:
         named = by(ALICE, command)
         assert codec.message(memoryview(codec.encode(named))).caller == ALICE  # type: ignore[attr-defined]  # it has one
-    created = by(ALICE, CreateTopic(NewTopic("orders"), "new"))
+    created = by(ALICE, CreateTopic(NewTopic("orders"), "a" * 32))
     before = codec.encode(created, 2)
     assert b"alice" not in before and b"caller" not in before
-    assert codec.message(memoryview(before)) == CreateTopic(NewTopic("orders"), "new")
+    assert codec.message(memoryview(before)) == CreateTopic(NewTopic("orders"), "a" * 32)
