@@ -39,7 +39,7 @@ class OwnCertificate(NamedTuple):
     name: str
     """This broker's, as the certificate says (`model/broker_names.py`); empty if it says none."""
     digest: bytes
-    """Its SHA-256."""
+    """The SHA-256 of it, as DER."""
 
 
 @dataclass(frozen=True, slots=True)

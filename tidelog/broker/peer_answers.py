@@ -150,7 +150,7 @@ NOTIFICATIONS: Final[tuple[Message, ...]] = (
     ReplicasFlushed,
     TakeBack,
 )
-"""Nobody answers these."""
+"""These are not answered."""
 NOTICED: Final[tuple[Message, ...]] = (*NOTIFICATIONS, MetadataApplied, ReportSilence)
 """These come as notifications; the last two, commands, are asked as well."""
 GROUPS_ANSWERED_BY: Final[Mapping[Message, Message]] = {
@@ -225,7 +225,7 @@ def _check_command(asked: msgspec.Struct, answer: CommandAnswer, position: int) 
 
 
 def _demand_same(asked: Iterable[msgspec.Struct], answered: Iterable[msgspec.Struct]) -> None:
-    """One answer for each partition, in their order."""
+    """There is one answer for each partition, in their order."""
     same = _partitions(asked) == _partitions(answered)
     _demand(same, "an answer is about other partitions than was asked")
 

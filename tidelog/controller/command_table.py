@@ -115,7 +115,7 @@ class Row(NamedTuple):
     needs: Callable[[ClusterImage, Any], Sequence[rights.Need]] | None = None
     """The rights that a client's command takes; None if it is no client's."""
     answers: tuple[type[CommandAnswer], ...] = (Done,)
-    """Whoever decides it gives one of these; who does not decide may name another broker (`ControllerElsewhere`)."""
+    """The deciding broker gives one of these; another one may name it instead (`ControllerElsewhere`)."""
     is_sent: bool = True
     """False: it is the controller's own, and never travels."""
 

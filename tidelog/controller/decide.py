@@ -15,7 +15,7 @@ from tidelog.model.cluster import ClusterImage
 
 
 def decide(image: ClusterImage, command: Command, config: BrokerConfig) -> Decision:
-    """What follows from a command. Raises what the deciding function of its kind raises."""
+    """Returns what follows from a command. Raises what the deciding function of its kind raises."""
     decided_by = COMMANDS[type(command)].decide
     assert decided_by is not None, f"{command!r} is noted, not decided"
     return decided_by(image, command, config)
