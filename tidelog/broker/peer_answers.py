@@ -12,7 +12,7 @@ notifications.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -89,7 +89,16 @@ from tidelog.controller.commands import (
     ProducerIdBlock,
     ReportSilence,
 )
-from tidelog.controller.partition_commands import AlterMembers, AlterPartition, MembersAltered, PartitionsAltered
+from tidelog.controller.partition_commands import (
+    AlterMembers,
+    AlterPartition,
+    IsrAnswer,
+    IsrAsked,
+    MembersAltered,
+    MembersAnswer,
+    MembersAsked,
+    PartitionsAltered,
+)
 from tidelog.model import groups
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import ForeignSender, ImplausibleNumber
@@ -99,7 +108,7 @@ from tidelog.transport.peer import Answer, Hello
 from tidelog.transport.peer.frames import BadFrame
 
 AHEAD_MAX: Final = 2**32
-"""How much further than all that is known here the metadata may be, before nobody believes it."""
+"""How much further than all that is known here a position of the metadata, or an epoch, may be, and be believed."""
 PORT_MAX: Final = 65_535
 Message = type[msgspec.Struct]
 NOTHING: Final = type(None)
@@ -219,19 +228,23 @@ def _check_command(asked: msgspec.Struct, answer: CommandAnswer, position: int) 
             is_block = answer.count > 0 and answer.first + answer.count <= KEYED_PRODUCER_BIT
             _demand(is_block, f"these are no ids for producers: {answer.count} from {answer.first} on")
         case PartitionsAltered() if isinstance(asked, AlterPartition):
-            _demand_same(asked.partitions, answer.partitions)
+            _check_partitions(asked.partitions, answer.partitions)
         case MembersAltered() if isinstance(asked, AlterMembers):
-            _demand_same(asked.partitions, answer.partitions)
+            _check_partitions(asked.partitions, answer.partitions)
 
 
-def _demand_same(asked: Iterable[msgspec.Struct], answered: Iterable[msgspec.Struct]) -> None:
-    """There is one answer for each partition, in their order."""
-    same = _partitions(asked) == _partitions(answered)
-    _demand(same, "an answer is about other partitions than was asked")
-
-
-def _partitions(entries: Iterable[msgspec.Struct]) -> list[tuple[object, object]]:
-    return [(getattr(entry, "topic_id", None), getattr(entry, "partition", None)) for entry in entries]
+def _check_partitions(
+    asked: Sequence[IsrAsked] | Sequence[MembersAsked], answered: Sequence[IsrAnswer] | Sequence[MembersAnswer]
+) -> None:
+    """There is one answer for each partition, in their order, and epochs are counted up one by one."""
+    named = [(entry.topic_id, entry.partition) for entry in asked]
+    told = [(entry.topic_id, entry.partition) for entry in answered]
+    _demand(named == told, "an answer is about other partitions than was asked")
+    before = [(entry.leader_epoch, entry.partition_epoch) for entry in asked]
+    now = [(entry.leader_epoch, entry.partition_epoch) for entry in answered]
+    for epochs, later in zip(before, now, strict=True):
+        is_near = all(late - early <= AHEAD_MAX for early, late in zip(epochs, later, strict=True))
+        _demand(is_near, f"the epochs {later} are more than 2^32 ahead of {epochs}, those that were asked about")
 
 
 def _check_description(answerer: Hello, told: QuorumDescribed) -> None:

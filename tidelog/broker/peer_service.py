@@ -76,7 +76,7 @@ from tidelog.model.errors import (
     BrokerNotRegistered,
     ForeignSender,
     ImplausibleNumber,
-    InvalidRequest,
+    NotAsked,
     NotController,
     TidelogError,
     UnsupportedLevel,
@@ -190,11 +190,6 @@ MESSAGE_ADDITIONS: Final = Additions(
 
 check_complete(PEER_MESSAGES)
 check_paired(PEER_MESSAGES)
-
-
-class NotAsked(InvalidRequest):
-    """A message came as a request, or as a notification, that is none."""
-
 
 REASONS: Final[Mapping[type[TidelogError], str]] = {
     NotAsked: UNREADABLE,

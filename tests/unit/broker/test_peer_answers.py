@@ -101,8 +101,8 @@ def isr_asked(partition: int) -> IsrAsked:
     return IsrAsked("id", partition, 1, 1, ())
 
 
-def isr_answer(partition: int) -> IsrAnswer:
-    return IsrAnswer("id", partition, AlterCode.NONE)
+def isr_answer(partition: int, leader_epoch: int = 1, partition_epoch: int = 2) -> IsrAnswer:
+    return IsrAnswer("id", partition, AlterCode.NONE, leader_epoch, partition_epoch)
 
 
 def fetched(size: int) -> PartitionFetched:
@@ -131,6 +131,8 @@ UNFIT: tuple[tuple[Any, Any, bytes], ...] = (
     (AllocateProducerIds(), ControllerElsewhere(1, 2, "10.0.0.2", 65_536), b""),
     (AlterPartition(3, 41, [isr_asked(0), isr_asked(1)]), PartitionsAltered(1, [isr_answer(1), isr_answer(0)]), b""),
     (AlterPartition(3, 41, [isr_asked(0)]), PartitionsAltered(1, []), b""),
+    (AlterPartition(3, 41, [isr_asked(0)]), PartitionsAltered(1, [isr_answer(0, 2**33)]), b""),
+    (AlterPartition(3, 41, [isr_asked(0)]), PartitionsAltered(1, [isr_answer(0, 1, 2**62)]), b""),
     (AlterMembers(3, 41, []), MembersAltered(1, [sample(MembersAnswer)]), b""),
     (sample(FetchReplicas), ReplicasFetched((fetched(2), fetched(4))), b"12345"),
     (sample(FetchReplicas), ReplicasFetched(()), b"1"),
