@@ -118,26 +118,31 @@ class AllocateProducerIds(Command, frozen=True, tag=True):
 # -- brokers -------------------------------------------------------------------------------------------------------
 
 
+Word = Annotated[str, msgspec.Meta(max_length=1_024)]
+"""A name or an address. Every broker keeps those of all others."""
+LISTENERS_MAX: Final = 64
+
+
 class RegisterBroker(Command, frozen=True, tag=True):
     """A broker process reports for duty. Answered by `BrokerAdmitted`, or `RegistrationOutdated`."""
 
     node_id: Natural
-    incarnation: str
+    incarnation: Word
     """Of the process."""
-    storage: str
+    storage: Word
     """Of the metadata log's disk."""
-    listeners: Mapping[str, Endpoint]
+    listeners: Annotated[Mapping[Word, Endpoint], msgspec.Meta(max_length=LISTENERS_MAX)]
     """The addresses that clients are told, by the names of the listeners."""
-    peer_host: str
+    peer_host: Word
     peer_port: Natural
-    rack: str | None = None
-    cluster_id: str = ""
+    rack: Word | None = None
+    cluster_id: Word = ""
     """The cluster that its disk belongs to; empty if it is new."""
     clean_epoch: NaturalOrNone = -1
     """The broker epoch under which its predecessor on this disk stopped in good order; -1 if it did not."""
     replaces: NaturalOrNone = -1
     """The newest registration of its node id that it knows of; -1 if none."""
-    lost_storage: str = ""
+    lost_storage: Word = ""
     """The disk under which its data directory took part before, if that was lost since; else empty."""
     starts: Natural = 0
     """How often a process has begun on its data directory, this one included; 0 if that is not counted."""
