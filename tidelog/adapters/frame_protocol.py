@@ -116,6 +116,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """See the port."""
         return None
 
+    @property
+    def certificates(self) -> tuple[bytes, bytes]:
+        """See the port."""
+        return b"", b""
+
     def send(self, buffers: Sequence[Buffer]) -> None:
         """See the port."""
         if self._is_closed:

@@ -91,7 +91,7 @@ class TlsNetwork(TcpNetwork):
         self._store = store
 
     async def _open(self, address: str, port: int, receiver: Receiver) -> FrameProtocol:
-        protocol = TlsFrameProtocol(receiver, self._timeouts, self._store.contexts.name)
+        protocol = TlsFrameProtocol(receiver, self._timeouts, self._store.contexts.own)
         try:
             await asyncio.get_running_loop().create_connection(
                 lambda: protocol,
@@ -118,7 +118,7 @@ class TlsNetwork(TcpNetwork):
         terms = TlsTerms("peer", lambda: store.answering, store.note_refused, 2 * self._timeouts.close_s_max)
         bound = await tls_listeners(
             lambda: TlsFrameProtocol(
-                receiver, self._timeouts, self._store.contexts.name, http_address=self._http_address
+                receiver, self._timeouts, self._store.contexts.own, http_address=self._http_address
             ),
             host,
             port,

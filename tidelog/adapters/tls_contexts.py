@@ -11,6 +11,7 @@ connection that it was shown on.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import ssl
@@ -18,7 +19,7 @@ import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidelog.adapters.tls_handshake import ServerContext
 from tidelog.config.errors import ConfigError
@@ -33,6 +34,15 @@ _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERT
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
+class OwnCertificate(NamedTuple):
+    """The certificate that a broker shows."""
+
+    name: str
+    """This broker's, as the certificate says (`model/broker_names.py`); empty if it says none."""
+    digest: bytes
+    """The SHA-256 of it, as DER."""
+
+
 @dataclass(frozen=True, slots=True)
 class TlsContexts:
     """Holds what one reading of the files gave."""
@@ -44,8 +54,7 @@ class TlsContexts:
     answering: ssl.SSLContext | None
     """These two serve the peer listener and connections to peers; None if peers speak plain text."""
     calling: ssl.SSLContext | None
-    name: str
-    """This broker's, as its certificate says (`model/broker_names.py`); empty if it says none."""
+    own: OwnCertificate
     expires_s: float
     """The end of the certificate's time, since 1970."""
 
@@ -64,7 +73,8 @@ def load_contexts(config: BrokerConfig) -> TlsContexts:
         _check_name(config.node_id, certificate, keystore)
         _try_both(answering, calling, keystore, truststore)
     expires_s = ssl.cert_time_to_seconds(certificate["notAfter"])
-    return TlsContexts(http, ops, answering, calling, broker_name(certificate), expires_s)
+    own = OwnCertificate(broker_name(certificate), hashlib.sha256(ssl.PEM_cert_to_DER_cert(leaf)).digest())
+    return TlsContexts(http, ops, answering, calling, own, expires_s)
 
 
 # -- contexts --------------------------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ turn of the event loop. What waits meanwhile counts as queued.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.adapters.frame_protocol import FrameProtocol, Receiver, TcpTimeouts
+from tidelog.adapters.tls_contexts import OwnCertificate
 from tidelog.model.broker_names import broker_name
 from tidelog.model.ports import Buffer
 
@@ -22,32 +24,40 @@ TURN_BYTES: Final = 1 << 20
 
 
 class TlsFrameProtocol(FrameProtocol):
-    """A connection on a transport that encrypts. `own_name` is this broker's."""
+    """A connection on a transport that encrypts. `own` is the certificate that this broker shows on it."""
 
     def __init__(
         self,
         receiver: Receiver,
         timeouts: TcpTimeouts,
-        own_name: str,
+        own: OwnCertificate,
         *,
         http_address: Callable[[], str] | None = None,
     ) -> None:
         super().__init__(receiver, timeouts, http_address=http_address)
-        self._own_name, self._peer_name = own_name, ""
+        self._own = own
+        self._peer_name, self._peer_digest = "", b""
 
     @property
     def own_name(self) -> str | None:
         """See the port."""
-        return self._own_name
+        return self._own.name
 
     @property
     def peer_name(self) -> str | None:
         """See the port."""
         return self._peer_name
 
+    @property
+    def certificates(self) -> tuple[bytes, bytes]:
+        """See the port."""
+        return self._own.digest, self._peer_digest
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Reads the other end's certificate, once; the handshake has verified it."""
         self._peer_name = broker_name(transport.get_extra_info("peercert") or {})
+        shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        self._peer_digest = hashlib.sha256(shown).digest() if shown else b""
         super().connection_made(transport)
 
     def close(self) -> None:

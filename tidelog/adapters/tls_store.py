@@ -99,10 +99,11 @@ class TlsStore:
     async def _load(self) -> None:
         try:
             found = await asyncio.to_thread(load_contexts, self._config)
-            if found.name != self.contexts.name:
+            if found.own.name != self.contexts.own.name:
                 raise ConfigError(
-                    f"the certificate of {self._config.ssl_keystore_location} is that of {found.name or 'no broker'} "
-                    f"now, and this is {self.contexts.name or 'no broker'}; restart the broker to change its name"
+                    f"the certificate of {self._config.ssl_keystore_location} is that of "
+                    f"{found.own.name or 'no broker'} now, and this is {self.contexts.own.name or 'no broker'}; "
+                    "restart the broker to change its name"
                 )
         except ConfigError as error:
             self.reloads["refused"] += 1

@@ -36,6 +36,7 @@ from tidelog.broker.metadata.bootstrap import Contacts, no_contacts
 from tidelog.broker.metadata.metadata import ClusterMetadata
 from tidelog.broker.partitions.led_partition import LedPartition
 from tidelog.broker.partitions.partition_handle import PartitionHandle
+from tidelog.broker.peer_answers import AnswerChecks
 from tidelog.broker.peer_claims import ClaimChecks
 from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES, PeerService
 from tidelog.broker.replicas.data_plane import DataPlane
@@ -135,6 +136,7 @@ class Broker:
             entropy,
             additions=MESSAGE_ADDITIONS,
             secret=secret,
+            check_answer=AnswerChecks(lambda: self.image).check,
         )
         self._introduction.peers = self._peers
         self._metadata = ClusterMetadata(config, self._manager, self.log_writer, self._peers, clock, entropy, self)

@@ -7,7 +7,8 @@ process. Ids of engines are judged by the log that they belong to (`consensus.ro
 (`consensus.plausible`) and by the types of the fields (`model.wire_numbers`). What a broker says of its own disk, and
 could be true, is believed: against a broker that lies about itself there is no help but to have more than one.
 
-Every message has an entry in `CLAIMS`, or the brokers do not start. `OPEN` are those that a process may send before the
+Every message has an entry in `CLAIMS`, or the brokers do not start; commands have theirs in the one list of commands,
+`controller/command_table.py`. `OPEN` are those that a process may send before the
 metadata name it as its node's broker: to found a cluster, to join it, to vote in its log, and to catch up with it. They
 change nothing but by the rules of that log. A broker that is behind in the metadata takes others for strangers until it
 has caught up, which takes only these; what it refuses meanwhile comes again.
@@ -16,7 +17,7 @@ has caught up, which takes only these; what it refuses meanwhile comes again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -30,43 +31,14 @@ from tidelog.broker.consensus.messages import (
     SnapshotPart,
     SnapshotsDescribed,
 )
-from tidelog.broker.controller.wire import ANSWERS
 from tidelog.broker.groups.messages import GROUP_MESSAGES
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFetched, ReplicasFlushed
 from tidelog.broker.paxos.messages import PAXOS_MESSAGES
 from tidelog.broker.repair.repair_messages import REPAIR_MESSAGES
 from tidelog.broker.rest_consumers.requests import REST_CONSUMER_MESSAGES
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
-from tidelog.controller.access_commands import ACCESS_COMMANDS
-from tidelog.controller.commands import (
-    AddPartitions,
-    AllocateProducerIds,
-    AlterQuotas,
-    AlterTopicConfigs,
-    BrokerHeartbeat,
-    CreateOffsetsTopic,
-    CreateTopic,
-    DeleteTopic,
-    MetadataApplied,
-    RaiseLevel,
-    RegisterBroker,
-    RemoveBroker,
-    ReportRemoved,
-    ReportSilence,
-)
-from tidelog.controller.partition_commands import (
-    AcceptLoss,
-    AlterMembers,
-    AlterPartition,
-    AlterReassignments,
-    ElectLeaders,
-    HandOver,
-    RegroupPartition,
-    ReportLostReplicas,
-    ReportLostVotes,
-    ReportPaxosLeader,
-    ReportUnfitReplicas,
-)
+from tidelog.controller.command_table import ANSWERS, COMMANDS, NO_CLAIM, WIRE_COMMANDS, Claim
+from tidelog.controller.commands import BrokerHeartbeat, RegisterBroker
 from tidelog.model.cluster import BrokerInfo, ClusterImage
 from tidelog.model.errors import BrokerNotRegistered, ForeignSender
 from tidelog.model.ids import NodeId
@@ -74,19 +46,6 @@ from tidelog.transport.peer import Hello
 
 NOBODY: Final = -1
 """`ElectLeaders` of an older version names no broker; the other fields cannot be -1."""
-
-
-class Claim(NamedTuple):
-    """The fields in which a message says who sends it; empty where it does not."""
-
-    node: str = ""
-    epoch: str = ""
-    incarnation: str = ""
-
-
-NO_CLAIM: Final = Claim()
-"""The message does not name its sender: its engine ids are judged by the log that they belong to, what a broker hands
-on for a client is its own doing, and what answers is believed as far as it was asked."""
 
 CLAIMS: Final[Mapping[type[msgspec.Struct], Claim]] = {
     **dict.fromkeys(
@@ -106,39 +65,15 @@ CLAIMS: Final[Mapping[type[msgspec.Struct], Claim]] = {
             *PAXOS_MESSAGES,
             *GROUP_MESSAGES,
             *REST_CONSUMER_MESSAGES,
-            CreateTopic,
-            CreateOffsetsTopic,
-            AddPartitions,
-            DeleteTopic,
-            AlterTopicConfigs,
-            AllocateProducerIds,
-            AlterQuotas,
-            RemoveBroker,
-            RaiseLevel,
-            AlterReassignments,
-            *ACCESS_COMMANDS,
         ),
         NO_CLAIM,
     ),
     FetchReplicas: Claim("replica", "broker_epoch"),
     ReplicasFlushed: Claim("replica", "broker_epoch"),
-    RegisterBroker: Claim("node_id", incarnation="incarnation"),
-    BrokerHeartbeat: Claim("node_id", "broker_epoch"),
-    MetadataApplied: Claim("node_id", "broker_epoch"),
-    ReportSilence: Claim("node_id", "broker_epoch"),
-    ReportRemoved: Claim("node_id"),
-    ElectLeaders: Claim("via"),
-    AcceptLoss: Claim("via"),
-    RegroupPartition: Claim("via"),
-    AlterPartition: Claim("node_id", "broker_epoch"),
-    HandOver: Claim("node_id", "broker_epoch"),
-    ReportUnfitReplicas: Claim("node_id", "broker_epoch"),
-    ReportLostReplicas: Claim("node_id", "broker_epoch"),
-    AlterMembers: Claim("node_id", "broker_epoch"),
-    ReportLostVotes: Claim("node_id", "broker_epoch"),
-    ReportPaxosLeader: Claim("node_id", "broker_epoch"),
+    **{kind: COMMANDS[kind].claim for kind in WIRE_COMMANDS},
 }
-"""How each message names its sender."""
+"""How each message names its sender. Those without a claim do not: their engine ids are judged by the log that they
+belong to, what a broker hands on for a client is judged by the client's rights, and answers come to who has asked."""
 
 OPEN: Final = (
     DescribeQuorum,

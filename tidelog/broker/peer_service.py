@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,7 +19,6 @@ from tidelog.broker.consensus.messages import (
     SnapshotPart,
     SnapshotsDescribed,
 )
-from tidelog.broker.controller.wire import ANSWERS, WIRE_COMMANDS
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
 from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES
 from tidelog.broker.paxos.messages import (
@@ -31,6 +30,7 @@ from tidelog.broker.paxos.messages import (
     ReadValue,
     ValueRead,
 )
+from tidelog.broker.peer_answers import ANSWERED_BY, NOTICED, check_paired
 from tidelog.broker.peer_claims import ClaimChecks, check_complete
 from tidelog.broker.repair.repair_messages import (
     REPAIR_MESSAGES,
@@ -53,7 +53,9 @@ from tidelog.broker.rest_consumers.requests import (
 )
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead, ForwardProduce
 from tidelog.controller.access_commands import ACCESS_COMMANDS
+from tidelog.controller.command_table import ANSWERS, CLIENT_COMMANDS, WIRE_COMMANDS
 from tidelog.controller.commands import (
+    CALLER_LEVEL,
     AlterQuotas,
     BrokerHeartbeat,
     Command,
@@ -81,6 +83,7 @@ from tidelog.model.errors import (
     BrokerNotRegistered,
     ForeignSender,
     ImplausibleNumber,
+    NotAsked,
     NotController,
     TidelogError,
     UnsupportedLevel,
@@ -88,7 +91,7 @@ from tidelog.model.errors import (
 from tidelog.model.levels import LEVEL_MIN, Additions
 from tidelog.replication.paxos.messages import WriteRequest
 from tidelog.transport.peer import Answer, Hello
-from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREGISTERED, PeerStatistics
+from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREADABLE, UNREGISTERED, PeerStatistics
 
 if TYPE_CHECKING:
     from tidelog.broker.controller.active import ActiveController
@@ -166,10 +169,11 @@ MESSAGE_ADDITIONS: Final = Additions(
         2,
     ),
     fields={
+        **{kind: {"caller": CALLER_LEVEL} for kind in CLIENT_COMMANDS},
         RegisterBroker: dict.fromkeys(("levels", "lost_storage", "starts", "stamp"), 2),
         BrokerHeartbeat: dict.fromkeys(("wall_ms", "stamp"), 2),
         HeartbeatAnswered: {"clock_offset_ms": 2},
-        ElectLeaders: dict.fromkeys(("by", "via", "at_ms"), 2),
+        ElectLeaders: dict.fromkeys(("by", "via", "at_ms"), 2) | {"caller": CALLER_LEVEL},
         QuorumDescribed: dict.fromkeys(("remembers", "generation", "recovery_id", "directories", "lacks"), 2),
         FetchSnapshot: {"header": 2},
         SnapshotPart: dict.fromkeys(("indexes", "end"), 2),
@@ -195,14 +199,16 @@ MESSAGE_ADDITIONS: Final = Additions(
 
 
 check_complete(PEER_MESSAGES)
+check_paired(PEER_MESSAGES)
 
 REASONS: Final[Mapping[type[TidelogError], str]] = {
+    NotAsked: UNREADABLE,
     ForeignSender: SENDER,
     ImplausibleNumber: NUMBER,
     BrokerNotRegistered: UNREGISTERED,
 }
 """Under which a message is counted that is refused so."""
-REFUSED: Final = (ForeignSender, ImplausibleNumber, BrokerNotRegistered)
+REFUSED: Final = (NotAsked, ForeignSender, ImplausibleNumber, BrokerNotRegistered)
 COMPLAINT_S: Final = 60.0
 """How often a refusal for the same reason is logged; all are counted."""
 
@@ -240,6 +246,7 @@ class PeerService:
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
         """Answers a request; see `PeerHandler`."""
         try:
+            _check_kind(message, ANSWERED_BY)
             self.claims.check(caller, message, is_open=isinstance(message, Command) and not self.controller.decides)
             answer = self._requests.get(type(message))
             if answer is not None:
@@ -290,6 +297,7 @@ class PeerService:
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
         """Takes a message that needs no answer; see `PeerHandler`."""
         try:
+            _check_kind(message, NOTICED)
             self.claims.check(caller, message)
             self._note(caller, message, payload)
         except REFUSED as error:
@@ -320,3 +328,8 @@ class PeerService:
             self.controller.noted(message)
         else:
             self.metadata.notified(caller.node_id, message, payload)
+
+
+def _check_kind(message: msgspec.Struct, kinds: Container[type[msgspec.Struct]]) -> None:
+    if type(message) not in kinds:
+        raise NotAsked(f"{type(message).__name__} is not to be sent like this; nothing was done")

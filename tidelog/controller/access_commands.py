@@ -8,47 +8,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.controller.commands import Command
+from tidelog.controller.commands import ClientCommand
 from tidelog.model.access import Acl
 from tidelog.model.credentials import Token, User
 
 
-class StoreUser(Command, frozen=True, tag=True):
+class StoreUser(ClientCommand, frozen=True, tag=True):
     """Makes a user (`is_new`), or gives one another password."""
 
     user: User
     is_new: bool
 
 
-class RemoveUser(Command, frozen=True, tag=True):
+class RemoveUser(ClientCommand, frozen=True, tag=True):
     """Removes a user, with all tokens that stand for it."""
 
     name: str
 
 
-class StoreToken(Command, frozen=True, tag=True):
+class StoreToken(ClientCommand, frozen=True, tag=True):
     """Makes a token."""
 
     token: Token
 
 
-class RemoveTokens(Command, frozen=True, tag=True):
+class RemoveTokens(ClientCommand, frozen=True, tag=True):
     """Removes tokens."""
 
     token_ids: Sequence[str]
 
 
-class AddAcls(Command, frozen=True, tag=True):
+class AddAcls(ClientCommand, frozen=True, tag=True):
     """Adds ACLs, all or none."""
 
     acls: Sequence[Acl]
 
 
-class RemoveAcls(Command, frozen=True, tag=True):
+class RemoveAcls(ClientCommand, frozen=True, tag=True):
     """Removes ACLs."""
 
     acls: Sequence[Acl]
 
 
 AccessCommand = StoreUser | RemoveUser | StoreToken | RemoveTokens | AddAcls | RemoveAcls
-ACCESS_COMMANDS: tuple[type[Command], ...] = (StoreUser, RemoveUser, StoreToken, RemoveTokens, AddAcls, RemoveAcls)
+ACCESS_COMMANDS: tuple[type[ClientCommand], ...] = (
+    StoreUser,
+    RemoveUser,
+    StoreToken,
+    RemoveTokens,
+    AddAcls,
+    RemoveAcls,
+)

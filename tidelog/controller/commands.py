@@ -7,9 +7,11 @@ to a command that was sent twice, because the first answer got lost, is the same
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 import msgspec
 
+from tidelog.model.access import Caller
 from tidelog.model.cluster import Endpoint
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, LevelRange
 from tidelog.model.names import OFFSETS_TOPIC
@@ -20,24 +22,40 @@ class NewTopic(msgspec.Struct, frozen=True):
     """A topic to be created. None means the controller's default; `assignments` excludes the two counts."""
 
     name: str
-    partitions: int | None = None
-    replication_factor: int | None = None
-    assignments: Mapping[int, Sequence[int]] | None = None
+    partitions: Int64 | None = None
+    replication_factor: Int64 | None = None
+    assignments: Mapping[Int64, Sequence[Int64]] | None = None
     configs: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+NewTopicId = Annotated[str, msgspec.Meta(pattern=r"\A(?!0{32})[0-9a-f]{32}\Z")]
+"""The id of a topic as whoever asks for it has drawn it. Every broker names a directory by it, and zeros are the
+metadata log's, so nothing else is taken from other brokers."""
 
 
 class Command(msgspec.Struct, frozen=True, tag=True):
     """Base of all."""
 
 
+CALLER_LEVEL: Final = 3
+"""Since which feature level a command says for whom it is done."""
+
+
+class ClientCommand(Command, frozen=True, kw_only=True):
+    """Base of what a broker asks for because one of its clients does, by whose rights the controller judges it."""
+
+    caller: Caller | None = None
+    """The client, as the broker that it speaks to has found it to be. None where nobody says, as in older versions."""
+
+
 # -- topics --------------------------------------------------------------------------------------------------------
 
 
-class CreateTopic(Command, frozen=True, tag=True):
+class CreateTopic(ClientCommand, frozen=True, tag=True):
     """Answered by `TopicPlaced`. With `validate_only`, that is what would have happened."""
 
     topic: NewTopic
-    topic_id: str
+    topic_id: NewTopicId
     validate_only: bool = False
 
 
@@ -45,26 +63,26 @@ class CreateOffsetsTopic(Command, frozen=True, tag=True):
     """Makes the topic of the consumer groups, or another one of the brokers' own, as the controller's settings say, if
     there is none yet: whoever asks for it gets the one that there is. Answered by `TopicPlaced`."""
 
-    topic_id: str
+    topic_id: NewTopicId
     name: str = OFFSETS_TOPIC
 
 
-class AddPartitions(Command, frozen=True, tag=True):
+class AddPartitions(ClientCommand, frozen=True, tag=True):
     """Answered by `TopicPlaced`. `have` is the count that the asker saw; a repetition is known by it."""
 
     name: str
-    have: int
-    total: int
+    have: Int64
+    total: Int64
 
 
-class DeleteTopic(Command, frozen=True, tag=True):
+class DeleteTopic(ClientCommand, frozen=True, tag=True):
     """Answered by `Done`. `topic_id` is the topic that the asker saw under this name, or empty if it saw none."""
 
     name: str
     topic_id: str = ""
 
 
-class AlterTopicConfigs(Command, frozen=True, tag=True):
+class AlterTopicConfigs(ClientCommand, frozen=True, tag=True):
     """Answered by `Done`. Sets overrides of a topic, or takes them back (None)."""
 
     name: str
@@ -81,7 +99,7 @@ class QuotaChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     address: str | None = None
 
 
-class AlterQuotas(Command, frozen=True, tag=True):
+class AlterQuotas(ClientCommand, frozen=True, tag=True):
     """Answered by `Done`. All changes or none."""
 
     changes: Sequence[QuotaChange]
@@ -102,26 +120,31 @@ class AllocateProducerIds(Command, frozen=True, tag=True):
 # -- brokers -------------------------------------------------------------------------------------------------------
 
 
+Word = Annotated[str, msgspec.Meta(max_length=1_024)]
+"""A name or an address. Every broker keeps those of all others."""
+LISTENERS_MAX: Final = 64
+
+
 class RegisterBroker(Command, frozen=True, tag=True):
     """A broker process reports for duty. Answered by `BrokerAdmitted`, or `RegistrationOutdated`."""
 
     node_id: Natural
-    incarnation: str
+    incarnation: Word
     """Of the process."""
-    storage: str
+    storage: Word
     """Of the metadata log's disk."""
-    listeners: Mapping[str, Endpoint]
+    listeners: Annotated[Mapping[Word, Endpoint], msgspec.Meta(max_length=LISTENERS_MAX)]
     """The addresses that clients are told, by the names of the listeners."""
-    peer_host: str
-    peer_port: int
-    rack: str | None = None
-    cluster_id: str = ""
+    peer_host: Word
+    peer_port: Natural
+    rack: Word | None = None
+    cluster_id: Word = ""
     """The cluster that its disk belongs to; empty if it is new."""
     clean_epoch: NaturalOrNone = -1
     """The broker epoch under which its predecessor on this disk stopped in good order; -1 if it did not."""
     replaces: NaturalOrNone = -1
     """The newest registration of its node id that it knows of; -1 if none."""
-    lost_storage: str = ""
+    lost_storage: Word = ""
     """The disk under which its data directory took part before, if that was lost since; else empty."""
     starts: Natural = 0
     """How often a process has begun on its data directory, this one included; 0 if that is not counted."""
@@ -169,7 +192,7 @@ class ReportSilence(Command, frozen=True, tag=True):
     silent_epoch: NaturalOrNone
 
 
-class RemoveBroker(Command, frozen=True, tag=True):
+class RemoveBroker(ClientCommand, frozen=True, tag=True):
     """Answered by `Done`. `broker_epoch` is the registration that the asker saw; -1 if it saw none."""
 
     node_id: Int64
@@ -179,12 +202,12 @@ class RemoveBroker(Command, frozen=True, tag=True):
 class SpokenLevels(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The feature levels that a broker speaks, as this process of it says."""
 
-    node_id: int
+    node_id: Int64
     incarnation: str
     levels: LevelRange
 
 
-class RaiseLevel(Command, frozen=True, tag=True):
+class RaiseLevel(ClientCommand, frozen=True, tag=True):
     """Raises the cluster's feature level to the highest that any of its brokers speaks, if all do. Answered by
     `LevelAnswered`; with `validate_only`, that is what would have happened."""
 
@@ -251,7 +274,7 @@ class AgreeSnapshot(Command, frozen=True, tag=True):
 class CommandAnswer(msgspec.Struct, frozen=True, tag=True):
     """Base of all. `position` is how far a broker must have applied the metadata log to see what was decided."""
 
-    position: int
+    position: Natural
 
 
 class Done(CommandAnswer, frozen=True, tag=True):
@@ -261,36 +284,36 @@ class Done(CommandAnswer, frozen=True, tag=True):
 class ControllerElsewhere(CommandAnswer, frozen=True, tag=True):
     """Nothing was done: another broker is the controller, as far as this one knows, and is found there by its peers."""
 
-    node_id: int
+    node_id: Natural
     host: str
-    port: int
+    port: Natural
 
 
 class TopicPlaced(CommandAnswer, frozen=True, tag=True):
     """`assignments[p]` are the replicas of partition p, the preferred leader first."""
 
     topic_id: str
-    assignments: list[list[int]]
+    assignments: list[list[Natural]]
 
 
 class ProducerIdBlock(CommandAnswer, frozen=True, tag=True):
     """The ids from `first` on are the asker's."""
 
-    first: int
-    count: int
+    first: Natural
+    count: Natural
 
 
 class BrokerAdmitted(CommandAnswer, frozen=True, tag=True):
     """Registered, and fenced until a heartbeat reports a position beyond `broker_epoch`."""
 
-    broker_epoch: int
+    broker_epoch: Natural
     cluster_id: str
 
 
 class RegistrationOutdated(CommandAnswer, frozen=True, tag=True):
     """Nothing was done: the newest registration of this node id is another one; -1 if there is none."""
 
-    broker_epoch: int
+    broker_epoch: NaturalOrNone
 
 
 class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
@@ -298,12 +321,12 @@ class HeartbeatAnswered(CommandAnswer, frozen=True, tag=True):
 
     is_fenced: bool
     may_stop: bool
-    clock_offset_ms: int | None = None
+    clock_offset_ms: Int64 | None = None
     """How far its clock is ahead of the median of the live brokers' clocks; None if that was not looked at."""
 
 
 class LevelAnswered(CommandAnswer, frozen=True, tag=True):
     """The cluster's feature level was `before`, and is `level`."""
 
-    before: int
-    level: int
+    before: Natural
+    level: Natural

@@ -13,7 +13,7 @@ from tidelog.config.settings.base import MIB
 from tidelog.config.values import INT64_MAX
 from tidelog.controller.apply import apply_all
 from tidelog.controller.commands import CreateOffsetsTopic
-from tidelog.controller.decide_topics import assign, check_electable, placed
+from tidelog.controller.decide_topics import assign, check_electable, check_new_id, placed
 from tidelog.controller.decision import Decision
 from tidelog.controller.records import TopicCreated
 from tidelog.model.cluster import COMMIT_PROTOCOL, ClusterImage
@@ -37,6 +37,7 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
     known = image.topics.get(name)
     if known is not None:
         return Decision(answer=lambda after: placed(after, known))
+    check_new_id(image, command.topic_id)
     expected = max(len(image.brokers), len(image.voters))
     factor = min(config.offsets_topic_replication_factor, expected)
     partitions = range(config.offsets_topic_num_partitions if name == OFFSETS_TOPIC else AUDIT_PARTITIONS)

@@ -60,6 +60,7 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
         return Decision(answer=lambda after: placed(after, known))
     if command.topic_id in image.deleted_topics:
         raise InvalidRequest(f"topic {request.name} was created, and deleted by somebody since")
+    check_new_id(image, command.topic_id)
     _check_new_topic(image, request, config)
     configs = new_topic_overrides(config, request.configs)
     check_setting_levels(configs, image.level)
@@ -69,6 +70,15 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
     preview = apply_all(image, (record,), image.position)
     check_electable(preview.topics[request.name])
     return _unless_only_asked(command, record, preview)
+
+
+def check_new_id(image: ClusterImage, topic_id: str) -> None:
+    """Raises `InvalidRequest` for the id of another topic, deleted ones included: their logs would be one."""
+    known = image.topic_by_id(topic_id)
+    if topic_id in image.deleted_topics:
+        raise InvalidRequest(f"a new topic has the id of one that was deleted, {topic_id}; ids have to be drawn anew")
+    if known is not None:
+        raise InvalidRequest(f"a new topic has the id of topic {known.name}, {topic_id}; ids have to be drawn anew")
 
 
 def _unless_only_asked(command: CreateTopic, record: MetadataRecord, preview: ClusterImage) -> Decision:

@@ -24,13 +24,14 @@ import msgspec
 
 from tidelog.controller.quorum_leadership import ids_of
 from tidelog.model.cluster import PartitionInfo, PartitionMember
+from tidelog.model.wire_numbers import Int64
 
 
 class MemberSet(msgspec.Struct, frozen=True, array_like=True):
     """The members in force in a partition's log, as its newest VOTERS value says."""
 
     members: tuple[PartitionMember, ...]
-    next_engine_id: int
+    next_engine_id: Int64
     """No member so far had an id from here on."""
 
 

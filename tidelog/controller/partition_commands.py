@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.controller.commands import Command, CommandAnswer
+from tidelog.controller.commands import ClientCommand, Command, CommandAnswer
 from tidelog.controller.member_steps import MemberSet
 from tidelog.controller.records import GivenUpRange
 from tidelog.model.losses import LossStatement
@@ -59,7 +59,7 @@ class ElectionType(enum.StrEnum):
     """Where nobody leads, any live replica does: records may be lost."""
 
 
-class ElectLeaders(Command, frozen=True, tag=True):
+class ElectLeaders(ClientCommand, frozen=True, tag=True):
     """Answered by `LeadersElected`. Without `partitions`, all of the cluster. Who asks, through which broker and when,
     is kept of an unclean election."""
 
@@ -91,7 +91,7 @@ class HandOver(Command, frozen=True, tag=True):
     node_id: Natural
     broker_epoch: NaturalOrNone
     partitions: Sequence[PartitionLed]
-    leaving: Sequence[int] = ()
+    leaving: Sequence[Int64] = ()
 
 
 MOVES_MAX = 1_000
@@ -102,8 +102,8 @@ class NewReplicas(msgspec.Struct, frozen=True):
     """Where a partition's replicas shall be, the preferred leader first; None calls off the move under way."""
 
     topic_id: str
-    partition: int
-    replicas: Sequence[int] | None
+    partition: Int64
+    replicas: Sequence[Int64] | None
 
 
 class UnfitReason(enum.Enum):
@@ -222,7 +222,7 @@ class ReportLostVotes(Command, frozen=True, tag=True):
     votes: Sequence[LostVote]
 
 
-class AcceptLoss(Command, frozen=True, tag=True):
+class AcceptLoss(ClientCommand, frozen=True, tag=True):
     """An operator gives up ranges of a partition of which no copy is left, as the broker `via` has found by asking the
     replicas. Answered by `Done`; what was given up before keeps its record."""
 
@@ -235,14 +235,14 @@ class AcceptLoss(Command, frozen=True, tag=True):
     at_ms: Int64
 
 
-class RegroupPartition(Command, frozen=True, tag=True):
+class RegroupPartition(ClientCommand, frozen=True, tag=True):
     """An operator has a partition go on from what is left of it, as the broker `via` has found by asking the replicas:
     it led nobody, and what it knew at `partition_epoch` is still so. Answered by `Done`."""
 
     topic_id: str
     partition: Int64
     partition_epoch: Int64
-    kept: tuple[int, ...]
+    kept: tuple[Int64, ...]
     """The brokers whose replicas are what is left."""
     end: Int64
     source: Int64
@@ -254,14 +254,14 @@ class RegroupPartition(Command, frozen=True, tag=True):
     birth: Int64 = 0
 
 
-class AlterReassignments(Command, frozen=True, tag=True):
+class AlterReassignments(ClientCommand, frozen=True, tag=True):
     """Begins to move replicas, or calls it off (KIP-455). All of it is done, or nothing. Answered by `Done`: begun.
 
     `moves.planned` makes plans for a whole cluster; `MOVES_MAX` partitions go into one command.
     """
 
     partitions: Sequence[NewReplicas]
-    throttle: int | None = None
+    throttle: Int64 | None = None
     """Bytes per second for all moves that are under way, those that were begun before included; 0: as fast as they can;
     None: as it was."""
 
@@ -295,11 +295,11 @@ class IsrAnswer(msgspec.Struct, frozen=True):
     """The partition as it is now; -1 and nothing if there is no such one."""
 
     topic_id: str
-    partition: int
+    partition: Int64
     code: AlterCode
-    leader_epoch: int = -1
-    partition_epoch: int = -1
-    isr: Sequence[int] = ()
+    leader_epoch: NaturalOrNone = -1
+    partition_epoch: NaturalOrNone = -1
+    isr: Sequence[Natural] = ()
 
     @property
     def outcome(self) -> AlterOutcome:
@@ -319,10 +319,10 @@ class MembersAnswer(msgspec.Struct, frozen=True):
     """The partition's epochs now; -1 if there is no such one. Who is wanted, the metadata says."""
 
     topic_id: str
-    partition: int
+    partition: Natural
     code: AlterCode
-    leader_epoch: int = -1
-    partition_epoch: int = -1
+    leader_epoch: NaturalOrNone = -1
+    partition_epoch: NaturalOrNone = -1
 
 
 class MembersAltered(CommandAnswer, frozen=True, tag=True):
@@ -343,9 +343,9 @@ class ElectionCode(enum.StrEnum):
 
 class ElectionAnswer(msgspec.Struct, frozen=True):
     topic_id: str
-    partition: int
+    partition: Int64
     code: ElectionCode
-    leader: int = -1
+    leader: NaturalOrNone = -1
 
 
 class LeadersElected(CommandAnswer, frozen=True, tag=True):

@@ -20,6 +20,7 @@ from tidelog.model.credentials import Token, User
 from tidelog.model.errors import UnsupportedLevel
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MAX, LEVEL_MIN, Additions, LevelRange
 from tidelog.model.losses import LossStatement
+from tidelog.model.wire_numbers import Int64
 
 
 class MetadataRecord(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
@@ -211,8 +212,8 @@ class PartitionsChanged(MetadataRecord, frozen=True, tag=True):
 class GivenUpRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The offsets [start, end), what each replica said of them, and the digests of what lay there (`AcceptedLoss`)."""
 
-    start: int
-    end: int
+    start: Int64
+    end: Int64
     statements: tuple[LossStatement, ...] = ()
     digests: tuple[str, ...] = ()
 

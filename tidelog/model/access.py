@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final, NamedTuple
 
-from tidelog.model.errors import InvalidRequest
+from tidelog.model.errors import InvalidRequest, NotAuthorized
 
 ANYBODY: Final = "User:*"
 ANYWHERE: Final = "*"
@@ -197,6 +197,14 @@ def may(
         return without_acl
     said = [acl.permission for acl in fitting if acl.concerns(caller, operation)]
     return DENY not in said and ALLOW in said
+
+
+def refusal(caller: Caller, operation: Operation, resource: Resource) -> NotAuthorized:
+    """Returns what a caller is told who may not do this, whether or not there is such a resource."""
+    return NotAuthorized(
+        f"{caller.principal} may not {operation.value} {resource.type} {resource.name}; "
+        "ask the cluster's administrator for this right"
+    )
 
 
 _Pattern = dict[str, list[Acl]]

@@ -18,6 +18,7 @@ from tidelog.model.levels import FIRST_LEVEL, LEVEL_MIN, LevelRange
 from tidelog.model.losses import AcceptedLoss, LossStatement
 from tidelog.model.names import is_internal
 from tidelog.model.quotas import Quota
+from tidelog.model.wire_numbers import Int64
 
 K = TypeVar("K", NodeId, TopicId, str)
 V = TypeVar("V")
@@ -42,7 +43,7 @@ class Endpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """An address that something listens at, or is told to others."""
 
     host: str
-    port: int
+    port: Int64
 
     def __str__(self) -> str:
         """The address as it stands in a URL."""
@@ -65,9 +66,9 @@ class Voter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class PartitionMember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One who votes in the log of a partition that commits by Paxos: a broker's disk, as with `Voter`."""
 
-    engine_id: int
+    engine_id: Int64
     """Of this partition; given out once, never again: what an id has promised stays true for ever."""
-    node_id: int
+    node_id: Int64
     storage: str
     """`BrokerInfo.storage` of the disk."""
 

@@ -16,6 +16,7 @@ import msgspec
 
 from tidelog.model.access import Acl, Principal, check_principal
 from tidelog.model.errors import NotAuthenticated
+from tidelog.model.wire_numbers import Int64
 
 NEVER: Final = 0
 """Stands for the end of a token that has none."""
@@ -28,7 +29,7 @@ class ScramKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     salt: str
     stored_key: str
     server_key: str
-    iterations: int
+    iterations: Int64
 
     def __repr__(self) -> str:
         """Returns no key."""
@@ -53,8 +54,8 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_id: str
     secret_hash: str
     principal: str
-    created_ms: int
-    expires_ms: int = NEVER
+    created_ms: Int64
+    expires_ms: Int64 = NEVER
     description: str = ""
 
     def __repr__(self) -> str:

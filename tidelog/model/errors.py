@@ -74,6 +74,13 @@ class InvalidRequest(TidelogError):
     kafka = KafkaCode.INVALID_REQUEST
 
 
+class NotAsked(InvalidRequest):
+    """A broker sent another one a message as a request, or as a notification, that is none; nothing was done. Look
+    for a process that is none of the cluster's."""
+
+    kafka = KafkaCode.INVALID_REQUEST
+
+
 class ImplausibleNumber(InvalidRequest):
     """A broker named a ballot, position or offset that no broker could have come to; nothing was done, and nothing is
     remembered of it. Look for a broker with damaged memory, or for a process that is none of the cluster's."""
@@ -141,8 +148,9 @@ class NotAuthorized(TidelogError):
 
 
 class ForeignSender(NotAuthorized):
-    """A broker spoke to another one for a third, or named an epoch that the metadata does not give it; nothing was
-    done. Look for two brokers with one `node.id`, or for a process on the peer network that is none of the cluster's.
+    """A broker spoke to another one for a third, named an epoch that the metadata does not give it, or did not say for
+    which client it asks; nothing was done. Look for two brokers with one `node.id`, or for a process on the peer
+    network that is none of the cluster's.
     """
 
     kafka = KafkaCode.CLUSTER_AUTHORIZATION_FAILED

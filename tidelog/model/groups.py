@@ -20,6 +20,7 @@ import msgspec
 
 from tidelog.model.errors import InvalidRequest, UnknownInstance
 from tidelog.model.records import RecordForm
+from tidelog.model.wire_numbers import Int64
 
 JOIN: Final = 0
 LEAVE: Final = -1
@@ -35,7 +36,7 @@ class TopicPartitions(msgspec.Struct, frozen=True):
     """Partitions of one topic, ascending."""
 
     topic: str
-    partitions: tuple[int, ...]
+    partitions: tuple[Int64, ...]
 
 
 # -- requests --------------------------------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
     """
 
     member_id: str
-    member_epoch: int
+    member_epoch: Int64
     instance_id: str | None = None
     """Of a static member (`group.instance.id`): who comes back with it within the session has its partitions again."""
     client_id: str = ""
@@ -68,13 +69,13 @@ class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
     """Subscribed by a regular expression (RE2's syntax, full match), beside `topics`; "" takes it back."""
     assignor: str | None = None
     """`uniform`, `range` or `roundrobin`; the group goes by what most of its members want."""
-    session_timeout_ms: int | None = None
+    session_timeout_ms: Int64 | None = None
     """Expelled after so long a silence; the broker's default if it was never said."""
-    rebalance_timeout_ms: int | None = None
+    rebalance_timeout_ms: Int64 | None = None
     """Expelled if it keeps a partition that it was told to give away for so long."""
     owned: tuple[TopicPartitions, ...] | None = None
     """What the member owns now. Must be said after each answer that had an `assignment`."""
-    wait_ms: int = 0
+    wait_ms: Int64 = 0
     """How long the answer may wait for news (a long poll); it is never waited for after a join or a leave."""
 
 
@@ -82,9 +83,9 @@ class CommittedOffset(msgspec.Struct, frozen=True):
     """The committed offset of a group in a partition: `offset` is the next one to be read."""
 
     topic: str
-    partition: int
-    offset: int
-    leader_epoch: int = -1
+    partition: Int64
+    offset: Int64
+    leader_epoch: Int64 = -1
     metadata: str = ""
 
 
@@ -96,8 +97,8 @@ class CommitOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
     (KIP-1251): a late commit of what it owned once, or owns again, does not."""
 
     member_id: str = ""
-    member_epoch: int = NO_EPOCH
-    sequence: int = 0
+    member_epoch: Int64 = NO_EPOCH
+    sequence: Int64 = 0
     """Rises with each commit of a member; one that comes late is not obeyed any more (and answered as `stale`)."""
     offsets: tuple[CommittedOffset, ...]
 
@@ -109,7 +110,7 @@ class FetchOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
     believes it should."""
 
     member_id: str = ""
-    member_epoch: int = NO_EPOCH
+    member_epoch: Int64 = NO_EPOCH
     partitions: tuple[TopicPartitions, ...] | None = None
 
 
@@ -135,8 +136,8 @@ class InstanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     reset: Literal["earliest", "latest", "none"] = "latest"
     """Where it begins in partitions of which the group has no committed offset (`auto.offset.reset`)."""
     auto_commit: bool = False
-    fetch_bytes_min: int = 1
-    request_timeout_ms: int = 1000
+    fetch_bytes_min: Int64 = 1
+    request_timeout_ms: Int64 = 1000
     """How long a read waits for records, if it does not say."""
     on_loss: Literal["fail", "skip"] = "fail"
     """What a read does where records are lost, and an operator has accepted that (`on.loss`)."""
@@ -178,13 +179,13 @@ class DescribeInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
 class ListInstances(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unknown_fields=True):
     """The instances of one partition of `__consumer_offsets`, of its leader. Answered by `InstancesListed`."""
 
-    partition: int
+    partition: Int64
 
 
 class ListGroups(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unknown_fields=True):
     """The groups of one partition of `__consumer_offsets`, of its leader. Answered by `GroupsListed`."""
 
-    partition: int
+    partition: Int64
 
 
 AnyGroupRequest: TypeAlias = (
@@ -209,14 +210,14 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True):
     """Where the member stands. It gives up what it owns and `assignment` lacks, says so (`owned`), and has the rest."""
 
     member_id: str
-    member_epoch: int
-    heartbeat_interval_ms: int
+    member_epoch: Int64
+    heartbeat_interval_ms: Int64
     """Be heard again within this time, from this answer on."""
-    session_timeout_ms: int
+    session_timeout_ms: Int64
     """In force for this member."""
     assignment: tuple[TopicPartitions, ...] | None
     """All that the member may own now; None if that is what it said it owns."""
-    coordinator: int = -1
+    coordinator: Int64 = -1
     """Node id of the broker that is worth asking next time."""
 
 
@@ -224,8 +225,8 @@ class CommitVerdict(msgspec.Struct, frozen=True):
     """What became of one committed offset."""
 
     topic: str
-    partition: int
-    code: int = 0
+    partition: Int64
+    code: Int64 = 0
     """0: it is kept. Else an error's: 40401, 40402; 40915: not owned, or not by this epoch; 40916: a later commit of
     this member is kept already; 42212: the metadata is too long."""
     message: str = ""
@@ -251,7 +252,7 @@ class MemberDescription(msgspec.Struct, frozen=True):
     client_id: str
     client_host: str
     rack: str | None
-    member_epoch: int
+    member_epoch: Int64
     topics: tuple[str, ...]
     pattern: str
     owned: tuple[TopicPartitions, ...]
@@ -265,9 +266,9 @@ class GroupDescription(msgspec.Struct, frozen=True, tag=True):
 
     group: str
     state: str
-    group_epoch: int
+    group_epoch: Int64
     assignor: str
-    coordinator: int
+    coordinator: Int64
     members: tuple[MemberDescription, ...]
     is_simple: bool = False
     """It has committed offsets, and never had a member."""
@@ -278,10 +279,10 @@ class GroupListed(msgspec.Struct, frozen=True):
 
     group: str
     state: str
-    group_epoch: int
+    group_epoch: Int64
     assignor: str
-    coordinator: int
-    members: int
+    coordinator: Int64
+    members: Int64
     is_simple: bool = False
 
 

@@ -24,6 +24,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tidelog.model.errors import UnsupportedLevel
+from tidelog.model.wire_numbers import Int64
 
 LEVEL_MIN: Final = 1
 """The lowest level that this version speaks: that of version 0.2.0, which knew of no levels."""
@@ -36,8 +37,8 @@ UNKNOWN_LEVEL: Final = 0
 class LevelRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The levels that a broker speaks, both ends included."""
 
-    lowest: int
-    highest: int
+    lowest: Int64
+    highest: Int64
 
     def __contains__(self, level: int) -> bool:
         return self.lowest <= level <= self.highest

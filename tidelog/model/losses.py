@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from tidelog.model.wire_numbers import Int64
+
 LOSSES_MAX = 1_000
 """Ranges that one partition keeps, with their statements. More damage than that is a lost partition."""
 
@@ -20,7 +22,7 @@ LOSSES_MAX = 1_000
 class LossStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The answer of one replica about a range: its status is a word such as `damaged`, `missing` or `unreachable`."""
 
-    node_id: int
+    node_id: Int64
     status: str
 
 

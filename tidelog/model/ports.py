@@ -177,6 +177,12 @@ class FrameConnection(Protocol):
         without TLS."""
         ...
 
+    @property
+    def certificates(self) -> tuple[bytes, bytes]:
+        """The SHA-256 of the certificate that this end showed, and of the one that it was shown; both empty without
+        TLS. Two ends that nobody stands between have the same two, the other way round."""
+        ...
+
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Sends the buffers, one after the other, as one frame. Never blocks, never raises, and drops the frame if the
         connection is closed. The buffers must not change until the connection is lost or the frame has arrived."""

@@ -1,5 +1,6 @@
 """The bytes of what brokers of the first level, which is that of version 0.2.0, sent and wrote; newer brokers do the
-same at that level. The messages are one of each type, every field with some value, as that version encoded them."""
+same at that level. The messages are one of each type, every field with some value, as that version encoded them; but
+the ids of new topics look like ids, since nothing else is read any more."""
 
 from __future__ import annotations
 

@@ -21,8 +21,10 @@ from tidelog.broker.broker import Broker, NewTopic
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.http.server import HttpServer, http_listener, start_http
 from tidelog.broker.isr.partition import Partition
+from tidelog.broker.membership.administration import Administration
 from tidelog.broker.routing.led_here import LedHere
 from tidelog.config.schema import BrokerConfig
+from tidelog.model.access import Caller, Principal
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.cluster import HTTP, Endpoint
@@ -37,6 +39,7 @@ JSON_V2 = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY_V2 = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 JSON_DOCUMENT = {"Content-Type": "application/json"}
 AS_JSON = {"Accept": "application/vnd.kafka.json.v2+json"}
+ROOT = Caller(Principal("User", "root"), "127.0.0.1")
 STOP_S = 5.0
 PATIENT = {
     "broker.lease.ms": 60_000,
@@ -87,12 +90,17 @@ class Site:
         return self.server.address
 
     @property
+    def admin(self) -> Administration:
+        """The way of `ROOT`, who has to be among the super users where there are rights."""
+        return self.broker.admin.by(ROOT)
+
+    @property
     def v3(self) -> str:
         return f"/v3/clusters/{self.broker.cluster_id}"
 
     async def topic(self, name: str = "t", partitions: int = 1, **configs: str) -> None:
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
-        await self.broker.admin.create_topic(NewTopic(name, partitions, configs=overrides))
+        await self.admin.create_topic(NewTopic(name, partitions, configs=overrides))
 
     async def ask(
         self, method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None

@@ -246,7 +246,7 @@ async def test_logins_that_fail_and_changes_of_access_have_their_lines_and_no_se
     site = Site(SimDisk(), SimRunner(Random(1), mean_s=0.0002), lingering_s=0.05)
     await site.start({"http.authentication": "token,basic", "authorizer.enabled": True, "super.users": "User:root"})
     token, secret = site.broker.face.login.made_token(Principal("User", "root"), 0, "")
-    await site.broker.admin.change_access(StoreToken(token))
+    await site.admin.change_access(StoreToken(token))
     as_root = {"Authorization": f"Bearer {token.token_id}.{secret}"}
     acl = {
         "resource_type": "TOPIC",
@@ -277,11 +277,11 @@ async def test_logins_that_fail_and_changes_of_access_have_their_lines_and_no_se
 
 async def test_a_topic_that_only_the_body_names_is_named_by_the_denial(path: Path) -> None:
     site = Site(SimDisk(), SimRunner(Random(1), mean_s=0.0002), lingering_s=0.05)
-    await site.start({"http.authentication": "token", "authorizer.enabled": True})
+    await site.start({"http.authentication": "token", "authorizer.enabled": True, "super.users": "User:root"})
     shows = {}
     for name in ("alice", "bob"):
         token, secret = site.broker.face.login.made_token(Principal("User", name), 0, "")
-        await site.broker.admin.change_access(StoreToken(token))
+        await site.admin.change_access(StoreToken(token))
         shows[name] = {"Authorization": f"Bearer {token.token_id}.{secret}"}
     async with watched(site, path) as broker:
         asked = {"partitions": [{"topic": "secret", "partition": 0}]}

@@ -14,6 +14,7 @@ import pytest
 from tests.integration.http.conftest import JSON_DOCUMENT, JSON_V2, Site, simulated
 from tests.integration.http.wire import Reply, Wire
 from tidelog.controller.access_commands import AddAcls, RemoveAcls, RemoveTokens, StoreToken
+from tidelog.controller.judge import Judge
 from tidelog.model.access import Acl, check_principal
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
@@ -30,19 +31,19 @@ class Secure:
 
     async def token(self, name: str, expires_ms: int = 0) -> str:
         token, secret = self.site.broker.face.login.made_token(check_principal(f"User:{name}"), expires_ms, "")
-        await self.site.broker.admin.change_access(StoreToken(token))
+        await self.site.admin.change_access(StoreToken(token))
         return f"{token.token_id}.{secret}"
 
     async def allow(self, name: str, operation: str, kind: str = "Topic", of: str = "t", what: str = "Allow") -> Acl:
         acl = Acl(kind, "Literal", of, f"User:{name}", "*", operation, what)
-        await self.site.broker.admin.change_access(AddAcls([acl]))
+        await self.site.admin.change_access(AddAcls([acl]))
         return acl
 
     async def forbid(self, *acls: Acl) -> None:
-        await self.site.broker.admin.change_access(RemoveAcls(acls))
+        await self.site.admin.change_access(RemoveAcls(acls))
 
     async def revoke(self, token: str) -> None:
-        await self.site.broker.admin.change_access(RemoveTokens([token.partition(".")[0]]))
+        await self.site.admin.change_access(RemoveTokens([token.partition(".")[0]]))
 
     async def ask(self, token: str, method: str, target: str, document: object = None) -> Reply:
         headers = bearer(token)
@@ -321,3 +322,52 @@ async def test_a_consumers_read_ends_with_the_right_to_its_topic(secure: Secure)
 async def test_who_revokes_its_own_token_is_answered(secure: Secure) -> None:
     reply = await secure.ask(secure.root, "DELETE", f"{secure.site.v3}/tokens/{secure.root.partition('.')[0]}")
     assert reply.status == 204
+
+
+# -- what the controller judges --------------------------------------------------------------------------------------
+
+
+async def test_what_the_controller_refuses_is_refused_to_the_client_whose_name_each_change_carries(
+    secure: Secure,
+) -> None:
+    """The guard lets a super user in, and the controller, as one with other metadata, does not."""
+    site, v3 = secure.site, secure.site.v3
+    moves = {"data": [{"topic_name": "t", "partition_id": 0, "replicas": [site.broker.node_id]}]}
+    acl = {
+        "resource_type": "TOPIC",
+        "resource_name": "t",
+        "pattern_type": "LITERAL",
+        "principal": "User:alice",
+        "operation": "READ",
+        "permission": "ALLOW",
+    }
+    token = await secure.token("alice")
+    await secure.allow("alice", "Read")
+    site.broker._controller._judge = Judge((), without_acl=False)
+    for method, target, document in (
+        ("POST", "/topics", {"topic_name": "new"}),
+        ("PATCH", "/topics/t", {"partitions_count": 2}),
+        ("DELETE", "/topics/t", None),
+        ("POST", "/topics/t/configs:alter", {"data": [{"name": "retention.ms", "value": "1000"}]}),
+        ("POST", "/quotas:alter", {"data": [{"user": "alice", "rates": {"request_rate": 1}}]}),
+        ("DELETE", f"/brokers/{site.broker.node_id}", None),
+        ("POST", "/feature-level:raise", {}),
+        ("POST", "/topics/-/partitions/-/reassignment", moves),
+        ("POST", "/brokers:rebalance", {"throttle_bytes_per_s": 1}),
+        ("POST", "/topics/-/partitions:elect", {"election_type": "preferred"}),
+        ("POST", "/acls", acl),
+        (
+            "DELETE",
+            "/acls?resource_type=TOPIC&operation=READ&pattern_type=LITERAL&principal=User:alice&permission=ALLOW",
+            None,
+        ),
+        ("POST", "/users", {"user_name": "bob", "password": "correct horse battery"}),
+        ("POST", "/tokens", {"principal": "User:alice"}),
+        ("DELETE", f"/tokens/{token.partition('.')[0]}", None),
+    ):
+        reply = await secure.ask(secure.root, method, v3 + target, document)
+        assert (reply.status, reply.code) == (403, 40301), (method, target, reply)
+        assert b"User:root may not" in reply.body, (method, target, reply)
+    assert {*site.broker.image.topics} == {"t", "hidden"} and len(site.broker.image.access.tokens) == 2
+    site.broker._controller._judge = None
+    assert (await secure.ask(secure.root, "DELETE", f"{v3}/topics/t")).status == 204

@@ -66,7 +66,7 @@ class Sites:
 
 async def token_for(site: Site, principal: str, expires_ms: int = 0) -> str:
     token, secret = site.broker.face.login.made_token(check_principal(principal), expires_ms, "")
-    await site.broker.admin.change_access(StoreToken(token))
+    await site.admin.change_access(StoreToken(token))
     return f"{token.token_id}.{secret}"
 
 
@@ -81,7 +81,7 @@ async def sites() -> AsyncIterator[Sites]:
     tokens: dict[str, str | None] = {"nobody": None, "empty": "", "nonsense": "x"}
     tokens |= {who: await token_for(guarded, f"User:{who}") for who in ("right", "other", "root", "revoked")}
     root, revoked = str(tokens["root"]), str(tokens["revoked"])
-    await guarded.broker.admin.change_access(RemoveTokens([revoked.partition(".")[0]]))
+    await guarded.admin.change_access(RemoveTokens([revoked.partition(".")[0]]))
     tokens["expired"] = await token_for(guarded, "User:root", round(time.time() * 1000) - 1)
     tokens["bad"] = f"{root[:-1]}{'1' if root.endswith('0') else '0'}"
     yield Sites(guarded, open_to_all, tokens)
@@ -125,9 +125,9 @@ async def told_at(sites: Sites, route: Route) -> dict[str, int]:
         told[who], body = await status(sites.guarded, route, sites.tokens[who])
         assert b"hidden" not in body
     acl = acl_for(route)
-    await sites.guarded.broker.admin.change_access(AddAcls([acl]))
+    await sites.guarded.admin.change_access(AddAcls([acl]))
     told["right"], _ = await status(sites.guarded, route, sites.tokens["right"])
-    await sites.guarded.broker.admin.change_access(RemoveAcls([acl]))
+    await sites.guarded.admin.change_access(RemoveAcls([acl]))
     told["root"], _ = await status(sites.guarded, route, sites.tokens["root"])
     return told
 

@@ -22,6 +22,7 @@ from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimClock, SimEntropy, SimRunner
 from tidelog.sim.kit.loop import SimLoop
 from tidelog.sim.kit.network import SimNetwork
+from tidelog.transport.peer.proof import ClusterSecret
 
 NODES = (1, 2, 3)
 START_S = 20.0
@@ -30,10 +31,11 @@ START_S = 20.0
 class ThreeBrokers:
     """`brokers` are those that run."""
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
+    def __init__(self, settings: Mapping[str, object], secret: ClusterSecret | None = None) -> None:
         self.brokers: dict[int, Broker] = {}
         self.network = SimNetwork(random.Random(0))
         self._extra = settings
+        self._secret = secret
         self.of_node: dict[int, Mapping[str, object]] = {}
         """Settings of single brokers, by dotted name, from their next start on."""
         self._lives = 0
@@ -86,7 +88,8 @@ class ThreeBrokers:
         runner = SimRunner(random.Random(node), mean_s=0.0002)
         network = self.network.host(f"10.0.0.{node}")
         config = BrokerConfig.model_validate(settings)
-        return Broker(config, self.disks[node], *self._time_and_chance(node), runner, network)
+        time_and_chance = self._time_and_chance(node)
+        return Broker(config, self.disks[node], *time_and_chance, runner, network, secret=self._secret)
 
     def _time_and_chance(self, node: int) -> tuple[Clock, Entropy]:
         loop = asyncio.get_running_loop()
@@ -151,9 +154,9 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def three_brokers(**settings: object) -> AsyncIterator[ThreeBrokers]:
+async def three_brokers(secret: ClusterSecret | None = None, /, **settings: object) -> AsyncIterator[ThreeBrokers]:
     """They run; whoever still does is stopped at the end. `settings` with underscores for dots."""
-    cluster = ThreeBrokers({name.replace("_", "."): value for name, value in settings.items()})
+    cluster = ThreeBrokers({name.replace("_", "."): value for name, value in settings.items()}, secret)
     try:
         await cluster.start(*NODES)
         yield cluster

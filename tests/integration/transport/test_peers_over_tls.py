@@ -20,9 +20,9 @@ from tidelog.adapters.tcp_network import TcpNetwork, TlsNetwork
 from tidelog.adapters.tls_frames import TlsFrameProtocol
 from tidelog.adapters.tls_store import TlsStore
 from tidelog.config.schema import BrokerConfig
-from tidelog.model.ports import Network
+from tidelog.model.ports import FrameConnection, Network
 from tidelog.testing.certificates import ClusterCertificates
-from tidelog.transport.peer import Answer, Hello, Lane, PeerNode, PeerUnreachable
+from tidelog.transport.peer import Answer, ClusterSecret, Hello, Lane, PeerNode, PeerUnreachable
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
@@ -51,9 +51,9 @@ class Brokers:
         self.made = made
         self._nodes: list[PeerNode] = []
 
-    def node(self, node_id: int, network: Network) -> PeerNode:
+    def node(self, node_id: int, network: Network, secret: ClusterSecret | None = None) -> PeerNode:
         hello = Hello(node_id, f"life of {node_id}", "c")
-        node = PeerNode(network, lambda: hello, [Echo], Echoing(), SystemClock(), SystemEntropy())
+        node = PeerNode(network, lambda: hello, [Echo], Echoing(), SystemClock(), SystemEntropy(), secret=secret)
         self._nodes.append(node)
         return node
 
@@ -307,5 +307,111 @@ def test_a_ca_that_is_taken_out_vouches_for_nobody_who_comes_later(
         assert "unknown ca" in (await brokers.why_not(later, address)).lower()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+    play(scenario)
+
+
+class Relay:
+    """Somebody between two brokers, with certificates of the CA for both, who passes on what each of them says."""
+
+    def __init__(self, callee: tuple[str, int], network: Network) -> None:
+        self.passed = 0
+        self._callee, self._network = callee, network
+        self._ends: list[RelayEnd] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def accept(self, connection: FrameConnection) -> RelayEnd:
+        end = self._end(connection)
+        self._tasks.append(asyncio.get_running_loop().create_task(self._call(end)))
+        return end
+
+    def _end(self, connection: FrameConnection) -> RelayEnd:
+        self._ends.append(RelayEnd(self, connection))
+        return self._ends[-1]
+
+    async def _call(self, end: RelayEnd) -> None:
+        made: list[RelayEnd] = []
+
+        def receive(connection: FrameConnection) -> RelayEnd:
+            made.append(self._end(connection))
+            return made[0]
+
+        await self._network.connect(*self._callee, receive, timeout_s=PATIENCE_S)
+        end.join(made[0])
+
+    async def close(self) -> None:
+        for end in self._ends:
+            end.connection.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class RelayEnd:
+    """One end of a relayed connection."""
+
+    def __init__(self, relay: Relay, connection: FrameConnection) -> None:
+        self.connection = connection
+        self._relay = relay
+        self._other: RelayEnd | None = None
+        self._early: list[bytes] = []
+
+    def join(self, other: RelayEnd) -> None:
+        self._other, other._other = other, self
+        for frame in self._early:
+            other.connection.send([frame])
+
+    def frame_received(self, frame: memoryview) -> None:
+        self._relay.passed += 1
+        if self._other is None:
+            self._early.append(bytes(frame))
+        else:
+            self._other.connection.send([bytes(frame)])
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._other is not None:
+            self._other.connection.close()
+
+
+def test_a_proof_is_good_for_the_two_certificates_that_it_was_made_between(
+    play: Callable[[Scenario], None], tmp_path: Path
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        secret = ClusterSecret(b"known to the brokers, and not to who stands between them")
+        one = brokers.node(1, TlsNetwork(store(brokers.made, 1)), secret)
+        address = await one.listen(HOST, 0)
+        two = brokers.node(2, TlsNetwork(store(brokers.made, 2)), secret)
+        two.know(1, *address)
+        answer = await two.request(1, Echo(1), deadline_s=PATIENCE_S)
+        assert answer.message == Echo(1) and one.statistics.unproved == 0
+        stolen = issued(brokers.made, tmp_path / "as-one.pem", Kind.BROKER)
+        relay = Relay(address, TlsNetwork(store(brokers.made, 2)))
+        listening = await TlsNetwork(store(brokers.made, 1, keystore=stolen)).listen(HOST, 0, relay.accept)
+        victim = brokers.node(2, TlsNetwork(store(brokers.made, 2)), secret)
+        why = await brokers.why_not(victim, listening.address)
+        assert "another cluster secret" in why and "somebody stands between them" in why
+        assert relay.passed >= 3 and one.statistics.unproved >= 1
+        assert victim.statistics.connects == 0
+        await relay.close()
+        await listening.close()
+
+    play(scenario)
+
+
+def test_certificates_that_change_under_a_connection_change_nothing_for_it(play: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        secret = ClusterSecret(b"known to all brokers of this cluster")
+        stores = [store(brokers.made, node) for node in (1, 2)]
+        one, two = (brokers.node(node, TlsNetwork(stores[node - 1]), secret) for node in (1, 2))
+        address = await one.listen(HOST, 0)
+        two.know(1, *address)
+        await two.request(1, Echo(1), deadline_s=PATIENCE_S)
+        for node in (1, 2):
+            brokers.made.broker(node)
+            await stores[node - 1]._load()
+        await two.request(1, Echo(2), deadline_s=PATIENCE_S)
+        assert one.statistics.accepts == 2
+        two.forget(1)
+        two.know(1, *address)
+        await two.request(1, Echo(3), deadline_s=PATIENCE_S)
+        assert one.statistics.unproved == two.statistics.unproved == 0
 
     play(scenario)

@@ -10,6 +10,7 @@ from tests.sim.planting import Mutant, all_patched
 from tidelog.broker import peer_claims
 from tidelog.broker.consensus import elected_log
 from tidelog.broker.paxos import replica
+from tidelog.broker.peer_answers import AnswerChecks
 from tidelog.sim.kit.patching import patched
 from tidelog.transport.peer.hello import Hello, Incarnations
 
@@ -48,9 +49,15 @@ def serve_strangers() -> AbstractContextManager[None]:
     return patched(peer_claims, "OPEN", tuple(peer_claims.CLAIMS))
 
 
+def believe_any_answer() -> AbstractContextManager[None]:
+    """Whatever comes back is the answer to what was asked."""
+    return patched(AnswerChecks, "check", lambda checks, answerer, asked, answer: None)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     believe_any_name,
     promise_any_number,
     believe_a_hello,
     serve_strangers,
+    believe_any_answer,
 )

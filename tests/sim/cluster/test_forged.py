@@ -11,22 +11,31 @@ import pytest
 from tests.series import seeds
 from tests.sim.cluster import forged_mutants as mutants
 from tests.sim.planting import Mutant
-from tidelog.broker.peer_claims import CLAIMS, NO_CLAIM
+from tidelog.broker.peer_claims import CLAIMS
 from tidelog.broker.peer_service import PEER_MESSAGES
+from tidelog.controller.command_table import NO_CLAIM
 from tidelog.sim.cluster import forging
 from tidelog.sim.cluster.families import Family
 from tidelog.sim.cluster.forged_strikes import KINDS
 from tidelog.sim.cluster.run import run_scenario, run_story
 from tidelog.sim.cluster.stories import draw_story
 
-REFUSED = ("ForeignSender", "ImplausibleNumber", "BrokerNotRegistered", "unreadable")
+REFUSED = (
+    "ForeignSender",
+    "ImplausibleNumber",
+    "BrokerNotRegistered",
+    "unreadable",
+    "answer: unreadable",
+    "answer: number",
+)
 HUNTED = 12
 """Stories that a hunt tells at most (docs/testing.md has what it took)."""
 SHOWN = {
     mutants.believe_any_name: 1,
     mutants.promise_any_number: 0,
     mutants.believe_a_hello: 10,
-    mutants.serve_strangers: 5,
+    mutants.serve_strangers: 17,
+    mutants.believe_any_answer: 5,
 }
 """The seed from which each planted bug is hunted, shortly before the first that shows it."""
 FORGED = (
@@ -38,6 +47,9 @@ FORGED = (
     "a huge ballot",
     "as it is, by a stranger",
     "an impossible number, by a stranger",
+    "an unheard number in an answer",
+    "another kind in an answer",
+    "untold bytes in an answer",
 )
 
 

@@ -33,7 +33,7 @@ def fault(made: ClusterCertificates, keystore: Path, more: Mapping[str, str] = {
 
 def test_a_brokers_files_give_contexts_its_name_and_the_end_of_its_time(made: ClusterCertificates) -> None:
     found = load_contexts(config(made, made.broker(1)))
-    assert found.name == "broker://test/1"
+    assert found.own.name == "broker://test/1"
     assert found.answering is not None
     assert found.calling is not None
     assert found.expires_s > 0
@@ -44,7 +44,7 @@ def test_without_tls_among_brokers_the_certificate_may_be_any_servers(
 ) -> None:
     file = issued(made, tmp_path / "server.pem", Kind.SERVER)
     plain = {"security.inter.broker.protocol": "PLAINTEXT"}
-    assert load_contexts(config(made, file, plain)).name == ""
+    assert load_contexts(config(made, file, plain)).own.name == ""
     assert "names no broker" in fault(made, file)
 
 

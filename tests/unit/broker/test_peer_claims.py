@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from tidelog.broker.consensus.messages import DescribeQuorum, PaxosFrame
-from tidelog.broker.controller.wire import WIRE_COMMANDS
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
-from tidelog.broker.peer_claims import CLAIMS, NO_CLAIM, OPEN, ClaimChecks, check_complete
+from tidelog.broker.peer_claims import CLAIMS, OPEN, ClaimChecks, check_complete
 from tidelog.broker.peer_service import PEER_MESSAGES
+from tidelog.controller.command_table import NO_CLAIM, WIRE_COMMANDS
 from tidelog.controller.commands import (
     AllocateProducerIds,
     BrokerHeartbeat,

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
 from tidelog.broker.isr.replica_messages import FetchReplicas, FollowerState, ReplicasFlushed
@@ -13,8 +14,16 @@ from tidelog.broker.paxos.messages import AppliedDurable, PartitionFrame, ReadAp
 from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES
 from tidelog.broker.repair.repair_messages import RecoverQuery, Wanted
 from tidelog.broker.routing.forwarding_messages import Addressed, ForwardRead
-from tidelog.controller.commands import BrokerHeartbeat, MetadataApplied
+from tidelog.controller.commands import (
+    BrokerHeartbeat,
+    CreateOffsetsTopic,
+    CreateTopic,
+    MetadataApplied,
+    NewTopic,
+    RegisterBroker,
+)
 from tidelog.controller.partition_commands import AlterPartition, IsrAsked, IsrMember
+from tidelog.model.cluster import HTTP, Endpoint
 from tidelog.replication.election_events import Heartbeat
 from tidelog.replication.paxos.messages import (
     Learned,
@@ -82,6 +91,27 @@ def test_a_negative_number_is_refused_where_there_can_be_none(message: msgspec.S
     for mutant in replaced(whole, -2):
         with pytest.raises(BadFrame):
             CODEC.message(memoryview(msgspec.msgpack.encode(mutant)))
+
+
+@pytest.mark.parametrize(
+    "topic_id", ["", "x" * 32, "0" * 32, "a" * 31, "A" * 32, "../../../../../../../../../../etc", f"{'a' * 32}\n"]
+)
+def test_a_topic_id_that_is_none_names_no_directory_of_any_broker(topic_id: str) -> None:
+    for command in (CreateTopic(NewTopic("t"), topic_id), CreateOffsetsTopic(topic_id)):
+        with pytest.raises(BadFrame):
+            CODEC.message(memoryview(CODEC.encode(command)))
+    CODEC.message(memoryview(CODEC.encode(CreateTopic(NewTopic("t"), f"{1:032x}"))))
+
+
+@pytest.mark.parametrize(
+    "field", ["incarnation", "storage", "peer_host", "rack", "cluster_id", "lost_storage", "listeners"]
+)
+def test_what_all_brokers_keep_of_one_is_bounded(field: str) -> None:
+    command = RegisterBroker(1, "process", "disk", {HTTP: Endpoint("localhost", 8082)}, "localhost", 9192)
+    CODEC.message(memoryview(CODEC.encode(command)))
+    large = dict.fromkeys(map(str, range(65)), Endpoint("h", 1)) if field == "listeners" else "x" * 1_025
+    with pytest.raises(BadFrame):
+        CODEC.message(memoryview(CODEC.encode(structs.replace(command, **{field: large}))))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)

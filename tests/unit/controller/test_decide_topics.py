@@ -9,6 +9,7 @@ from tidelog.config.schema import BrokerConfig
 from tidelog.controller.commands import (
     AddPartitions,
     AlterTopicConfigs,
+    CreateOffsetsTopic,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -218,3 +219,18 @@ def test_a_broker_holds_so_many_partitions_and_no_more() -> None:
     with pytest.raises(InvalidRequest, match=r"broker\.partitions\.max"):
         cluster.do(AddPartitions("t", 4, 8))
     cluster.do(AddPartitions("t", 4, 5))
+
+
+def test_no_topic_gets_the_id_of_another_or_of_one_that_is_being_removed(cluster: Cluster) -> None:
+    cluster.create("one")
+    taken = topic_id("one")
+    for command in (CreateTopic(NewTopic("two"), taken), CreateOffsetsTopic(taken)):
+        with pytest.raises(InvalidRequest, match="has the id of topic one"):
+            cluster.do(command)
+    cluster.do(DeleteTopic("one"))
+    for command, words in (
+        (CreateTopic(NewTopic("two"), taken), "deleted by somebody since"),
+        (CreateOffsetsTopic(taken), "has the id of one that was deleted"),
+    ):
+        with pytest.raises(InvalidRequest, match=words):
+            cluster.do(command)

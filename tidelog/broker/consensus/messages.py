@@ -48,7 +48,7 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     """Empty if it belongs to no cluster yet."""
     voter_id: Natural
     """Under which it votes, or would if the voter set named it; 0 if it cannot."""
-    founders: tuple[tuple[int, str], ...]
+    founders: tuple[tuple[Natural, str], ...]
     """Voter id and incarnation, if it is one of those who found or founded the cluster."""
     voters: bytes
     """The newest voter set that it has applied, encoded; empty if it knows none."""
@@ -63,7 +63,7 @@ class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
     """How often that cluster's metadata log was begun anew."""
     recovery_id: str = ""
     """The id of the last time; empty as well for a new disk that may join any."""
-    directories: tuple[tuple[int, str, int, int], ...] = ()
+    directories: tuple[tuple[Natural, str, Natural, Natural], ...] = ()
     """Node, disk, starts and stamp of the data directory of each broker, as far as it knows (`BrokerInfo`)."""
     lacks: Natural | None = None
     """The position of the entry that its log cannot go on without, if it is damaged there and nobody has given it yet

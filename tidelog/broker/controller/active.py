@@ -46,6 +46,7 @@ from tidelog.controller.commands import (
 from tidelog.controller.decide import decide
 from tidelog.controller.decide_brokers import registered_broker
 from tidelog.controller.decision import MetadataLog
+from tidelog.controller.judge import judge_of
 from tidelog.controller.partition_commands import AlterReassignments, ElectLeaders, HandOver
 from tidelog.controller.revocations import Revocations, deposed
 from tidelog.controller.sessions import Sessions
@@ -104,6 +105,7 @@ class ActiveController:
         self._spoken = spoken
         self._sessions = Sessions(config.broker_session_timeout_ms, config.lease_ms)
         self._revocations = Revocations()
+        self._judge = judge_of(config)
         self._tick_s = config.heartbeat_ms / 1000 / TICKS_PER_HEARTBEAT
         self._queue: deque[Request] = deque()
         self._work = asyncio.Event()
@@ -201,7 +203,7 @@ class ActiveController:
     async def _decided(self, command: Command, seconds_max: float) -> CommandAnswer:
         if isinstance(command, RaiseLevel):
             command = msgspec.structs.replace(command, spoken=self._spoken())
-        request = Request(command)
+        request = Request(command, self._judge)
         self._queue.append(request)
         self._work.set()
         try:

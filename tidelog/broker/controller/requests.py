@@ -10,6 +10,7 @@ from tidelog.controller.apply import apply_all
 from tidelog.controller.commands import Command, CommandAnswer
 from tidelog.controller.decide import decide
 from tidelog.controller.decision import Decision
+from tidelog.controller.judge import Judge
 from tidelog.controller.records import MetadataRecord
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import TidelogError
@@ -18,8 +19,10 @@ from tidelog.model.errors import TidelogError
 class Request:
     """A command, and the answer that somebody may be waiting for."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, judge: Judge | None = None) -> None:
+        """Without a `judge` anybody may give it, or it is the controller's own."""
         self.command = command
+        self.judge = judge
         self.answer: asyncio.Future[CommandAnswer] = asyncio.get_running_loop().create_future()
         self.is_begun = False
         """It may have an effect from now on."""
@@ -43,6 +46,8 @@ class Group:
                 continue  # whoever asked has given up
             request.is_begun = True
             try:
+                if request.judge is not None:
+                    request.judge.check(image, request.command)
                 decision = decide(image, request.command, config)
             except TidelogError as error:
                 self._outcomes.append((request, error))

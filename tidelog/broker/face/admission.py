@@ -13,8 +13,8 @@ from tidelog.broker.face.access import Authorizer, EverybodyMay
 from tidelog.broker.face.shedding import Shedding
 from tidelog.broker.face.waits import Waits
 from tidelog.broker.runtime.budget import ByteBudget
-from tidelog.model.access import Caller, Operation, Resource
-from tidelog.model.errors import LeaderNotAvailable, NotAuthorized, ShuttingDown
+from tidelog.model.access import Caller, Operation, Resource, refusal
+from tidelog.model.errors import LeaderNotAvailable, ShuttingDown
 
 MIB = 1 << 20
 
@@ -140,15 +140,7 @@ class Admission:
     def refuse_unauthorized(self, caller: Caller, operation: Operation, resource: Resource) -> None:
         """Raises `NotAuthorized` unless the caller may do this to the resource."""
         if not self.may(caller, operation, resource):
-            raise self.refusal(caller, operation, resource)
-
-    @staticmethod
-    def refusal(caller: Caller, operation: Operation, resource: Resource) -> NotAuthorized:
-        """Returns what a caller is told who may not do this, whether or not there is such a resource."""
-        return NotAuthorized(
-            f"{caller.principal} may not {operation.value} {resource.type} {resource.name}; "
-            "ask the cluster's administrator for this right"
-        )
+            raise refusal(caller, operation, resource)
 
     def close(self) -> None:
         """Ends all waits now, and those to come as they begin: the listener shuts down."""

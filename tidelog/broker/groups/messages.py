@@ -9,6 +9,7 @@ import msgspec
 from tidelog.broker.routing.forwarding_messages import Addressed
 from tidelog.groups.decision import GroupAnswer
 from tidelog.model.groups import AnyGroupRequest
+from tidelog.model.wire_numbers import Int64
 
 
 class ForwardGroup(msgspec.Struct, frozen=True, tag=True):
@@ -16,7 +17,7 @@ class ForwardGroup(msgspec.Struct, frozen=True, tag=True):
 
     partition: Addressed
     request: AnyGroupRequest
-    timeout_ms: int
+    timeout_ms: Int64
 
 
 class GroupAnswered(msgspec.Struct, frozen=True, tag=True):

@@ -34,7 +34,6 @@ from tidelog.model.errors import (
     BrokerNotRegistered,
     CoordinatorLost,
     CoordinatorNotAvailable,
-    InternalError,
     LeaderNotAvailable,
     TidelogError,
 )
@@ -113,8 +112,7 @@ class Reach:
             timeout_ms = math.ceil((deadline_s - asyncio.get_running_loop().time()) * 1000)
             message = ForwardGroup(leader.addressed, bounded, max(0, timeout_ms))
             answered = (await leader.peer.ask(message, deadline_s)).message
-        if not isinstance(answered, GroupAnswered):
-            raise InternalError(f"a broker answered a request about a group with {type(answered).__name__}")
+        assert isinstance(answered, GroupAnswered)
         return answered.answer
 
     @contextmanager

@@ -116,7 +116,7 @@ async def create_acl(context: Context, call: Call) -> web.StreamResponse:
     Links(context, call)
     acl = _acl(await read_json(context, call, _ASKED))
     call.subject = _words([acl])
-    await context.face.administration.change_access(AddAcls([acl]))
+    await context.face.administration.by(call.caller).change_access(AddAcls([acl]))
     return web.Response(status=201, content_type=JSON_TYPE)
 
 
@@ -128,7 +128,7 @@ async def create_acls(context: Context, call: Call) -> web.StreamResponse:
         raise UnprocessableBody(f"{len(asked)} ACLs: make 1 to {context.limits.acls_at_once_max} in one request")
     acls = [_acl(one) for one in asked]
     call.subject = _words(acls)
-    await context.face.administration.change_access(AddAcls(acls))
+    await context.face.administration.by(call.caller).change_access(AddAcls(acls))
     return web.Response(status=201, content_type=JSON_TYPE)
 
 
@@ -142,7 +142,7 @@ async def delete_acls(context: Context, call: Call) -> web.StreamResponse:
     found = _found(context, call)
     call.subject = _words(found)
     if found:
-        await context.face.administration.change_access(RemoveAcls(found))
+        await context.face.administration.by(call.caller).change_access(RemoveAcls(found))
     return json_answer(AclsDeletedV3([_shown(links, acl) for acl in found]))
 
 

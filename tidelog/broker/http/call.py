@@ -11,7 +11,7 @@ from tidelog.broker.face.shares import Client, Share
 from tidelog.broker.http import params
 from tidelog.broker.http.context import Context
 from tidelog.broker.http.guard import Pass
-from tidelog.model.access import ANONYMOUS, Operation, Principal, Resource
+from tidelog.model.access import ANONYMOUS, Caller, Operation, Principal, Resource
 from tidelog.model.errors import TidelogError
 from tidelog.model.names import check_topic_name
 
@@ -57,6 +57,11 @@ class Call:
     def principal(self) -> Principal:
         """Returns who is calling."""
         return ANONYMOUS if self.entry is None else self.entry.caller.principal
+
+    @property
+    def caller(self) -> Caller:
+        """Returns who is calling, and from where."""
+        return Caller(ANONYMOUS, self.request.remote or "") if self.entry is None else self.entry.caller
 
     @property
     def query(self) -> dict[str, str]:

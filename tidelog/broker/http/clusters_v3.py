@@ -145,7 +145,7 @@ async def raise_feature_level(context: Context, call: Call) -> web.StreamRespons
     Refused unless all registered brokers speak it."""
     Links(context, call)
     asked = await read_json(context, call, _RAISE)
-    raised = await context.face.administration.raise_level(validate_only=asked.validate_only)
+    raised = await context.face.administration.by(call.caller).raise_level(validate_only=asked.validate_only)
     return json_answer(LevelRaisedV3(raised.before, raised.level))
 
 
@@ -166,7 +166,7 @@ async def get_broker(context: Context, call: Call) -> web.StreamResponse:
 async def remove_broker(context: Context, call: Call) -> web.StreamResponse:
     """Removes a broker from the cluster, which will not come back; refused as long as it has what others need."""
     Links(context, call)
-    await context.face.administration.remove_broker(broker_of(context, call).node_id)
+    await context.face.administration.by(call.caller).remove_broker(broker_of(context, call).node_id)
     return no_content()
 
 

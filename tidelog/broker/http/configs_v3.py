@@ -191,7 +191,7 @@ async def _alter(
 ) -> web.StreamResponse:
     name = call.topic_name()
     call.subject = f"{name}: " + " ".join(sorted(changes)) + (" (validate only)" if validate_only else "")
-    await context.face.administration.alter_topic_configs(name, changes, validate_only=validate_only)
+    await context.face.administration.by(call.caller).alter_topic_configs(name, changes, validate_only=validate_only)
     return no_content()
 
 

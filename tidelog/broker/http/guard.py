@@ -19,7 +19,7 @@ from aiohttp import web
 from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.login import NO_PROOF, Proof
 from tidelog.broker.http.authentication import Authentication
-from tidelog.model.access import Caller, Operation, Resource
+from tidelog.model.access import Caller, Operation, Resource, refusal
 from tidelog.model.credentials import NEVER, Access
 from tidelog.model.errors import NotAuthenticated, TidelogError
 from tidelog.model.ports import Clock
@@ -122,7 +122,7 @@ class Guard:
             return NotAuthenticated("the token, the password or the certificate of this request holds no more")
         for operation, resource in entry.needs:
             if not self._admission.may(entry.caller, operation, resource):
-                return self._admission.refusal(entry.caller, operation, resource)
+                return refusal(entry.caller, operation, resource)
         return None
 
     def _refusal(self, entry: Pass) -> TidelogError:

@@ -86,7 +86,7 @@ async def create_user(context: Context, call: Call) -> web.StreamResponse:
     check_principal(f"User:{asked.user_name}")
     if asked.user_name in context.face.cluster.image.access.users:
         raise InvalidRequest(f"there is a user {asked.user_name!r} already")
-    user = await _store(context, asked.user_name, asked.password, is_new=True)
+    user = await _store(context, call, asked.user_name, asked.password, is_new=True)
     return json_answer(_user(links, user), status=201)
 
 
@@ -95,7 +95,7 @@ async def set_password(context: Context, call: Call) -> web.StreamResponse:
     Links(context, call)
     asked = await read_json(context, call, _PASSWORD)
     _require_user(context, call)
-    await _store(context, call.path["user"], asked.password, is_new=False)
+    await _store(context, call, call.path["user"], asked.password, is_new=False)
     return no_content()
 
 
@@ -103,7 +103,7 @@ async def delete_user(context: Context, call: Call) -> web.StreamResponse:
     """Removes a user, and the tokens that stand for it; ACLs that name it stay."""
     Links(context, call)
     _require_user(context, call)
-    await context.face.administration.change_access(RemoveUser(call.path["user"]))
+    await context.face.administration.by(call.caller).change_access(RemoveUser(call.path["user"]))
     return no_content()
 
 
@@ -112,13 +112,13 @@ def _require_user(context: Context, call: Call) -> None:
         raise NotFound(f"there is no user {call.path['user'][:100]!r}")
 
 
-async def _store(context: Context, name: str, password: str, *, is_new: bool) -> User:
+async def _store(context: Context, call: Call, name: str, password: str, *, is_new: bool) -> User:
     problem = check_library()
     if problem:
         raise InvalidRequest(f"this broker cannot keep passwords: {problem}")
     check_password(password)
     user = await context.face.login.made_user(name, password)
-    await context.face.administration.change_access(StoreUser(user, is_new))
+    await context.face.administration.by(call.caller).change_access(StoreUser(user, is_new))
     return user
 
 
@@ -149,7 +149,7 @@ async def create_token(context: Context, call: Call) -> web.StreamResponse:
     expires_ms = NEVER if asked.lifetime_ms is None else context.face.clock.wall_ms() + asked.lifetime_ms
     token, secret = context.face.login.made_token(principal, expires_ms, asked.description)
     call.subject = f"token {token.token_id} of {principal}"
-    await context.face.administration.change_access(StoreToken(token))
+    await context.face.administration.by(call.caller).change_access(StoreToken(token))
     return json_answer(_token(links, token, f"{token.token_id}.{secret}"), status=201)
 
 
@@ -161,7 +161,7 @@ async def delete_token(context: Context, call: Call) -> web.StreamResponse:
         context.require(call, Operation.ALTER, *_cluster())
         raise NotFound("there is no such token")
     _require_management(context, call, token.caller)
-    await context.face.administration.change_access(RemoveTokens([token.token_id]))
+    await context.face.administration.by(call.caller).change_access(RemoveTokens([token.token_id]))
     return no_content()
 
 

@@ -154,7 +154,7 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
             context.face.cluster.node_id,
             context.face.clock.wall_ms(),
         )
-        await context.face.administration.accept_loss(command)
+        await context.face.administration.by(call.caller).accept_loss(command)
     return json_answer(_judged(links, topic, info, report, is_done=is_due))
 
 
@@ -184,7 +184,7 @@ async def _regroup(
             report.position,
             report.birth,
         )
-        await context.face.administration.regroup(command)
+        await context.face.administration.by(call.caller).regroup(command)
     source = report.source if report.source in info.replicas else None
     remains = RemainsShown(list(report.kept), source, report.end, _shown(report.statements))
     refusals = [] if before else list(report.refusals)

@@ -61,7 +61,7 @@ async def alter_quotas(context: Context, call: Call) -> web.StreamResponse:
     asked = await read_json(context, call, _ASKED)
     changes = [QuotaChange(one.rates, one.user, one.client_id, one.address) for one in asked.data]
     call.subject = "; ".join(f"{Entity(one.user, one.client_id, one.address)}: {one.rates}" for one in asked.data[:10])
-    await context.face.administration.alter_quotas(changes, validate_only=asked.validate_only)
+    await context.face.administration.by(call.caller).alter_quotas(changes, validate_only=asked.validate_only)
     return no_content()
 
 

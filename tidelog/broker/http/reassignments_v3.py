@@ -171,7 +171,7 @@ async def begin(context: Context, call: Call) -> web.StreamResponse:
     call.subject = "; ".join(
         f"{move.topic_name}-{move.partition_id} to {list(move.replicas)}" for move in asked.data[:MOVES_TOLD]
     )
-    await context.face.administration.alter_reassignments(moves, asked.throttle_bytes_per_s)
+    await context.face.administration.by(call.caller).alter_reassignments(moves, asked.throttle_bytes_per_s)
     return no_content()
 
 
@@ -179,7 +179,7 @@ async def call_off_all(context: Context, call: Call) -> web.StreamResponse:
     """Calls off all moves: replicas stay where they were."""
     Links(context, call)
     topics = context.face.cluster.image.topics.values()
-    await _call_off(context, [(topic, info) for topic in topics for info in topic.partitions if info.is_moving])
+    await _call_off(context, call, [(topic, info) for topic in topics for info in topic.partitions if info.is_moving])
     return no_content()
 
 
@@ -187,14 +187,14 @@ async def call_off_one(context: Context, call: Call) -> web.StreamResponse:
     """Calls off one partition's move; without effect if there is none."""
     Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
-    await _call_off(context, [(topic, partition_of(topic, call))])
+    await _call_off(context, call, [(topic, partition_of(topic, call))])
     return no_content()
 
 
-async def _call_off(context: Context, moving: Sequence[tuple[Topic, PartitionInfo]]) -> None:
+async def _call_off(context: Context, call: Call, moving: Sequence[tuple[Topic, PartitionInfo]]) -> None:
     moves = [NewReplicas(topic.topic_id, info.partition, None) for topic, info in moving]
     for start in range(0, len(moves), MOVES_MAX):
-        await context.face.administration.alter_reassignments(moves[start : start + MOVES_MAX])
+        await context.face.administration.by(call.caller).alter_reassignments(moves[start : start + MOVES_MAX])
 
 
 async def rebalance(context: Context, call: Call) -> web.StreamResponse:
@@ -202,7 +202,7 @@ async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     Links(context, call)
     asked = await read_json(context, call, _REBALANCE)
     call.subject = "validate only" if asked.validate_only else f"leaving {list(asked.leaving or ())}"
-    moves = await context.face.administration.rebalance(
+    moves = await context.face.administration.by(call.caller).rebalance(
         asked.leaving or (), validate_only=asked.validate_only, throttle=asked.throttle_bytes_per_s
     )
     names = _names(context)
@@ -224,7 +224,7 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
         partitions = [PartitionNamed(*_named(context, one.topic_name, one.partition_id)) for one in asked.data]
     via, at_ms = context.face.cluster.node_id, context.face.clock.wall_ms()
     command = ElectLeaders(asked.election_type, partitions, call.principal.name, via, at_ms)
-    found = await context.face.administration.elect_leaders(command)
+    found = await context.face.administration.by(call.caller).elect_leaders(command)
     names = _names(context)
     return json_answer(
         ElectionsShown(

@@ -89,7 +89,7 @@ async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     wanted = _new_topic(asked)
     if call.share is not None and not asked.validate_only:
         await call.share.mutate(_partitions_of(wanted, context.face.cluster.config.num_partitions))
-    topic = await context.face.administration.create_topic(wanted, validate_only=asked.validate_only)
+    topic = await context.face.administration.by(call.caller).create_topic(wanted, validate_only=asked.validate_only)
     shown = _topic(links, topic)
     if asked.validate_only:
         return json_answer(shown)
@@ -117,7 +117,9 @@ async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
     asked = await read_json(context, call, _GROW)
     if call.share is not None:
         await call.share.mutate(max(1, asked.partitions_count - len(context.face.cluster.topic(name).partitions)))
-    return json_answer(_topic(links, await context.face.administration.add_partitions(name, asked.partitions_count)))
+    return json_answer(
+        _topic(links, await context.face.administration.by(call.caller).add_partitions(name, asked.partitions_count))
+    )
 
 
 async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
@@ -126,7 +128,7 @@ async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
     name = call.topic_name()
     if call.share is not None:
         await call.share.mutate(len(context.face.cluster.topic(name).partitions))
-    await context.face.administration.delete_topic(name)
+    await context.face.administration.by(call.caller).delete_topic(name)
     return no_content()
 
 

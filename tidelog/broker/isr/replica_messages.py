@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tidelog.model.errors import ImplausibleNumber
-from tidelog.model.wire_numbers import Natural, NaturalOrNone
+from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 
 
 class FollowerState(msgspec.Struct, frozen=True, array_like=True):
@@ -52,7 +52,7 @@ class FetchReplicas(msgspec.Struct, frozen=True, tag=True):
     number: Natural
     """Counts the session's fetches, from 0 on: one out of turn is refused."""
     changed: tuple[FollowerState, ...]
-    forgotten: tuple[tuple[str, int], ...]
+    forgotten: tuple[tuple[str, Int64], ...]
     """Partitions that it follows no more."""
     wait_ms: Natural
     bytes_max: Natural

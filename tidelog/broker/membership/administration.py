@@ -1,12 +1,15 @@
 """What changes the cluster, as a broker's users ask for it: each call is a command to the active controller.
 
-A call returns when what was decided is in force on the broker that was asked, so that its next answer shows it.
+A call returns when what was decided is in force on the broker that was asked, so that its next answer shows it. Who
+asks goes along (`Administration.by`): the controller judges that once more.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +20,8 @@ from tidelog.controller.commands import (
     AllocateProducerIds,
     AlterQuotas,
     AlterTopicConfigs,
+    ClientCommand,
+    CommandAnswer,
     CreateOffsetsTopic,
     CreateTopic,
     DeleteTopic,
@@ -40,17 +45,36 @@ from tidelog.controller.partition_commands import (
     RegroupPartition,
 )
 from tidelog.controller.records import ACCESS_LEVEL
+from tidelog.model.access import Caller
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import UnknownTopic, UnsupportedLevel
 from tidelog.model.ids import NodeId, ProducerId, TopicId
 from tidelog.model.names import AUDIT_TOPIC, OFFSETS_TOPIC
 from tidelog.model.ports import BlockingRunner, Entropy
 
+A = TypeVar("A", bound=CommandAnswer)
+
 COMMAND_S_MAX = 30.0
 
 
+class ProducerIds:
+    """The ids that the controller has given to this broker, and that it gives to producers."""
+
+    def __init__(self, channel: ControllerChannel) -> None:
+        self._channel = channel
+        self._left = range(0)
+
+    async def allocate(self) -> ProducerId:
+        """Returns an id that nobody else has, nor will have. Raises as the controller."""
+        if not self._left:
+            block = await self._channel.submit(AllocateProducerIds(), ProducerIdBlock, seconds_max=COMMAND_S_MAX)
+            self._left = range(block.first, block.first + block.count)
+        allocated, self._left = self._left[0], self._left[1:]
+        return ProducerId(allocated)
+
+
 class Administration:
-    """One broker's. All calls raise, beside what they say, as `ControllerChannel.submit`."""
+    """The administration of one broker. All calls raise, beside what they say, as `ControllerChannel.submit`."""
 
     def __init__(
         self,
@@ -69,13 +93,20 @@ class Administration:
         self._image = image
         self._in_force = in_force
         self._opened = opened
-        self._producer_ids = range(0)
+        self._producer_ids = ProducerIds(channel)
+        self._caller: Caller | None = None
+
+    def by(self, caller: Caller) -> Administration:
+        """Returns the way of a client: what it may not do, the controller refuses (`NotAuthorized`)."""
+        made = copy.copy(self)
+        made._caller = caller
+        return made
 
     async def create_topic(self, request: NewTopic, *, validate_only: bool = False) -> Topic:
         """Creates a topic. Those of its partitions that this broker has serve when this returns, unless that takes
         long; requests wait for the others. Raises `InvalidRequest`, or as the controller."""
         command = CreateTopic(request, self._entropy.token_hex(16), validate_only)
-        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
+        placed = await self._submit(command, TopicPlaced)
         if not validate_only:
             await self._in_force(placed.position)
             await self._opened(request.name)
@@ -108,7 +139,7 @@ class Administration:
         """Grows a topic to `total` partitions. Raises `UnknownTopic`, `InvalidRequest`."""
         before = self._topic(name)
         command = AddPartitions(name, len(before.partitions), total)
-        placed = await self._channel.submit(command, TopicPlaced, seconds_max=COMMAND_S_MAX)
+        placed = await self._submit(command, TopicPlaced)
         await self._in_force(placed.position)
         await self._opened(name)
         return self._image().topics.get(name) or _as_placed(name, before.configs, placed)
@@ -131,7 +162,7 @@ class Administration:
     async def raise_level(self, *, validate_only: bool = False) -> LevelAnswered:
         """Raises the cluster's feature level to the highest that any broker speaks. Raises `UnsupportedLevel` if not
         all do."""
-        answer = await self._channel.submit(RaiseLevel(validate_only), LevelAnswered, seconds_max=COMMAND_S_MAX)
+        answer = await self._submit(RaiseLevel(validate_only), LevelAnswered)
         await self._in_force(answer.position)
         return answer
 
@@ -170,31 +201,22 @@ class Administration:
 
     async def elect_leaders(self, command: ElectLeaders) -> Sequence[ElectionAnswer]:
         """Other leaders, where that is possible; without `partitions`, of all, and only those that changed are told."""
-        elected = await self._channel.submit(command, LeadersElected, seconds_max=COMMAND_S_MAX)
+        elected = await self._submit(command, LeadersElected)
         await self._in_force(elected.position)
         return elected.partitions
 
-    async def _decide(
-        self,
-        command: DeleteTopic
-        | AlterTopicConfigs
-        | AlterQuotas
-        | RemoveBroker
-        | AlterReassignments
-        | AcceptLoss
-        | RegroupPartition
-        | AccessCommand,
-    ) -> None:
-        done = await self._channel.submit(command, Done, seconds_max=COMMAND_S_MAX)
+    async def _decide(self, command: ClientCommand) -> None:
+        done = await self._submit(command, Done)
         await self._in_force(done.position)
 
+    async def _submit(self, command: ClientCommand, answer_type: type[A]) -> A:
+        if self._caller is not None:
+            command = msgspec.structs.replace(command, caller=self._caller)
+        return await self._channel.submit(command, answer_type, seconds_max=COMMAND_S_MAX)
+
     async def allocate_producer_id(self) -> ProducerId:
-        """An id that nobody else has, nor will have. Raises as the controller."""
-        if not self._producer_ids:
-            block = await self._channel.submit(AllocateProducerIds(), ProducerIdBlock, seconds_max=COMMAND_S_MAX)
-            self._producer_ids = range(block.first, block.first + block.count)
-        allocated, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
-        return ProducerId(allocated)
+        """Returns an id that nobody else has, nor will have. Raises as the controller."""
+        return await self._producer_ids.allocate()
 
     def _topic(self, name: str) -> Topic:
         topic = self._image().topics.get(name)

@@ -25,7 +25,7 @@ from tidelog.broker.paxos.doubts import Told, told_by
 from tidelog.broker.paxos.journal import Floor, decode_floor
 from tidelog.broker.paxos.messages import AppliedRead, ReadApplied
 from tidelog.model.batch_header import parse_header
-from tidelog.model.errors import InternalError, TidelogError
+from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer, Entropy
 from tidelog.model.producers import ProducerState
@@ -129,8 +129,7 @@ class Copier:
         asked = ReadApplied(where.topic_id, where.partition, offset, COPY_BYTES, self._era, takes_rows=True)
         answer = await self._ask(node, asked, ANSWER_S_MAX)
         read = answer.message
-        if not isinstance(read, AppliedRead):
-            raise InternalError(f"broker {node} answered a question for batches with something else")
+        assert isinstance(read, AppliedRead)
         self._told.pop(node, None)
         if self._wanted() is None or self._applied.is_truncating or self._next() != asked_for:
             return True

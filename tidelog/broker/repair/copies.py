@@ -15,7 +15,7 @@ import msgspec
 from tidelog.broker.repair.repair_messages import WANTED_MAX, Held, RecoverQuery, RecoverReply, Wanted
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.model.batch_header import parse_header
-from tidelog.model.errors import InternalError, InvalidRequest, TidelogError
+from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.holdings import Holding
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.storage.copies import Identity, find_copy
@@ -128,8 +128,7 @@ class Copies:
         query = RecoverQuery(partition_id.topic_id, partition_id.partition, named, aligned_epoch)
         answer = await self._peers.request(node_id, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         reply, at = answer.message, 0
-        if not isinstance(reply, RecoverReply) or len(reply.held) > len(query.wanted):
-            raise InternalError(f"broker {node_id} answered a question for copies with something else")
+        assert isinstance(reply, RecoverReply)
         found: list[tuple[Identity, Holding, memoryview]] = []
         for identity, held in zip(wanted, reply.held, strict=False):
             found.append((identity, held.holding, answer.body[at : at + held.size]))

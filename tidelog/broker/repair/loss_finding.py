@@ -33,7 +33,7 @@ from tidelog.broker.repair.repair_messages import (
 )
 from tidelog.broker.repair.verifying import Verifier
 from tidelog.model.cluster import ClusterImage, PartitionInfo, Topic
-from tidelog.model.errors import InternalError, LeaderNotAvailable, NotFound, OffsetOutOfRange, TidelogError
+from tidelog.model.errors import LeaderNotAvailable, NotFound, OffsetOutOfRange, TidelogError
 from tidelog.model.holdings import Holding
 from tidelog.model.ids import OFFSET_MAX, PartitionId, TopicId
 from tidelog.storage.rows import Row
@@ -124,8 +124,7 @@ class LossFinder:
             answer = await self._peers.request(node, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         except (TidelogError, TimeoutError):
             return None
-        if not isinstance(answer.message, DamageReply):
-            raise InternalError(f"broker {node} answered a question for damage with something else")
+        assert isinstance(answer.message, DamageReply)
         return node, answer.message
 
     async def _state(

@@ -13,7 +13,7 @@ from tidelog.broker.repair.copies import Peers
 from tidelog.broker.repair.remains_report import RemainsReport, judge_remains
 from tidelog.broker.repair.repair_messages import Standing, StandingQuery
 from tidelog.model.cluster import PAXOS, ClusterImage, PartitionInfo, Topic
-from tidelog.model.errors import InternalError, LeaderNotAvailable, NotFound, TidelogError
+from tidelog.model.errors import LeaderNotAvailable, NotFound, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.transport.peer import Lane
 
@@ -63,6 +63,5 @@ class RemainsFinder:
             answer = await self._peers.request(node, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         except (TidelogError, TimeoutError):
             return None
-        if not isinstance(answer.message, Standing):
-            raise InternalError(f"broker {node} answered a question for its standing with something else")
+        assert isinstance(answer.message, Standing)
         return answer.message

@@ -73,27 +73,27 @@ class VerifyQuery(msgspec.Struct, frozen=True, tag=True):
 class DamagedRange(msgspec.Struct, frozen=True, array_like=True):
     """Offsets [start, end) that a disk has lost."""
 
-    start: int
-    end: int
+    start: Natural
+    end: Natural
     reason: str
 
 
 class NamedBatch(msgspec.Struct, frozen=True, array_like=True):
     """A batch by its catalog row."""
 
-    base_offset: int
-    next_offset: int
-    leader_epoch: int
+    base_offset: Natural
+    next_offset: Natural
+    leader_epoch: NaturalOrNone
     digest: bytes
 
 
 class VerifyReply(msgspec.Struct, frozen=True, tag=True):
     """What was found up to `next_offset`."""
 
-    log_start_offset: int
-    high_watermark: int
-    next_offset: int
-    size: int
+    log_start_offset: Natural
+    high_watermark: Natural
+    next_offset: Int64
+    size: Natural
     checksum: bytes
     """XXH3, 128 bits, over the digests of the batches that the catalog names there."""
     damaged: tuple[DamagedRange, ...]
@@ -124,20 +124,20 @@ class DamageQuery(msgspec.Struct, frozen=True, tag=True):
 class Suspect(msgspec.Struct, frozen=True, array_like=True):
     """Tells of a damaged batch what its catalog row says; where that is lost too, of offsets [start, end)."""
 
-    start: int
-    end: int
-    epoch: int = -1
+    start: Natural
+    end: Natural
+    epoch: NaturalOrNone = -1
     digest: bytes = b""
-    size: int = 0
-    max_timestamp: int = -1
+    size: Natural = 0
+    max_timestamp: Int64 = -1
 
 
 class DamageReply(msgspec.Struct, frozen=True, tag=True):
     """Tells the first `SUSPECTS_MAX` damaged batches, in order of offsets."""
 
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
+    log_start_offset: Natural
+    high_watermark: Natural
+    log_end_offset: Natural
     suspects: tuple[Suspect, ...]
 
 
@@ -152,33 +152,33 @@ class Standing(msgspec.Struct, frozen=True, tag=True):
     """Tells what a replica has. The fields from `era` to `is_named` are those of one that has a
     journal."""
 
-    log_start_offset: int
-    log_end_offset: int
-    epoch: int
+    log_start_offset: Natural
+    log_end_offset: Natural
+    epoch: NaturalOrNone
     """The leader epoch of its log's end."""
-    partition_epoch: int = 0
+    partition_epoch: NaturalOrNone = 0
     """The partition's, as far as it has come in the metadata."""
-    era: int = 0
-    engine_ids: tuple[int, ...] = ()
+    era: Natural = 0
+    engine_ids: tuple[Natural, ...] = ()
     """The ids that it votes under; none if it has forgotten what it promised."""
     is_leading: bool = False
-    agreed_end: int = 0
+    agreed_end: Natural = 0
     """The end of what is agreed on, by its journal."""
-    journal_end: int = 0
+    journal_end: Natural = 0
     """The end of the offsets that values in its journal take, agreed on or not."""
-    top_position: int = 0
+    top_position: Natural = 0
     """The position behind all that its journal has."""
-    position: int = 0
+    position: Natural = 0
     """The position behind the last batch of its log that names one, and `birth` is that batch's."""
-    birth: int = 0
+    birth: Natural = 0
     is_named: bool = True
     """True if its log ends with that batch; a copied batch names no position."""
-    awaited: tuple[int, ...] = ()
+    awaited: tuple[Natural, ...] = ()
     """The brokers that it asks about the damaged end of its log before it leads; none if it leads, or follows."""
-    unsettled: int = -1
+    unsettled: NaturalOrNone = -1
     """The first position of the journal that its election waits for, with the promises of enough voters; -1 if there is
     none."""
-    unheard: tuple[int, ...] = ()
+    unheard: tuple[Natural, ...] = ()
     """The voters, by their ids, that have not promised to its election yet."""
 
 
@@ -186,9 +186,9 @@ class CheckedFiles(msgspec.Struct, frozen=True, array_like=True):
     """A journal, a pair of copies, or the snapshots: how many pieces of it were damaged, and how many are."""
 
     name: str
-    size: int
-    found: int
-    left: int
+    size: Natural
+    found: Natural
+    left: Natural
     error: str = ""
 
 

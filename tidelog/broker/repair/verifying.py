@@ -18,7 +18,7 @@ from xxhash import xxh3_128
 from tidelog.broker.repair.copies import Holder, Peers
 from tidelog.broker.repair.repair_messages import DamagedRange, NamedBatch, VerifyQuery, VerifyReply
 from tidelog.broker.runtime.log_writer import LogWriter
-from tidelog.model.errors import InternalError, LeaderNotAvailable, NotFound
+from tidelog.model.errors import LeaderNotAvailable, NotFound
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.storage.rows import Row
 from tidelog.storage.scrub import Scrubber
@@ -66,8 +66,7 @@ class Verifier:
         if node_id == self._node_id:
             return await self.answer(asked)
         answer = await self._peers.request(node_id, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
-        if not isinstance(answer.message, VerifyReply):
-            raise InternalError(f"broker {node_id} answered a verification with something else")
+        assert isinstance(answer.message, VerifyReply)
         return answer.message
 
     async def answer(self, asked: VerifyQuery) -> VerifyReply:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from tidelog.broker.repair.copies import Peers
 from tidelog.broker.repair.repair_messages import CheckedFiles, VerifyFilesQuery, VerifyFilesReply
 from tidelog.broker.repair.scrub_targets import LogTarget, Target
-from tidelog.model.errors import InternalError, Overloaded, TidelogError
+from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.transport.peer import Lane
 
 ANSWERED_S = 2.0
@@ -36,8 +36,7 @@ class FilesVerifier:
         if node_id == self._node_id:
             return await self.answer(asked)
         answer = await self._peers.request(node_id, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
-        if not isinstance(answer.message, VerifyFilesReply):
-            raise InternalError(f"broker {node_id} answered a verification with something else")
+        assert isinstance(answer.message, VerifyFilesReply)
         return answer.message
 
     async def answer(self, asked: VerifyFilesQuery) -> VerifyFilesReply:

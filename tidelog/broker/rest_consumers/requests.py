@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions
 from tidelog.model.records import RecordForm
+from tidelog.model.wire_numbers import Int64, Natural
 
 Partition = tuple[str, int]
 """Topic and partition."""
@@ -68,8 +69,8 @@ class Seek(InstanceRequest, frozen=True, tag=True, kw_only=True):
     """Go on at these offsets, or at the first record of these times (ms) or later, or else at the end. Answered by
     nothing. Raises `IllegalState` for partitions that it does not have now: then no position changes."""
 
-    offsets: tuple[tuple[str, int, int], ...] = ()
-    timestamps: tuple[tuple[str, int, int], ...] = ()
+    offsets: tuple[tuple[str, Int64, Int64], ...] = ()
+    timestamps: tuple[tuple[str, Int64, Int64], ...] = ()
 
 
 class SeekToEdge(InstanceRequest, frozen=True, tag=True, kw_only=True):
@@ -87,9 +88,9 @@ class ReadRecords(InstanceRequest, frozen=True, tag=True, kw_only=True):
     skips those."""
 
     attempt: str
-    wait_ms: int | None = None
+    wait_ms: Int64 | None = None
     """For the first record, or `fetch_bytes_min` bytes; the instance's own time by default."""
-    bytes_max: int
+    bytes_max: Int64
     format: RecordForm | None = None
     """The form that the client wants, if it wants one."""
 
@@ -98,7 +99,7 @@ class RecordsRead(msgspec.Struct, frozen=True, tag=True):
     """The form of the records that follow, and the accepted losses that the read has skipped."""
 
     format: RecordForm
-    lost: tuple[tuple[str, int, int, int], ...] = ()
+    lost: tuple[tuple[str, Natural, Natural, Natural], ...] = ()
     """Topic and partition, and offsets [start, end)."""
 
 
@@ -114,8 +115,8 @@ class OffsetRefused(msgspec.Struct, frozen=True):
     """A committed offset that was not kept, and why."""
 
     topic: str
-    partition: int
-    error_code: int
+    partition: Int64
+    error_code: Int64
     message: str
 
 

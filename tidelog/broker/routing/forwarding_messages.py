@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tidelog.model.errors import TidelogError
-from tidelog.model.wire_numbers import Int64
+from tidelog.model.wire_numbers import Int64, Natural, NaturalOrNone
 from tidelog.transport.errors import error_from_code
 
 
@@ -35,7 +35,7 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
     partition: Addressed
     acks: Int64
     timeout_ms: Int64
-    idempotency: tuple[int, int] | None
+    idempotency: tuple[Int64, Int64] | None
     """The producer id made from an idempotency key, and the fingerprint of the content."""
     expected_end: Int64 | None = None
     """Where the last batch must end, lest nothing be appended."""
@@ -46,11 +46,11 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
 class Produced(msgspec.Struct, frozen=True, tag=True):
     """A `ProduceReceipt`."""
 
-    batches: list[tuple[int | None, int | None]]
-    leader_epoch: int
-    acked_by: list[int]
+    batches: list[tuple[Natural | None, Natural | None]]
+    leader_epoch: NaturalOrNone
+    acked_by: list[Natural]
     durability: str
-    log_append_time_ms: int | None
+    log_append_time_ms: Int64 | None
 
 
 class ForwardDeletion(msgspec.Struct, frozen=True, tag=True):
@@ -73,13 +73,13 @@ class ForwardRead(msgspec.Struct, frozen=True, tag=True):
 class BatchesRead(msgspec.Struct, frozen=True, tag=True):
     """`FetchedBatches`, whose data follows."""
 
-    next_offset: Int64
-    log_start_offset: Int64
-    high_watermark: Int64
-    log_end_offset: Int64
-    leader_epoch: Int64
-    replica: Int64
-    lost: tuple[tuple[int, int], ...] = ()
+    next_offset: Natural
+    log_start_offset: Natural
+    high_watermark: Natural
+    log_end_offset: Natural
+    leader_epoch: NaturalOrNone
+    replica: NaturalOrNone
+    lost: tuple[tuple[Natural, Natural], ...] = ()
 
 
 class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
@@ -95,7 +95,7 @@ class ForwardChangeWait(msgspec.Struct, frozen=True, tag=True):
     """Wait until the high watermark of any of these is not the one given, or one is not led here. Answered by
     nothing."""
 
-    known: list[tuple[Addressed, int]]
+    known: list[tuple[Addressed, Int64]]
     timeout_ms: Int64
 
 
@@ -103,14 +103,14 @@ class ForwardOffsets(msgspec.Struct, frozen=True, tag=True):
     """Where partitions begin and end, and for those that come with a timestamp (ms) the first record of that time or
     later. Answered by `OffsetsFound` (Kafka: ListOffsets)."""
 
-    asked: list[tuple[Addressed, int | None]]
+    asked: list[tuple[Addressed, Int64 | None]]
     timeout_ms: Int64
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True):
     """Why there is no answer about one partition of many."""
 
-    code: int
+    code: Natural
     message: str
 
     @classmethod
@@ -124,12 +124,12 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
 class OffsetsEntry(msgspec.Struct, frozen=True):
     """An `Extent`, and offset and timestamp of the record that was looked for, if there is one; or why not."""
 
-    log_start_offset: int = -1
-    high_watermark: int = -1
-    log_end_offset: int = -1
-    leader_epoch: int = -1
-    leader: int = -1
-    record: tuple[int, int] | None = None
+    log_start_offset: NaturalOrNone = -1
+    high_watermark: NaturalOrNone = -1
+    log_end_offset: NaturalOrNone = -1
+    leader_epoch: NaturalOrNone = -1
+    leader: NaturalOrNone = -1
+    record: tuple[Natural, Int64] | None = None
     refusal: Refusal | None = None
 
 
@@ -151,7 +151,7 @@ class ForwardFingerprints(msgspec.Struct, frozen=True, tag=True):
 class Fingerprints(msgspec.Struct, frozen=True, tag=True):
     """One for each partition, in their order; null if nothing came, and a refusal if that is not known."""
 
-    found: list[int | Refusal | None]
+    found: list[Int64 | Refusal | None]
 
 
 FORWARDING_MESSAGES: Final = (

@@ -32,12 +32,11 @@ from tidelog.broker.routing.forwarding_messages import (
     Refusal,
 )
 from tidelog.model.batch_header import RecordBatch
-from tidelog.model.errors import InternalError, Overloaded, TidelogError
+from tidelog.model.errors import Overloaded, TidelogError
 from tidelog.model.ids import ProducerId
 from tidelog.model.ports import Buffer
 from tidelog.transport.peer import Answer, Lane
 
-E = TypeVar("E")
 M = TypeVar("M", bound=msgspec.Struct)
 
 WAITS_MAX: Final = 512
@@ -111,7 +110,7 @@ class PeerLeader:
                 entry.log_start_offset, entry.high_watermark, entry.log_end_offset, entry.leader_epoch, entry.leader
             )
             found.append(Offsets(extent, entry.record))
-        return _one_each(found, asked)
+        return found
 
     async def fingerprints(
         self, partitions: Sequence[Addressed], producer_id: ProducerId, deadline_s: float
@@ -119,7 +118,7 @@ class PeerLeader:
         """What came under an idempotency key, of many partitions."""
         message = ForwardFingerprints(list(partitions), producer_id, _timeout_ms(deadline_s))
         found = _expect(Fingerprints, await self.ask(message, deadline_s)).found
-        return _one_each([one.to_error() if isinstance(one, Refusal) else one for one in found], partitions)
+        return [one.to_error() if isinstance(one, Refusal) else one for one in found]
 
     async def ask(self, message: msgspec.Struct, deadline_s: float, payload: Sequence[Buffer] = ()) -> Answer:
         """One request of `forwarding_messages`, to be done by `deadline_s` (loop time)."""
@@ -185,12 +184,5 @@ def _timeout_ms(deadline_s: float) -> int:
 
 
 def _expect(kind: type[M], answer: Answer) -> M:
-    if not isinstance(answer.message, kind):
-        raise InternalError(f"a broker answered with {type(answer.message).__name__} instead of {kind.__name__}")
+    assert isinstance(answer.message, kind)
     return answer.message
-
-
-def _one_each(found: list[E], asked: Sequence[object]) -> list[E]:
-    if len(found) != len(asked):
-        raise InternalError(f"a broker answered about {len(found)} partitions, and was asked about {len(asked)}")
-    return found

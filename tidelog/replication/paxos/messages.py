@@ -21,7 +21,7 @@ from enum import Enum
 
 import msgspec
 
-from tidelog.model.wire_numbers import Natural
+from tidelog.model.wire_numbers import Int64, Natural
 from tidelog.replication.paxos.numbers import NO_NUMBER
 from tidelog.replication.paxos.state import Prefix, Slot, Status, Value
 
@@ -116,7 +116,7 @@ class RecoverResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     status: Status
     incarnation: str
     cluster_id: str
-    founders: tuple[tuple[int, str], ...]
+    founders: tuple[tuple[Int64, str], ...]
 
 
 Message = (

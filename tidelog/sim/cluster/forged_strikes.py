@@ -6,6 +6,9 @@ impossible number in them; or another broker's, as they are. Those of strangers 
 greets as a node that nobody knows, or as one of the brokers with an incarnation and an epoch that the metadata do not
 give it; they are any messages at all but those with which a broker founds, joins and votes.
 
+Answers are changed on their way to whoever has asked: a number that no field holds, another kind of answer, bytes that
+are not told of, the description of another broker. To whoever has asked that is no answer.
+
 Nothing of it may have any effect: all that the run is judged by holds as without.
 """
 
@@ -28,11 +31,13 @@ from tidelog.sim.cluster.world import PEER_PORT, World, address_of
 from tidelog.sim.kit.machine import Machine
 from tidelog.sim.kit.network_pipe import SimConnection
 from tidelog.transport.peer import Hello
-from tidelog.transport.peer.frames import Kind, pack
+from tidelog.transport.peer.frames import Frame, Kind, pack
 
 FOLLOWER = "forged follower"
 """This kind is for topics with in-sync replicas."""
-KINDS = ("forged by members", "forged by strangers", FOLLOWER)
+MESSAGES = ("forged by members", "forged by strangers", FOLLOWER)
+ANSWERS = "forged answers"
+KINDS = (*MESSAGES, ANSWERS)
 CALM_S_MAX = 10.0
 """How long the replicas may need to be in sync before one is spoken for."""
 LOOK_S = 0.01
@@ -52,6 +57,8 @@ class ForgedStrikes:
     def __init__(self, world: World) -> None:
         self._world = world
         self._forged = 0
+        self._answers: dict[str, forging.Message] = {}
+        """The last answer of each kind."""
 
     def effects(self) -> Effects:
         """Returns them by kind."""
@@ -59,6 +66,7 @@ class ForgedStrikes:
             "forged by members": self._by_members,
             "forged by strangers": self._by_strangers,
             FOLLOWER: self._for_a_follower,
+            ANSWERS: self._as_answers,
         }
 
     # -- members -----------------------------------------------------------------------------------------------------
@@ -151,6 +159,42 @@ class ForgedStrikes:
                     if is_led and not info.members and len(info.isr) == len(info.replicas) > 1:
                         return info
         return None
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    async def _as_answers(self, strike: Strike, rng: random.Random) -> None:
+        """No broker hears some of the answers that it gets, but another one in each one's place."""
+        rate = 0.03 + 0.2 * strike.amount
+
+        def overhear(end: SimConnection, frame: bytes) -> None:
+            read = None if end.is_accepted else forging.read_answer(frame)
+            if read is None:
+                return
+            parts, message = read
+            self._answers[message["type"]] = message
+            if rng.random() < rate:
+                self._answer(end, parts, message, rng)
+
+        with self._overheard(overhear):
+            await asyncio.sleep(strike.lasts_s)
+
+    def _answer(self, end: SimConnection, parts: Frame, message: forging.Message, rng: random.Random) -> None:
+        how = rng.choice(("an unheard number", "another kind", "untold bytes", "another broker"))
+        forged: forging.Message | None = message
+        payload = parts.payload
+        if how == "an unheard number":
+            forged = forging.with_unheard_number(message, rng)
+        elif how == "another kind":
+            others = [other for other in self._answers.values() if forging.answers_another(message, other)]
+            forged = rng.choice(others) if others else None
+        elif how == "untold bytes":
+            payload = payload[:-1]
+            forged = message if message["type"] in forging.COUNTED and len(parts.payload) else None
+        else:
+            is_described = message["type"] == "QuorumDescribed"
+            forged = {**message, "node_id": message["node_id"] + 1} if is_described else None
+        if forged is not None and self._count(f"{how} in an answer"):
+            self._take(end, forging.rewritten(parts, forged, payload))
 
     # -- strangers ---------------------------------------------------------------------------------------------------
 

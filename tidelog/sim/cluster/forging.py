@@ -45,12 +45,15 @@ NAMES_ENGINE: Final = ("PaxosFrame", "ElectionFrame", "PartitionFrame", "Applied
 """The messages that name engines."""
 OF_NEWCOMERS: Final = ("DescribeQuorum", "DescribeSnapshots", "FetchSnapshot", "RegisterBroker")
 """The messages that may come from anybody."""
+COUNTED: Final = ("ReplicasFetched", "RecoverReply")
+"""These answers tell how many bytes follow."""
 OF_VOTERS: Final = ("PaxosFrame", "ElectionFrame")
 """These may come from a voter whose process has not registered yet: credentials decide who is that."""
 NUMBER_BITS: Final = 16
 HUGE: Final = (2**33, 2**49, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 ROUNDS: Final = (2**33, 2**40, 2**47 - 1)
 """The rounds of huge ballots; after the last there is none that fits into its field."""
+UNHEARD: Final = (2**63, 2**64 - 1)
 NEGATIVE: Final = (-2, -(2**40), -(2**63))
 FUTURE: Final = (1, 2**20, 2**40)
 FIRST_ID: Final = 3 << 62
@@ -67,6 +70,38 @@ def read(frame: bytes) -> tuple[Frame, Message] | None:
         return None
     message = msgspec.msgpack.decode(parts.header)
     return (parts, message) if isinstance(message, dict) and "type" in message else None
+
+
+def read_answer(frame: bytes) -> tuple[Frame, Message] | None:
+    """Returns an answer that has a message, taken apart; None if it is anything else."""
+    try:
+        parts = unpack(memoryview(frame))
+    except BadFrame:
+        return None
+    if parts.kind is not Kind.ANSWER or not len(parts.header):
+        return None
+    message = msgspec.msgpack.decode(parts.header)
+    return (parts, message) if isinstance(message, dict) and "type" in message else None
+
+
+def rewritten(parts: Frame, message: Message, payload: memoryview) -> bytes:
+    """Returns the frame of a changed answer, to the same question."""
+    return b"".join(pack(parts.kind, msgspec.msgpack.encode(message), [payload], correlation=parts.correlation))
+
+
+def with_unheard_number(message: Message, rng: random.Random) -> Message | None:
+    """Returns the message with a number in it that no field of any message can hold; None if it has no number."""
+    places = list(_numbers(message, ()))
+    if not places:
+        return None
+    path, _ = rng.choice(places)
+    return {**message, path[0]: _put(message[path[0]], path[1:], rng.choice(UNHEARD))}
+
+
+def answers_another(message: Message, other: Message) -> bool:
+    """True if no question has both kinds of answers."""
+    kinds = {message["type"], other["type"]}
+    return len(kinds) == 2 and "ControllerElsewhere" not in kinds and "RegistrationOutdated" not in kinds
 
 
 def written(parts: Frame, message: Message, number: int) -> bytes:

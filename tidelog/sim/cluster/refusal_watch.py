@@ -17,6 +17,7 @@ from tidelog.sim.cluster.scenario import Scenario
 from tidelog.sim.cluster.truth import Truth
 from tidelog.sim.kit.patching import patched
 from tidelog.transport.peer import Hello
+from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.frames import BadFrame, MessageCodec
 
 
@@ -30,7 +31,7 @@ class RefusalWatch:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Looks, for as long as this is open."""
-        refuse, decode = PeerService._refused, MessageCodec.message
+        refuse, decode, doubt = PeerService._refused, MessageCodec.message, Common.doubt
 
         def refused(service: PeerService, caller: Hello, message: Any, error: TidelogError) -> None:
             self._note(f"{type(error).__name__}", f"{type(message).__name__} of node {caller.node_id}: {error}")
@@ -43,7 +44,15 @@ class RefusalWatch:
                 self._note("unreadable", str(error))
                 raise
 
-        with patched(PeerService, "_refused", refused), patched(MessageCodec, "message", message):
+        def disbelieved(common: Common, remote: str, reason: str, why: str) -> None:
+            self._note(f"answer: {reason}", f"{remote} answered: {why}")
+            doubt(common, remote, reason, why)
+
+        with (
+            patched(PeerService, "_refused", refused),
+            patched(MessageCodec, "message", message),
+            patched(Common, "doubt", disbelieved),
+        ):
             yield
 
     def _note(self, why: str, what: str) -> None:

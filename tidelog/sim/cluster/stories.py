@@ -25,6 +25,8 @@ PATIENCE_S = 1.0
 """As the clients of the Python library have it (`tidelog.transport.presence`)."""
 HUNG_S = 8.0
 FORGED_S = 2.5
+ANSWERS_PART = 0.25
+"""In this part of the stories answers are forged, and in the others what is asked."""
 BESIDE_FORGED = ("crash", "kill", "isolate", "pause", "power cut of all")
 ALL_BUT_ONE_SHARE = 0.4
 """The part of the stories about ends of logs in which a single good copy is left."""
@@ -74,7 +76,9 @@ def _draw_hung(seed: int, rng: random.Random) -> Scenario:
 def _draw_forged(seed: int, rng: random.Random) -> Scenario:
     """Forged messages while the cluster works, and while a machine or two of it fail."""
     is_paxos = rng.random() < 0.4
-    kind = rng.choice([kind for kind in forged_strikes.KINDS if not (is_paxos and kind == forged_strikes.FOLLOWER)])
+    kind = rng.choice([kind for kind in forged_strikes.MESSAGES if not (is_paxos and kind == forged_strikes.FOLLOWER)])
+    if stream(seed, "forged answers").random() < ANSWERS_PART:
+        kind = forged_strikes.ANSWERS
     swarm = structs.replace(_draw_swarm(rng, 1, is_paxos=is_paxos), chaos_s=FORGED_S)
     nodes = tuple(rng.sample(swarm.nodes, FACTOR))
     forged = Strike(0.1, kind, nodes, FORGED_S, round(rng.random(), 4))

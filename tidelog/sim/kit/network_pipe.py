@@ -145,6 +145,7 @@ class SimConnection:
 
     own_name: str | None = None
     peer_name: str | None = None
+    certificates: tuple[bytes, bytes] = (b"", b"")
 
     def __init__(
         self,

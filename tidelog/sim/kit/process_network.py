@@ -106,6 +106,10 @@ class _End:
     def peer_name(self) -> str | None:
         return self._connection.peer_name
 
+    @property
+    def certificates(self) -> tuple[bytes, bytes]:
+        return self._connection.certificates
+
     def send(self, buffers: Sequence[Buffer]) -> None:
         outside(self._connection.send, buffers)
 

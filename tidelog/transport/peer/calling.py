@@ -1,7 +1,8 @@
 """The calling end of a connection: requests on their way, many at a time, each with a deadline.
 
 A request that was handed to the connection and has no answer has an unknown outcome (`PeerLost`, `TimeoutError`); one
-that was not is definite (`PeerUnreachable`, `Overloaded`, `TooLarge`). Whoever gives up waiting leaves nothing behind:
+that was not is definite (`PeerUnreachable`, `Overloaded`, `TooLarge`). An answer that no correct peer could have given
+is as good as none (`PeerLost`). Whoever gives up waiting leaves nothing behind:
 the peer is told, and an answer that comes all the same is dropped, as is one that nobody ever asked for.
 """
 
@@ -11,11 +12,11 @@ import asyncio
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from tidelog.model.errors import Overloaded, TooLarge, UnsupportedLevel
+from tidelog.model.errors import ForeignSender, ImplausibleNumber, Overloaded, TooLarge, UnsupportedLevel
 from tidelog.model.ports import Buffer, FrameConnection
 from tidelog.transport.peer.common import Common
 from tidelog.transport.peer.errors import PeerLost, PeerUnreachable
@@ -23,8 +24,15 @@ from tidelog.transport.peer.frames import TIMEOUT_MS_MAX, BadFrame, Frame, Kind,
 from tidelog.transport.peer.handler import Answer
 from tidelog.transport.peer.line import Line
 from tidelog.transport.peer.proof import Role
-from tidelog.transport.peer.statistics import PeerStatistics
+from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREADABLE, PeerStatistics
 from tidelog.transport.presence import Presence, Silent
+
+
+class _Question(NamedTuple):
+    """A request, or a ping if there is no message, and who waits for what comes of it."""
+
+    message: msgspec.Struct | None
+    future: asyncio.Future[Answer]
 
 
 class CallingEnd(Line):
@@ -37,7 +45,7 @@ class CallingEnd(Line):
         self._loop = asyncio.get_running_loop()
         self._statistics = statistics
         self._peer_id = peer_id
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._waiting: dict[int, _Question] = {}
         """By correlation id; a request leaves it when its answer comes or its caller gives up."""
         self._last_id = 0
         self._is_greeted = asyncio.Event()
@@ -69,7 +77,7 @@ class CallingEnd(Line):
             raise PeerUnreachable(f"no time is left for a request to {self._name()}")
         header = self._admit(message, payload)
         self._statistics.requests += 1
-        return await self._ask(Kind.REQUEST, header, payload, timeout_s, presence)
+        return await self._ask(Kind.REQUEST, header, payload, timeout_s, message, presence)
 
     async def ping(self, timeout_s: float) -> None:
         """Returns when the other end has shown that it is there; no bound of work under way keeps it from that.
@@ -87,11 +95,13 @@ class CallingEnd(Line):
         header: bytes,
         payload: Sequence[Buffer],
         timeout_s: float,
+        message: msgspec.Struct | None = None,
         presence: Presence | None = None,
     ) -> Answer:
         self._last_id += 1
         correlation = self._last_id
-        future = self._waiting[correlation] = self._loop.create_future()
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[correlation] = _Question(message, future)
         timer = self._loop.call_later(timeout_s, self._expire, future, timeout_s)
         timeout_ms = min(max(1, math.ceil(timeout_s * 1000)), TIMEOUT_MS_MAX)
         self.send(kind, header, payload, correlation=correlation, timeout_ms=timeout_ms)
@@ -99,7 +109,7 @@ class CallingEnd(Line):
         if presence is not None:
             presence.expect(give_up, 0.0)
         try:
-            answer: Answer = await future
+            answer = await future
             if presence is not None:
                 presence.answered(give_up)
             return answer
@@ -177,32 +187,40 @@ class CallingEnd(Line):
     def take(self, frame: Frame) -> None:
         if frame.kind not in (Kind.ANSWER, Kind.ERROR):
             raise BadFrame(f"a frame of kind {frame.kind.name} is no answer")
-        future = self._waiting.get(frame.correlation)
-        if future is None or future.done():
+        question = self._waiting.get(frame.correlation)
+        if question is None or question.future.done():
             self._statistics.late_answers += 1
             return
-        codec = self.common.codec
-        settle = (
-            partial(future.set_exception, codec.fault(frame.header).to_error())
-            if frame.kind is Kind.ERROR
-            else partial(
-                future.set_result,
-                Answer(
-                    codec.message(frame.header) if len(frame.header) else None,
-                    (frame.payload,) if len(frame.payload) else (),
-                ),
-            )
-        )
         del self._waiting[frame.correlation]
-        settle()
+        try:
+            if frame.kind is Kind.ERROR:
+                question.future.set_exception(self.common.codec.fault(frame.header).to_error())
+            else:
+                question.future.set_result(self._answer(frame, question.message))
+        except (BadFrame, ForeignSender, ImplausibleNumber) as error:
+            self.common.doubt(self.connection.remote, _reason(error), str(error))
+            question.future.set_exception(
+                PeerLost(f"what {self._name()} answered is not believed ({error}); it may have been done, or not")
+            )
+
+    def _answer(self, frame: Frame, asked: msgspec.Struct | None) -> Answer:
+        """Returns the answer, if it can be one to that. Raises `BadFrame`, `ForeignSender`, `ImplausibleNumber`."""
+        message = self.common.codec.message(frame.header) if len(frame.header) else None
+        answer = Answer(message, (frame.payload,) if len(frame.payload) else ())
+        if asked is not None:
+            assert self.theirs is not None
+            self.common.check_answer(self.theirs, asked, answer)
+        elif message is not None:
+            raise BadFrame(f"{type(message).__name__} answers a ping")
+        return answer
 
     def ended(self, error: Exception | None) -> None:
         self._cause = self.error.message if self.error else str(error) if error else "closed by the peer"
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
+        for question in waiting.values():
+            if not question.future.done():
                 self._statistics.lost += 1
-                future.set_exception(
+                question.future.set_exception(
                     PeerLost(f"the connection to {self._name()} was lost ({self._cause}) before the answer came")
                 )
         self._is_lost.set()
@@ -218,6 +236,13 @@ class CallingEnd(Line):
         if self.error is not None:
             raise type(self.error)(self.error.message)
         raise PeerUnreachable(f"the connection to {self._name()} is gone ({self._cause})")
+
+
+def _reason(error: Exception) -> str:
+    """Returns what an answer counts under that is not believed."""
+    if isinstance(error, ForeignSender):
+        return SENDER
+    return NUMBER if isinstance(error, ImplausibleNumber) else UNREADABLE
 
 
 def _give_up(future: asyncio.Future[Answer], silent: Silent) -> None:

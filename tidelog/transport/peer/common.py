@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import structlog
 
 from tidelog.model.ports import Clock, Entropy
 from tidelog.transport.peer.bounds import PeerBounds
 from tidelog.transport.peer.frames import MessageCodec
+from tidelog.transport.peer.handler import Answer
 from tidelog.transport.peer.hello import Hello, Incarnations, refusal
 from tidelog.transport.peer.proof import ClusterSecret
 from tidelog.transport.peer.statistics import PeerStatistics
@@ -18,6 +20,8 @@ from tidelog.transport.peer.statistics import PeerStatistics
 if TYPE_CHECKING:
     from tidelog.transport.peer.line import Line
 
+CheckAnswer = Callable[[Hello, msgspec.Struct, Answer], None]
+"""Judges what a peer has answered to a request. Raises `BadFrame`, `ForeignSender` or `ImplausibleNumber`."""
 COMPLAINT_S: Final = 60.0
 """How often the same is said about the same machine."""
 REASONS_MAX: Final = 8
@@ -38,6 +42,7 @@ class Common:
         entropy: Entropy,
         statistics: PeerStatistics,
         secret: ClusterSecret | None,
+        check_answer: CheckAnswer,
     ) -> None:
         self.hello = hello
         self.codec = codec
@@ -46,6 +51,7 @@ class Common:
         self.entropy = entropy
         self.statistics = statistics
         self.secret = secret
+        self.check_answer = check_answer
         self.incarnations = Incarnations()
         self.on_refused: list[Callable[[Hello], None]] = []
         self.on_complaint: list[Callable[[str, str], None]] = []
@@ -86,13 +92,21 @@ class Common:
         in a while, and no more than a few of them. `statistics` counts all."""
         for hear in self.on_complaint:
             hear(remote, why)
+        self._warn("a peer connection is refused", remote, why)
+
+    def doubt(self, remote: str, reason: str, why: str) -> None:
+        """Counts an answer that is not believed, and logs it as `complain` does."""
+        self.statistics.refused[reason] += 1
+        self._warn("an answer of a peer is not believed", remote, why)
+
+    def _warn(self, what: str, remote: str, why: str) -> None:
         host = remote.rpartition(":")[0]
         now_s = asyncio.get_running_loop().time()
         since_s, reasons = self._complaints.pop(host, (now_s, []))
         if now_s >= since_s + COMPLAINT_S:
             since_s, reasons = now_s, []
         if why not in reasons and len(reasons) < REASONS_MAX:
-            self.logger.warning("a peer connection is refused", remote=remote, reason=why)
+            self.logger.warning(what, remote=remote, reason=why)
             reasons.append(why)
         self._complaints[host] = (since_s, reasons)
         if len(self._complaints) > COMPLAINTS_MAX:

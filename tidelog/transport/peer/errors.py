@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.model.errors import TidelogError
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.wire_numbers import Int64
 from tidelog.transport.errors import error_from_code
 
 
@@ -46,9 +47,9 @@ class PeerBusy(PeerRefused):
 class Fault(msgspec.Struct, frozen=True):
     """A `TidelogError` on its way."""
 
-    code: int
+    code: Int64
     message: str
-    details: dict[str, int] = {}
+    details: dict[str, Int64] = {}
 
     @classmethod
     def of(cls, error: TidelogError) -> Fault:
@@ -64,6 +65,6 @@ class Fault(msgspec.Struct, frozen=True):
         """The exception to be raised at the caller."""
         error = PeerRefused(self.message) if self.code == PeerRefused.code else error_from_code(self.code, self.message)
         for name, value in self.details.items():
-            if hasattr(error, name):
+            if isinstance(vars(error).get(name, ""), int | None):  # else whoever sends it could change its code
                 setattr(error, name, value)
         return error

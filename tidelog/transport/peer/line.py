@@ -21,7 +21,7 @@ from tidelog.transport.peer.errors import Fault, PeerBusy, PeerRefused
 from tidelog.transport.peer.frames import BadFrame, Frame, Kind, pack, unpack
 from tidelog.transport.peer.hello import Hello
 from tidelog.transport.peer.names import name_refusal
-from tidelog.transport.peer.proof import Challenge, Proofs, Role, secret_missing, secrets_differ
+from tidelog.transport.peer.proof import NO_CHANNEL, Challenge, Proofs, Role, secret_missing, secrets_differ
 
 
 class Line(ABC):
@@ -31,7 +31,7 @@ class Line(ABC):
         self.connection = connection
         self.common = common
         self._role = role
-        self._proofs = Proofs(common.secret, role) if common.secret is not None else None
+        self._proofs = Proofs(common.secret, role, connection.certificates) if common.secret is not None else None
         self.theirs: Hello | None = None
         """What the other end said last; None before it said anything."""
         self.level = LEVEL_MIN
@@ -143,7 +143,8 @@ class Line(ABC):
         if not self._proofs.may_be_proved:
             return secret_missing(self._node_id, self._role, is_mine=False)
         is_proved = self._proofs.is_proved(bytes(hello.header), bytes(hello.payload))
-        return None if is_proved else secrets_differ(self._node_id, self._role)
+        has_channel = self.connection.certificates != NO_CHANNEL
+        return None if is_proved else secrets_differ(self._node_id, self._role, has_channel=has_channel)
 
     def _refuse_unproved(self, why: str) -> None:
         self.common.statistics.unproved += 1

@@ -21,7 +21,7 @@ from tidelog.model.ports import Buffer, Clock, Entropy, FrameConnection, Network
 from tidelog.transport.peer.answering import AnsweringEnd
 from tidelog.transport.peer.bounds import Lane, PeerBounds
 from tidelog.transport.peer.calling import CallingEnd
-from tidelog.transport.peer.common import Common
+from tidelog.transport.peer.common import CheckAnswer, Common
 from tidelog.transport.peer.connector import Dialler
 from tidelog.transport.peer.errors import PeerUnreachable
 from tidelog.transport.peer.frames import MessageCodec
@@ -32,6 +32,10 @@ from tidelog.transport.peer.proof import ClusterSecret
 from tidelog.transport.peer.statistics import PeerStatistics
 
 DEFAULT_BOUNDS = PeerBounds()
+
+
+def _any_answer(_answerer: Hello, _asked: msgspec.Struct, _answer: Answer) -> None:
+    """Believes every answer that can be read."""
 
 
 class PeerNode:
@@ -49,11 +53,13 @@ class PeerNode:
         additions: Additions = NO_ADDITIONS,
         bounds: PeerBounds = DEFAULT_BOUNDS,
         secret: ClusterSecret | None = None,
+        check_answer: CheckAnswer = _any_answer,
     ) -> None:
         """`hello` says who this broker is, now: it gives the same object until something changes.
 
         `message_types` are all messages that brokers exchange, the same in each of them; `additions` says since which
-        feature level each is one. With a `secret` only those who know it are talked to.
+        feature level each is one. With a `secret` only those who know it are talked to. `check_answer` judges what
+        peers answer.
         """
         self.statistics = PeerStatistics()
         self.on_peer_down: list[Callable[[int], None]] = []
@@ -65,7 +71,7 @@ class PeerNode:
         self._entropy = entropy
         self._bounds = bounds
         codec = MessageCodec(message_types, additions)
-        self._common = Common(hello, codec, bounds, clock, entropy, self.statistics, secret)
+        self._common = Common(hello, codec, bounds, clock, entropy, self.statistics, secret, check_answer)
         self.on_complaint = self._common.on_complaint
         """Called with the address of whoever is refused a connection, and why, each time."""
         self.on_refused = self._common.on_refused

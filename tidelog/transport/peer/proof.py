@@ -6,13 +6,17 @@
     hello, and its proof      -->
                               <--    hello, and its proof
 
-A proof is an HMAC, keyed with the secret, of what both have said on this connection so far, of the hello that it comes
-with, and of who gives it. The nonces are drawn for each connection, so a proof is worth nothing on another one, and one
-that is sent back proves nothing. The caller proves first: who only dials learns of the answerer its node id, and
-nothing that a secret could be guessed by. The caller proves nothing to another node than the one that it means.
+A proof is an HMAC, keyed with the secret, of the connection's *channel*, of what both have said on it so far, of the
+hello that it comes with, and of who gives it. The channel is what TLS knows of the two ends: the digests of both
+certificates (as RFC 5929 binds a channel to the server's). Somebody in between has others to show, to one end or to
+both, and so a proof is good for the connection alone that it was made on. Without TLS there is no channel. The nonces
+are drawn for each connection, so a proof is worth nothing on another one, and one that is sent back proves nothing. The
+caller proves first: who only dials learns of the answerer its node id, and nothing that a secret could be guessed by.
+The caller proves nothing to another node than the one that it means.
 
 Hellos and messages that follow need no proof: whoever can put frames into a connection of others can also read it, and
-only encryption (TLS) helps against that. `Proofs` belongs to one end of one connection; nothing here knows of frames.
+only encryption (TLS) helps against that. With both, neither a stolen key of the CA nor a stolen secret is enough.
+`Proofs` belongs to one end of one connection; nothing here knows of frames.
 """
 
 from __future__ import annotations
@@ -29,6 +33,12 @@ from tidelog.model.ports import Entropy
 DOMAIN: Final = b"tidelog peer proof 1"
 """No other use of the secret computes an HMAC of the same bytes."""
 NONCE_BYTES: Final = 32
+
+
+Channel = tuple[bytes, bytes]
+"""The digests of the caller's certificate and of the answerer's."""
+NO_CHANNEL: Final[Channel] = (b"", b"")
+"""The place of the channel where there is no TLS."""
 
 
 class Role(enum.Enum):
@@ -62,18 +72,20 @@ class ClusterSecret:
     def __repr__(self) -> str:
         return "ClusterSecret(...)"
 
-    def proof(self, role: Role, said: Sequence[bytes]) -> bytes:
+    def proof(self, role: Role, said: Sequence[bytes], channel: Channel = NO_CHANNEL) -> bytes:
         """The proof of one end. Each part is told with its length, so no two conversations are the same bytes."""
-        parts = (DOMAIN, role.value, *said)
+        parts = (DOMAIN, role.value, *channel, *said)
         return hmac.digest(self._key, b"".join(len(part).to_bytes(4) + part for part in parts), "sha256")
 
 
 class Proofs:
     """The conversation on one connection, as one of its ends has it. The order of what is said is fixed, see above."""
 
-    def __init__(self, secret: ClusterSecret, role: Role) -> None:
+    def __init__(self, secret: ClusterSecret, role: Role, certificates: Channel = NO_CHANNEL) -> None:
+        """`certificates` are the digests of this end's certificate, and of the other's."""
         self._secret = secret
         self._role = role
+        self._channel = certificates if role is Role.CALLER else certificates[::-1]
         self._said: list[bytes] = []
         """Challenges and hellos as they were sent, of both ends."""
 
@@ -94,13 +106,13 @@ class Proofs:
     def prove(self, hello: bytes) -> bytes:
         """The proof to send with this end's first hello."""
         self._said.append(hello)
-        return self._secret.proof(self._role, self._said)
+        return self._secret.proof(self._role, self._said, self._channel)
 
     def is_proved(self, hello: bytes, proof: bytes) -> bool:
         """Judges the other end's first hello."""
         role = Role.ANSWERER if self._role is Role.CALLER else Role.CALLER
         self._said.append(hello)
-        return hmac.compare_digest(self._secret.proof(role, self._said), proof)
+        return hmac.compare_digest(self._secret.proof(role, self._said, self._channel), proof)
 
 
 def secret_missing(node_id: int, role: Role, *, is_mine: bool) -> str:
@@ -109,9 +121,10 @@ def secret_missing(node_id: int, role: Role, *, is_mine: bool) -> str:
     return _same_file(f"node {node_id} has {has}, and {_other(role)} has {'one' if is_mine else 'none'}")
 
 
-def secrets_differ(node_id: int, role: Role) -> str:
+def secrets_differ(node_id: int, role: Role, *, has_channel: bool) -> str:
     """Says that a proof was wrong."""
-    return _same_file(f"node {node_id} has another cluster secret than {_other(role)}")
+    between = ", or somebody stands between them, with certificates of the same CA" if has_channel else ""
+    return _same_file(f"node {node_id} has another cluster secret than {_other(role)}{between}")
 
 
 def _other(role: Role) -> str:

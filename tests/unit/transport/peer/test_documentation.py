@@ -41,11 +41,12 @@ def test_a_proof_is_made_as_the_page_says() -> None:
     words = b"tidelog peer proof 1", b"caller"
     assert all(f"`{word.decode()}`" in PAGE.replace("\n", " ") for word in words)
     said = [b"a challenge", b"another", b"a hello"]
-    parts = b"".join(len(part).to_bytes(4, "big") + part for part in (*words, *said))
-    proofs = Proofs(ClusterSecret(b"secret"), Role.CALLER)
-    proofs.said(said[0])
-    proofs.said(said[1])
-    assert proofs.prove(said[2]) == hmac.new(b"secret", parts, hashlib.sha256).digest()
+    for certificates in ((b"", b""), (b"the caller's", b"the answerer's")):
+        parts = b"".join(len(part).to_bytes(4, "big") + part for part in (*words, *certificates, *said))
+        proofs = Proofs(ClusterSecret(b"secret"), Role.CALLER, certificates)
+        proofs.said(said[0])
+        proofs.said(said[1])
+        assert proofs.prove(said[2]) == hmac.new(b"secret", parts, hashlib.sha256).digest()
 
 
 def test_the_layout_adds_up() -> None:

@@ -1,0 +1,305 @@
+"""An answer of another broker is believed as far as a correct one could have given it, to what was asked.
+
+Requests are judged by who sends them (`peer_claims`); an answer comes on the connection of whom was asked, so it is
+judged by the question. It has to be of a kind that answers it, to be about what was asked, and to fit what comes
+behind it. Numbers that no field can hold are refused by the types (`model.wire_numbers`) before that. What a broker
+says of its own disk, or as the leader of what it leads, and could be true, is believed.
+
+An answer that is not believed is none: whoever asked is told what it is told of a connection that was lost, and asks
+again. `ANSWERED_BY` has every message that is asked, or the brokers do not start; those that are in it nowhere are
+notifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from tidelog.broker.consensus.messages import (
+    DescribeQuorum,
+    DescribeSnapshots,
+    ElectionFrame,
+    FetchSnapshot,
+    PaxosFrame,
+    QuorumDescribed,
+    SnapshotPart,
+    SnapshotsDescribed,
+)
+from tidelog.broker.groups.messages import ForwardGroup, GroupAnswered
+from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFetched, ReplicasFlushed
+from tidelog.broker.paxos.journal import decode_floor
+from tidelog.broker.paxos.messages import (
+    AppliedDurable,
+    AppliedRead,
+    PartitionFrame,
+    ReadApplied,
+    ReadValue,
+    ValueRead,
+)
+from tidelog.broker.repair.repair_messages import (
+    DamageQuery,
+    DamageReply,
+    RecoverQuery,
+    RecoverReply,
+    Standing,
+    StandingQuery,
+    VerifyFilesQuery,
+    VerifyFilesReply,
+    VerifyQuery,
+    VerifyReply,
+)
+from tidelog.broker.rest_consumers.requests import (
+    Assign,
+    CloseInstance,
+    CommitPositions,
+    CommittedFetched,
+    FetchCommitted,
+    OffsetsCommitted,
+    OpenInstance,
+    Reading,
+    ReadRecords,
+    RecordsRead,
+    Seek,
+    SeekToEdge,
+    ShowReading,
+    Subscribe,
+    TakeBack,
+)
+from tidelog.broker.routing.forwarding_messages import (
+    BatchesRead,
+    Fingerprints,
+    ForwardChangeWait,
+    ForwardDataWait,
+    ForwardDeletion,
+    ForwardFingerprints,
+    ForwardOffsets,
+    ForwardProduce,
+    ForwardRead,
+    OffsetsFound,
+    Produced,
+)
+from tidelog.controller.command_table import COMMANDS, WIRE_COMMANDS
+from tidelog.controller.commands import (
+    BrokerAdmitted,
+    CommandAnswer,
+    ControllerElsewhere,
+    MetadataApplied,
+    ProducerIdBlock,
+    ReportSilence,
+)
+from tidelog.controller.partition_commands import (
+    AlterMembers,
+    AlterPartition,
+    IsrAnswer,
+    IsrAsked,
+    MembersAltered,
+    MembersAnswer,
+    MembersAsked,
+    PartitionsAltered,
+)
+from tidelog.model import groups
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.errors import ForeignSender, ImplausibleNumber
+from tidelog.model.ids import KEYED_PRODUCER_BIT
+from tidelog.replication.paxos.voters import InvalidVoters, decode_voters
+from tidelog.transport.peer import Answer, Hello
+from tidelog.transport.peer.frames import BadFrame
+
+AHEAD_MAX: Final = 2**32
+"""How much further than all that is known here a position of the metadata, or an epoch, may be, and be believed."""
+PORT_MAX: Final = 65_535
+Message = type[msgspec.Struct]
+NOTHING: Final = type(None)
+
+ANSWERED_BY: Final[Mapping[Message, tuple[type, ...]]] = {
+    **{kind: (*COMMANDS[kind].answers, ControllerElsewhere) for kind in WIRE_COMMANDS},
+    DescribeQuorum: (QuorumDescribed,),
+    DescribeSnapshots: (SnapshotsDescribed,),
+    FetchSnapshot: (SnapshotPart,),
+    FetchReplicas: (ReplicasFetched,),
+    ReadApplied: (AppliedRead,),
+    ReadValue: (ValueRead,),
+    ForwardProduce: (Produced,),
+    ForwardRead: (BatchesRead,),
+    ForwardOffsets: (OffsetsFound,),
+    ForwardFingerprints: (Fingerprints,),
+    RecoverQuery: (RecoverReply,),
+    VerifyQuery: (VerifyReply,),
+    DamageQuery: (DamageReply,),
+    StandingQuery: (Standing,),
+    VerifyFilesQuery: (VerifyFilesReply,),
+    ForwardGroup: (GroupAnswered,),
+    ShowReading: (Reading,),
+    ReadRecords: (RecordsRead,),
+    CommitPositions: (OffsetsCommitted,),
+    FetchCommitted: (CommittedFetched,),
+    **dict.fromkeys(
+        (
+            ForwardDeletion,
+            ForwardDataWait,
+            ForwardChangeWait,
+            OpenInstance,
+            CloseInstance,
+            Subscribe,
+            Assign,
+            Seek,
+            SeekToEdge,
+        ),
+        (NOTHING,),
+    ),
+}
+"""The kinds of answers to what is asked; `NOTHING` is no message."""
+NOTIFICATIONS: Final[tuple[Message, ...]] = (
+    PaxosFrame,
+    ElectionFrame,
+    PartitionFrame,
+    AppliedDurable,
+    ReplicasFlushed,
+    TakeBack,
+)
+"""These are not answered."""
+NOTICED: Final[tuple[Message, ...]] = (*NOTIFICATIONS, MetadataApplied, ReportSilence)
+"""These come as notifications; the last two, commands, are asked as well."""
+GROUPS_ANSWERED_BY: Final[Mapping[Message, Message]] = {
+    groups.Heartbeat: groups.HeartbeatAnswer,
+    groups.CommitOffsets: groups.CommitAnswer,
+    groups.FetchOffsets: groups.OffsetsAnswer,
+    groups.DescribeGroup: groups.GroupDescription,
+    groups.DescribeInstance: groups.InstanceDescription,
+    groups.ListGroups: groups.GroupsListed,
+    groups.ListInstances: groups.InstancesListed,
+    **dict.fromkeys(
+        (
+            groups.SetOffsets,
+            groups.DeleteGroup,
+            groups.CreateInstance,
+            groups.ConfigureInstance,
+            groups.DeleteInstance,
+        ),
+        groups.GroupDone,
+    ),
+}
+"""The same for what is asked about groups."""
+
+
+def check_paired(messages: Sequence[Message]) -> None:
+    """Raises `TypeError` unless each message is asked, answers, or is a notification; and only one of these."""
+    answers = {kind for kinds in ANSWERED_BY.values() for kind in kinds} - {NOTHING}
+    for message in messages:
+        if (message in ANSWERED_BY) + (message in answers) + (message in NOTIFICATIONS) != 1:
+            raise TypeError(f"{message.__name__} is to have one place in ANSWERED_BY, or in NOTIFICATIONS")
+
+
+class AnswerChecks:
+    """Judges the answers that come to one broker. `image` is that of the cluster, as far as it is known here."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+
+    def check(self, answerer: Hello, asked: msgspec.Struct, answer: Answer) -> None:
+        """Raises `BadFrame` for what answers something else, `ForeignSender`, `ImplausibleNumber`."""
+        message = answer.message
+        if type(message) not in ANSWERED_BY[type(asked)]:
+            raise BadFrame(f"{_name(message)} answers no {_name(asked)}")
+        if isinstance(message, CommandAnswer):
+            _check_command(asked, message, self._image().position)
+        elif isinstance(message, QuorumDescribed):
+            _check_description(answerer, message)
+        elif isinstance(asked, ForwardGroup) and isinstance(message, GroupAnswered):
+            if type(message.answer) is not GROUPS_ANSWERED_BY[type(asked.request)]:
+                raise BadFrame(f"{_name(message.answer)} answers no {_name(asked.request)}")
+        else:
+            _check_sizes(asked, message, len(answer.body))
+
+
+def _check_command(asked: msgspec.Struct, answer: CommandAnswer, position: int) -> None:
+    if answer.position - position > AHEAD_MAX:
+        raise ImplausibleNumber(
+            f"the controller names the position {answer.position}, and {position} is the end of what is known here"
+        )
+    match answer:
+        case ControllerElsewhere():
+            _demand(0 < answer.port <= PORT_MAX, f"a controller is said to be at the port {answer.port}")
+        case BrokerAdmitted():
+            _demand(answer.broker_epoch < answer.position, f"an epoch is no position before the end: {answer}")
+        case ProducerIdBlock():
+            is_block = answer.count > 0 and answer.first + answer.count <= KEYED_PRODUCER_BIT
+            _demand(is_block, f"these are no ids for producers: {answer.count} from {answer.first} on")
+        case PartitionsAltered() if isinstance(asked, AlterPartition):
+            _check_partitions(asked.partitions, answer.partitions)
+        case MembersAltered() if isinstance(asked, AlterMembers):
+            _check_partitions(asked.partitions, answer.partitions)
+
+
+def _check_partitions(
+    asked: Sequence[IsrAsked] | Sequence[MembersAsked], answered: Sequence[IsrAnswer] | Sequence[MembersAnswer]
+) -> None:
+    """There is one answer for each partition, in their order, and epochs are counted up one by one."""
+    named = [(entry.topic_id, entry.partition) for entry in asked]
+    told = [(entry.topic_id, entry.partition) for entry in answered]
+    _demand(named == told, "an answer is about other partitions than was asked")
+    before = [(entry.leader_epoch, entry.partition_epoch) for entry in asked]
+    now = [(entry.leader_epoch, entry.partition_epoch) for entry in answered]
+    for epochs, later in zip(before, now, strict=True):
+        is_near = all(late - early <= AHEAD_MAX for early, late in zip(epochs, later, strict=True))
+        _demand(is_near, f"the epochs {later} are more than 2^32 ahead of {epochs}, those that were asked about")
+
+
+def _check_description(answerer: Hello, told: QuorumDescribed) -> None:
+    """A broker describes itself. Whoever founds or joins a cluster acts on it."""
+    if told.node_id != answerer.node_id:
+        raise ForeignSender(f"node {answerer.node_id} described node {told.node_id} instead of itself")
+    if told.voters:
+        try:
+            decode_voters(told.voters)
+        except InvalidVoters as error:
+            raise BadFrame(f"node {answerer.node_id} names no voters: {error}") from error
+
+
+def _check_sizes(asked: msgspec.Struct, answer: msgspec.Struct | None, size: int) -> None:
+    """The bytes that follow are those that the answer tells of."""
+    match answer:
+        case ReplicasFetched():
+            _demand_size(sum(entry.size for entry in answer.partitions), size)
+        case RecoverReply() if isinstance(asked, RecoverQuery):
+            _demand(len(answer.held) <= len(asked.wanted), "an answer has more batches than were asked for")
+            _demand_size(sum(held.size for held in answer.held), size)
+        case SnapshotPart():
+            # Each chunk has a byte, at least, so that nobody counts up to what a count may be.
+            _demand(answer.count <= size, f"{answer.count} chunks are told of, and {size} bytes follow")
+        case AppliedRead():
+            _demand(answer.producers_size <= size, f"{answer.producers_size} bytes are told of, and {size} follow")
+            _check_floor(answer.floor)
+        case VerifyFilesReply() if isinstance(asked, VerifyFilesQuery):
+            names = [asked.after, *(one.name for one in answer.checked)]
+            _demand(all(map(str.__lt__, names, names[1:])), "files are told of that were checked before")
+            _demand(answer.is_last or bool(answer.checked), "no files are told of, and there are more")
+        case OffsetsFound() if isinstance(asked, ForwardOffsets):
+            _demand(len(answer.entries) == len(asked.asked), "offsets are told of other partitions than was asked")
+        case Fingerprints() if isinstance(asked, ForwardFingerprints):
+            _demand(len(answer.found) == len(asked.partitions), "an answer is about other partitions than was asked")
+        case BatchesRead() if isinstance(asked, ForwardRead):
+            _demand(answer.next_offset >= asked.offset, f"a read from {asked.offset} on led to {answer.next_offset}")
+
+
+def _check_floor(floor: bytes) -> None:
+    try:
+        decode_floor(floor)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadFrame(f"these bytes are no beginning of a journal: {error}") from error
+
+
+def _demand_size(told: int, size: int) -> None:
+    if told != size:  # looked at with each fetch: no words are made of what is right
+        raise ImplausibleNumber(f"{told} bytes are told of, and {size} follow")
+
+
+def _demand(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise ImplausibleNumber(otherwise)
+
+
+def _name(message: msgspec.Struct | None) -> str:
+    return "nothing" if message is None else type(message).__name__

@@ -1,0 +1,215 @@
+"""The one list of commands: who may give each and how it says so, what rights it takes, what decides and answers it.
+
+All that has to know of commands one by one reads it here: `decide`, the rights of clients (`judge.py`), and what a
+broker believes of another (`broker/peer_claims.py`). A command without a row is an error of import.
+
+- A client's command is judged by the rights of its caller, wherever that is connected.
+- A broker's command is about that broker, or for its own work. The message says in which fields it names its sender,
+  who is held against the connection that it comes by; there is no right that a broker is given or refused.
+- The controller's own never travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tidelog.config.schema import BrokerConfig
+from tidelog.controller import decide_cluster, rights
+from tidelog.controller.access_commands import AddAcls, RemoveAcls, RemoveTokens, RemoveUser, StoreToken, StoreUser
+from tidelog.controller.commands import (
+    AddPartitions,
+    AgreeSnapshot,
+    AllocateProducerIds,
+    AlterQuotas,
+    AlterTopicConfigs,
+    AssignVoter,
+    BrokerAdmitted,
+    BrokerHeartbeat,
+    ClientCommand,
+    Command,
+    CommandAnswer,
+    ControllerElsewhere,
+    CreateOffsetsTopic,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    FenceBroker,
+    HeartbeatAnswered,
+    LeadCluster,
+    LevelAnswered,
+    MetadataApplied,
+    NoteStamps,
+    ProducerIdBlock,
+    RaiseLevel,
+    RegisterBroker,
+    RegistrationOutdated,
+    RemoveBroker,
+    ReportRemoved,
+    ReportSilence,
+    TakeSnapshot,
+    TopicPlaced,
+)
+from tidelog.controller.decide_access import decide_access
+from tidelog.controller.decide_brokers import fence, heartbeat, note_stamps, register, remove
+from tidelog.controller.decide_level import raise_level
+from tidelog.controller.decide_losses import accept_loss
+from tidelog.controller.decide_members import alter_members, report_leader, report_lost_votes
+from tidelog.controller.decide_offsets_topic import create_offsets_topic
+from tidelog.controller.decide_partitions import alter_partition, elect_leaders, hand_over
+from tidelog.controller.decide_quotas import alter_quotas
+from tidelog.controller.decide_reassignments import alter_reassignments
+from tidelog.controller.decide_regrouping import regroup
+from tidelog.controller.decide_topics import (
+    add_partitions,
+    alter_configs,
+    create_topic,
+    delete_topic,
+    report_removed,
+)
+from tidelog.controller.decide_unfit import report_lost, report_unfit
+from tidelog.controller.decision import Decision
+from tidelog.controller.partition_commands import (
+    AcceptLoss,
+    AlterMembers,
+    AlterPartition,
+    AlterReassignments,
+    ElectLeaders,
+    HandOver,
+    LeadersElected,
+    MembersAltered,
+    PartitionsAltered,
+    RegroupPartition,
+    ReportLostReplicas,
+    ReportLostVotes,
+    ReportPaxosLeader,
+    ReportUnfitReplicas,
+)
+from tidelog.model.cluster import ClusterImage
+
+C = TypeVar("C", bound=Command)
+CC = TypeVar("CC", bound=ClientCommand)
+Decide = Callable[[ClusterImage, C, BrokerConfig], Decision]
+Needs = Callable[[ClusterImage, CC], Sequence[rights.Need]]
+
+
+class Claim(NamedTuple):
+    """The fields in which a message says who sends it; empty where it does not."""
+
+    node: str = ""
+    epoch: str = ""
+    incarnation: str = ""
+
+
+NO_CLAIM: Final = Claim()
+OF_BROKER: Final = Claim("node_id", "broker_epoch")
+BY_WAY_OF: Final = Claim("via")
+
+
+class Row(NamedTuple):
+    """Holds what there is to know of a kind of command."""
+
+    decide: Callable[[ClusterImage, Any, BrokerConfig], Decision] | None
+    """None: the active controller notes it, and decides nothing."""
+    claim: Claim = NO_CLAIM
+    needs: Callable[[ClusterImage, Any], Sequence[rights.Need]] | None = None
+    """The rights that a client's command takes; None if it is no client's."""
+    answers: tuple[type[CommandAnswer], ...] = (Done,)
+    """The deciding broker gives one of these; another one may name it instead (`ControllerElsewhere`)."""
+    is_sent: bool = True
+    """False: it is the controller's own, and never travels."""
+
+
+def _simple(decide: Callable[[ClusterImage, C], Decision]) -> Decide[C]:
+    return lambda image, command, _config: decide(image, command)
+
+
+def _client(
+    kind: type[CC], decide: Decide[CC], needs: Needs[CC], claim: Claim = NO_CLAIM, answer: type[CommandAnswer] = Done
+) -> tuple[type[Command], Row]:
+    return kind, Row(decide, claim, needs, (answer,))
+
+
+def _broker(
+    kind: type[C], decide: Decide[C] | None, claim: Claim, *answers: type[CommandAnswer]
+) -> tuple[type[Command], Row]:
+    return kind, Row(decide, claim, answers=answers or (Done,))
+
+
+def _own(kind: type[C], decide: Decide[C]) -> tuple[type[Command], Row]:
+    return kind, Row(decide, is_sent=False)
+
+
+COMMANDS: Final[Mapping[type[Command], Row]] = dict(
+    (
+        _client(CreateTopic, create_topic, rights.create_topic, answer=TopicPlaced),
+        _client(AddPartitions, add_partitions, rights.alter_topic, answer=TopicPlaced),
+        _client(DeleteTopic, delete_topic, rights.delete_topic),
+        _client(AlterTopicConfigs, alter_configs, rights.alter_topic_configs),
+        _client(AlterQuotas, _simple(alter_quotas), rights.alter_cluster_configs),
+        _client(RemoveBroker, remove, rights.alter_cluster),
+        _client(RaiseLevel, _simple(raise_level), rights.alter_cluster, answer=LevelAnswered),
+        _client(ElectLeaders, elect_leaders, rights.alter_cluster, BY_WAY_OF, LeadersElected),
+        _client(AlterReassignments, alter_reassignments, rights.reassign),
+        _client(AcceptLoss, _simple(accept_loss), rights.give_up, BY_WAY_OF),
+        _client(RegroupPartition, regroup, rights.give_up, BY_WAY_OF),
+        _client(StoreUser, decide_access, rights.alter_cluster),
+        _client(RemoveUser, decide_access, rights.alter_cluster),
+        _client(StoreToken, decide_access, rights.store_token),
+        _client(RemoveTokens, decide_access, rights.remove_tokens),
+        _client(AddAcls, decide_access, rights.alter_cluster),
+        _client(RemoveAcls, decide_access, rights.alter_cluster),
+        _broker(CreateOffsetsTopic, create_offsets_topic, NO_CLAIM, TopicPlaced),
+        _broker(AllocateProducerIds, _simple(decide_cluster.allocate_producer_ids), NO_CLAIM, ProducerIdBlock),
+        _broker(
+            RegisterBroker, register, Claim("node_id", incarnation="incarnation"), BrokerAdmitted, RegistrationOutdated
+        ),
+        _broker(BrokerHeartbeat, heartbeat, OF_BROKER, HeartbeatAnswered),
+        _broker(MetadataApplied, None, OF_BROKER),
+        _broker(ReportSilence, None, OF_BROKER),
+        _broker(ReportRemoved, _simple(report_removed), Claim("node_id")),
+        _broker(AlterPartition, alter_partition, OF_BROKER, PartitionsAltered),
+        _broker(HandOver, hand_over, OF_BROKER, LeadersElected),
+        _broker(ReportUnfitReplicas, report_unfit, OF_BROKER),
+        _broker(ReportLostReplicas, report_lost, OF_BROKER),
+        _broker(AlterMembers, alter_members, OF_BROKER, MembersAltered),
+        _broker(ReportLostVotes, report_lost_votes, OF_BROKER),
+        _broker(ReportPaxosLeader, report_leader, OF_BROKER),
+        _own(LeadCluster, _simple(decide_cluster.lead)),
+        _own(FenceBroker, fence),
+        _own(NoteStamps, _simple(note_stamps)),
+        _own(AssignVoter, _simple(decide_cluster.assign_voter)),
+        _own(TakeSnapshot, _simple(decide_cluster.take_snapshot)),
+        _own(AgreeSnapshot, _simple(decide_cluster.agree_snapshot)),
+    )
+)
+"""All commands."""
+CLIENT_COMMANDS: Final = tuple(kind for kind, row in COMMANDS.items() if row.needs is not None)
+"""A controller takes these from brokers on behalf of their clients."""
+WIRE_COMMANDS: Final = tuple(kind for kind, row in COMMANDS.items() if row.is_sent)
+"""A controller takes these from other brokers, and no others."""
+
+
+ANSWERS: Final[tuple[type[CommandAnswer], ...]] = tuple(
+    dict.fromkeys((ControllerElsewhere, *(answer for row in COMMANDS.values() for answer in row.answers)))
+)
+"""A controller, or who is none, answers with these."""
+
+
+def _kinds(base: type[Command]) -> Iterator[type[Command]]:
+    for kind in base.__subclasses__():
+        if kind is not ClientCommand:
+            yield kind
+        yield from _kinds(kind)
+
+
+def check_rows(rows: Mapping[type[Command], Row]) -> None:
+    """Raises `TypeError` if a kind of command has no row, or a client's command no rights."""
+    for kind in _kinds(Command):
+        if kind not in rows:
+            raise TypeError(f"{kind.__name__} has no row in COMMANDS: who may give it, and what decides it?")
+        if issubclass(kind, ClientCommand) is not (rows[kind].needs is not None):
+            raise TypeError(f"{kind.__name__} is a client's command if it takes rights, and only then")
+
+
+check_rows(COMMANDS)

@@ -1,0 +1,64 @@
+"""Deciding about the cluster itself: who leads it, who votes, its snapshots, and ids for producers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.controller.commands import (
+    AgreeSnapshot,
+    AllocateProducerIds,
+    AssignVoter,
+    LeadCluster,
+    ProducerIdBlock,
+    TakeSnapshot,
+)
+from tidelog.controller.decision import Decision
+from tidelog.controller.records import (
+    ClusterCreated,
+    ControllerElected,
+    MetadataRecord,
+    ProducerIdsAllocated,
+    SnapshotAgreed,
+    SnapshotTaken,
+    VoterAssigned,
+)
+from tidelog.model.cluster import ClusterImage
+from tidelog.model.ids import KEYED_PRODUCER_BIT, NodeId
+
+PRODUCER_ID_BLOCK: Final = 1_000
+
+
+def lead(image: ClusterImage, command: LeadCluster) -> Decision:
+    """Begins a reign, and with the first one the cluster."""
+    created: tuple[MetadataRecord, ...] = ()
+    if not image.cluster_id:
+        created = (ClusterCreated(command.cluster_id, command.level),)
+    return Decision((*created, ControllerElected(command.node_id, command.epoch)))
+
+
+def assign_voter(image: ClusterImage, command: AssignVoter) -> Decision:
+    """Gives a disk the next voter id, unless it has one that was not used up."""
+    broker = image.brokers.get(NodeId(command.node_id))
+    if broker is None or broker.storage != command.storage or broker.voter_id >= image.voters_end:
+        return Decision()
+    return Decision((VoterAssigned(broker.node_id, broker.storage, image.next_voter_id),))
+
+
+def take_snapshot(_image: ClusterImage, _command: TakeSnapshot) -> Decision:
+    """Has every broker make a snapshot at one position."""
+    return Decision((SnapshotTaken(),))
+
+
+def agree_snapshot(image: ClusterImage, command: AgreeSnapshot) -> Decision:
+    """Notes what a majority has made of it, if that is news."""
+    if not image.snapshot_agreed < command.position <= image.snapshot_position:
+        return Decision()
+    return Decision((SnapshotAgreed(command.position, command.root_hash),))
+
+
+def allocate_producer_ids(image: ClusterImage, _command: AllocateProducerIds) -> Decision:
+    """Gives the next block; ids made from idempotency keys are never reached."""
+    first = image.next_producer_id
+    assert first + PRODUCER_ID_BLOCK < KEYED_PRODUCER_BIT
+    record = ProducerIdsAllocated(first + PRODUCER_ID_BLOCK)
+    return Decision((record,), lambda after: ProducerIdBlock(after.position, first, PRODUCER_ID_BLOCK))
