@@ -211,8 +211,8 @@ def administer(life: Life) -> None:
     ):
         assert life.run(*words) == 0, life.seen[-1]
     life.secrets["a token that was made"] = [Path(token).read_text().strip().partition(".")[2].encode()]
-    words = life.cluster.broker(1).command
-    settings = ["--set", f"peer.listener={words[words.index('--peer') + 1]}", *words[words.index("--set") :]]
+    command = life.cluster.broker(1).command
+    settings = ["--set", f"peer.listener={command[command.index('--peer') + 1]}", *command[command.index("--set") :]]
     assert life.run("config", "show", *settings) == 0, life.seen[-1]
 
 
