@@ -214,6 +214,7 @@ async def test_what_is_right_is_accepted_by_every_route(site: Site, route: Route
 
 @pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
 async def test_never_a_500(count: int) -> None:
+    """F120."""
     drawn: list[tuple[str, str, bytes | None, dict[str, str]]] = []
 
     @settings(max_examples=count, suppress_health_check=list(HealthCheck))

@@ -309,7 +309,7 @@ def kept(life: Life, *, in_metadata: bool) -> Iterator[tuple[str, bytes]]:
 
 
 def test_no_secret_is_to_be_found_anywhere(life: Life) -> None:
-    """Not in logs, answers, metrics, errors, command lines, the audit log, nor in any file of a broker."""
+    """Not in logs, answers, metrics, errors, command lines, the audit log, nor in any file of a broker. F122."""
     administer(life)
     mistake(life)
     asyncio.run(use_clients(life))
