@@ -25,9 +25,8 @@ from tidelog.controller.commands import CreateTopic, NewTopic, RegisterBroker
 from tidelog.controller.records import LevelRaised, TopicCreated, decode_record, encode_record
 from tidelog.controller.snapshot import SnapshotUnreadable, decode_image, encode_image
 from tidelog.model.batch_codec import decode_batch, encode_batch
-from tidelog.model.batch_header import iter_batches, parse_header, split_batches, verify_batch
+from tidelog.model.batch_header import Compression, iter_batches, parse_header, split_batches, verify_batch
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint
-from tidelog.model.compression import Compression
 from tidelog.model.errors import InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.replication.paxos.messages import PromiseRequest
