@@ -7,6 +7,7 @@ import pytest
 from tests.integration.http.conftest import BINARY_V2, JSON_DOCUMENT, JSON_V2, Site
 from tests.integration.http.wire import head
 from tidelog.broker.http.routes import ROUTES
+from tidelog.sim.kit.disk import SimDisk
 
 BAD_NAMES = ["..", ".", "%2e%2e", "..%2f..%2fetc%2fpasswd", "a%2fb", "a%5cb", "a%00", "%00", "n" * 250,
              "%c0%ae%c0%ae", "%ff", "a%20b", "%E2%80%A4%E2%80%A4",
@@ -23,7 +24,9 @@ def targets(name: str, cluster_id: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 async def test_bad_topic_names_are_400_on_every_route(site: Site, name: str) -> None:
-    """F108."""
+    """F108; nor is there another file."""
+    assert isinstance(site.files, SimDisk)
+    before = {*site.files.medium.walk()}
     for method, target in targets(name, site.broker.cluster_id):
         body = None if method == "GET" else b"{}"
         reply = await site.ask(method, target, body, JSON_DOCUMENT)
@@ -31,6 +34,7 @@ async def test_bad_topic_names_are_400_on_every_route(site: Site, name: str) -> 
         assert "\x1b" not in reply.message
         assert "\r" not in reply.message
     assert sorted(site.broker.image.topics) == ["t"]
+    assert {*site.files.medium.walk()} == before
 
 
 async def test_unknown_topics_are_404_on_every_route(site: Site) -> None:
