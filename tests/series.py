@@ -13,3 +13,8 @@ def seeds(few: int, all_of_them: int, *, first: int = 0) -> pytest.MarkDecorator
         others if first else range(few, all_of_them), id="the rest", marks=[pytest.mark.slow, pytest.mark.timeout(600)]
     )
     return pytest.mark.parametrize("seeds", [pytest.param(chosen, id="a few"), rest])
+
+
+def steps(count: int, seeds: range) -> range:
+    """Returns the steps from 1 to `count`: with the first few seeds every other one, with the rest all."""
+    return range(1, count + 1, 1 if seeds.start else 2)
