@@ -190,7 +190,17 @@ async def site() -> AsyncIterator[Site]:
         yield made
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.template}")
+@pytest.mark.parametrize(
+    "route",
+    [
+        pytest.param(
+            route,
+            id=f"{route.method} {route.template}",
+            marks=[pytest.mark.slow] if route.prefix == "/kafka/v3" else [],  # another name of the same
+        )
+        for route in ROUTES
+    ],
+)
 async def test_what_is_right_is_accepted_by_every_route(site: Site, route: Route) -> None:
     target = "/".join(GOOD[part[1:-1]] if part.startswith("{") else part for part in route.template.split("/"))
     is_for_broker = "/brokers/" in target
