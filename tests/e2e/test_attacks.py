@@ -80,10 +80,11 @@ class Deaf:
 
 
 class Scene(NamedTuple):
-    """A cluster under attack, and how many records were acknowledged."""
+    """A cluster under attack, the records that were acknowledged, and the keys of a client who is nobody special."""
 
     cluster: LocalCluster
     acknowledged: list[bytes]
+    reader: Path
 
     @property
     def certificates(self) -> ClusterCertificates:
@@ -100,7 +101,8 @@ class Scene(NamedTuple):
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
     with LocalCluster(3, tls=True, start_timeout_s=120) as cluster:
-        made = Scene(cluster, [])
+        assert cluster.certificates is not None
+        made = Scene(cluster, [], cluster.certificates.client("reader"))
         run(lambda: begin(made))
         yield made
 
@@ -470,9 +472,8 @@ def ask_raw(
     scene: Scene, node: int, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
 ) -> tuple[int, bytes]:
     """One request with a client's certificate, as a browser has it at hand for any page."""
-    made = scene.certificates
-    context = ssl.create_default_context(cafile=made.ca)
-    context.load_cert_chain(made.client("reader"))
+    context = ssl.create_default_context(cafile=scene.certificates.ca)
+    context.load_cert_chain(scene.reader)
     address = scene.cluster.broker(node).url.removeprefix("https://")
     connection = http.client.HTTPSConnection(address, context=context, timeout=PATIENCE_S)
     try:
@@ -498,10 +499,9 @@ def test_a_web_page_and_a_rebound_name_do_nothing(scene: Scene) -> None:
     pages = ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"})
     for node in scene.cluster.node_ids:
         for method, target, body in changes:
-            for page in pages:
-                for media in ({}, {"Content-Type": "*/*"}, {"Content-Type": "text/plain"}):
-                    status, _ = ask_raw(scene, node, method, target, {**page, **media}, body)
-                    assert status == 403, (node, method, target, page, media)
+            for page, media in zip(pages, ({}, {"Content-Type": "*/*"}, {"Content-Type": "text/plain"}), strict=True):
+                status, _ = ask_raw(scene, node, method, target, {**page, **media}, body)
+                assert status == 403, (node, method, target, page, media)
         for target in ("/topics", "/metadata", f"/topics/{TOPIC}/partitions/0/records?offset=0", v3):
             status, answer = ask_raw(scene, node, "GET", target, {"Host": "evil.example"})
             assert status == 421
