@@ -10,8 +10,13 @@ start Spark, by `make spark`.
 from __future__ import annotations
 
 import gc
+import importlib
+import os
 import resource
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 
 import pytest
 import structlog
@@ -37,9 +42,29 @@ def pytest_configure() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES_MAX, hard), hard))
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keeps the garbage collector from what is imported and collected, and stays; and shares out compiling it."""
+    gc.disable()
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", ""), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    if worker and not sys.dont_write_bytecode:
+        _compile_share(session, int(worker.removeprefix("gw")), int(workers))
+
+
+def _compile_share(session: pytest.Session, worker: int, workers: int) -> None:
+    """Imports every so many of the test modules. In a fresh checkout nothing is compiled, all workers need all modules,
+    in the same order, and each compiled nearly all of them for itself. (Its assertions take most of the time.)"""
+    root = session.config.rootpath
+    paths = [root / argument.partition("::")[0] for argument in session.config.args]
+    files = sorted({*chain.from_iterable(path.rglob("test_*.py") if path.is_dir() else [path] for path in paths)})
+    for file in files[worker::workers]:
+        with suppress(Exception, pytest.skip.Exception):  # whoever collects it tells
+            importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
+
+
 def pytest_collection_finish() -> None:
     """Hides what is imported and collected from the garbage collector, which went through it again and again."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.asking import Asked, until
 from tidelog.testing import LocalCluster
 from tidelog.testing.commands import HOST
+from tidelog.transport.peer.frames import Kind, pack
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
@@ -46,6 +47,7 @@ STRANGERS: dict[str, bytes] = {
     "a frame of garbage": frame(GARBAGE[:500]),
     "another version": frame(bytes([255, 1]) + bytes(26)),
     "a request before a hello": frame(bytes([1, 3]) + bytes(26)),
+    "a hello that is no UTF-8": frame(b"".join(pack(Kind.HELLO, b"\x82\xa7node_id\x03\xabincarnation\xa4lif\xdf"))),
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + GARBAGE[:500],
 }
 

@@ -195,6 +195,7 @@ def test_a_sealed_lie_is_refused_or_read_alike_by_all_decoders(data: bytes) -> N
 @given(st.one_of(st.binary(max_size=200), damaged_batches()), st.integers(0, 300), st.binary(max_size=90))
 @example(b"", 0, b"")
 def test_any_bytes_at_all_are_refused_or_taken(data: bytes, kept: int, more: bytes) -> None:
+    """F119."""
     body = data[:kept] + more
     for attempt in (verify_batch, outcome_of_decoding, split_anything):
         try:

@@ -68,6 +68,7 @@ def test_messages_survive_the_journey(message: msgspec.Struct, hello: Hello) -> 
 
 @given(data=st.binary(max_size=200))
 def test_garbage_is_a_bad_frame(data: bytes) -> None:
+    """F119."""
     with pytest.raises(BadFrame):
         unpack(memoryview(data))
     assert replay_of(data, 1) is None

@@ -423,5 +423,8 @@ def encode_records(records: Iterable[MetadataRecord], level: int) -> bytes:
 
 def decode_record(value: bytes) -> MetadataRecord:
     """Raises `msgspec.DecodeError` for anything that is not a known record."""
-    record: MetadataRecord = _decoder.decode(value)
+    try:
+        record: MetadataRecord = _decoder.decode(value)
+    except UnicodeDecodeError as error:  # msgspec lets it through
+        raise msgspec.DecodeError(str(error)) from error
     return record

@@ -226,7 +226,7 @@ def decode_image(data: bytes) -> ClusterImage:
                 f"the metadata snapshot has format {version}, and this version of tidelog reads format "
                 f"{FORMAT_WITHOUT_LISTENERS} to {FORMAT}; start the version that wrote it"
             )
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
         raise SnapshotUnreadable(f"the metadata snapshot cannot be understood: {error}") from error
     if canonical != data:
         raise SnapshotUnreadable("the metadata snapshot is not in its canonical form; it was not written by a broker")

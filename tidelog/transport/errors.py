@@ -110,7 +110,7 @@ def error_from_answer(status: int, headers: Mapping[str, str], body: bytes) -> T
     """The exception that an answer with a status of 300 or more stands for."""
     try:
         said = _ERROR_BODY.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):  # msgspec lets the second one through
         return _error_of_status(status, f"the answer has status {status} and no error body; is this a tidelog broker?")
     return error_from_code(said.error_code, said.message, headers)
 
@@ -119,7 +119,7 @@ def decode_answer(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     """The body of a successful answer. Raises `NoAnswer` if it is something else: who says so is no tidelog broker."""
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
         raise NoAnswer(f"the answer makes no sense ({error}); is this a tidelog broker?") from error
 
 

@@ -11,17 +11,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.cli.conftest import Cli, Ran
 from tidelog.testing.commands import READY
 from tidelog.testing.ports import HeldPorts
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60.0
+Tls = Callable[[str], Ran]
 
 
 def documented() -> tuple[list[str], str]:
@@ -33,6 +35,13 @@ def documented() -> tuple[list[str], str]:
 
 def words(command: str) -> list[str]:
     return [sys.executable, "-m", *shlex.split(command)]
+
+
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Tls:
+    """Runs `tidelog tls` in this process."""
+    cli = Cli("", tmp_path, monkeypatch, capfdbinary)
+    return lambda command: cli("tls", *shlex.split(command))
 
 
 @pytest.fixture
@@ -109,49 +118,60 @@ def test_the_four_commands_make_a_cluster_that_encrypts(tmp_path: Path, ports: d
 # -- tidelog tls -----------------------------------------------------------------------------------------------------
 
 
-def test_files_are_their_owners_alone_and_nothing_is_written_over(tmp_path: Path) -> None:
-    made = tidelog("tidelog tls init --brokers 1 --json", tmp_path)
-    assert [Path(one["file"]).name for one in json.loads(made.stdout)] == ["ca.pem", "broker-1.pem"]
+def test_files_are_their_owners_alone_and_nothing_is_written_over(tmp_path: Path, tls: Tls) -> None:
+    made = tls("init --brokers 1 --json")
+    assert [Path(one["file"]).name for one in json.loads(made.out)] == ["ca.pem", "broker-1.pem"]
     files = sorted((tmp_path / "tls").iterdir())
     assert [file.name for file in files] == ["broker-1.pem", "ca-key.pem", "ca.pem"]
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
     before = {file: file.read_bytes() for file in files}
-    for command in ("tidelog tls init", "tidelog tls issue --broker 1"):
-        refused = tidelog(command, tmp_path)
-        assert (refused.returncode, "--force writes over it" in refused.stderr) == (1, True)
+    for command in ("init", "issue --broker 1"):
+        refused = tls(command)
+        assert (refused.status, "--force writes over it" in refused.err) == (1, True)
     assert {file: file.read_bytes() for file in files} == before
-    assert tidelog("tidelog tls issue --broker 1 --force", tmp_path).returncode == 0
+    assert tls("issue --broker 1 --force").status == 0
 
 
-def test_renewing_keeps_the_names_and_the_key_if_asked(tmp_path: Path) -> None:
-    tidelog("tidelog tls init", tmp_path)
-    issued = json.loads(tidelog("tidelog tls issue --broker 7 --host b7 --host 10.0.0.7 --json", tmp_path).stdout)
+def test_renewing_keeps_the_names_and_the_key_if_asked(tmp_path: Path, tls: Tls) -> None:
+    tls("init")
+    issued = json.loads(tls("issue --broker 7 --host b7 --host 10.0.0.7 --json").out)
     assert issued[0]["names"] == ["broker://tidelog/7", "b7", "10.0.0.7"]
     file = tmp_path / "tls" / "broker-7.pem"
     first = file.read_text()
-    kept = json.loads(tidelog("tidelog tls renew --keep-key --json tls/broker-7.pem", tmp_path).stdout)
+    kept = json.loads(tls("renew --keep-key --json tls/broker-7.pem").out)
     assert kept[0]["names"] == issued[0]["names"]
     second = file.read_text()
     assert second != first
     assert second.partition("-----BEGIN CERT")[0] == first.partition("-----BEGIN CERT")[0]
-    tidelog("tidelog tls renew tls/broker-7.pem tls/ca.pem", tmp_path)
+    tls("renew tls/broker-7.pem tls/ca.pem")
     assert file.read_text().partition("-----BEGIN CERT")[0] != first.partition("-----BEGIN CERT")[0]
 
 
 @pytest.mark.parametrize(
     ("command", "status", "says"),
     [
-        ("tidelog tls issue --broker 1", 1, "`tidelog tls init` makes a CA"),
-        ("tidelog tls issue", 2, "either --broker"),
-        ("tidelog tls issue --client a --host b", 2, "--host is for brokers"),
-        ("tidelog tls init --cluster 'a/b'", 1, "is no name for a cluster"),
-        ("tidelog tls renew nothing.pem", 1, "tidelog tls init"),
+        ("issue --broker 1", 1, "`tidelog tls init` makes a CA"),
+        ("issue", 2, "either --broker"),
+        ("issue --client a --host b", 2, "--host is for brokers"),
+        ("init --cluster 'a/b'", 1, "is no name for a cluster"),
+        ("renew nothing.pem", 1, "tidelog tls init"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(tls: Tls, command: str, status: int, says: str) -> None:
+    done = tls(command)
+    assert (done.status, done.err.count("error: ")) == (status, 1), done.err
+    assert says in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "says"),
+    [
         ("tidelog start --tls tls", 2, "--tls needs --node-id"),
         ("tidelog start --tls tls --node-id 1", 1, "cannot read tls/broker-1.pem"),
         ("tidelog start --set http.security.protocol=SSL", 2, "ssl.keystore.location"),
     ],
 )
-def test_mistakes_are_told_in_a_line(tmp_path: Path, command: str, status: int, says: str) -> None:
+def test_a_broker_without_its_files_does_not_start(tmp_path: Path, command: str, status: int, says: str) -> None:
     done = tidelog(command, tmp_path)
     assert (done.returncode, done.stderr.count("error: ")) == (status, 1), done.stderr
     assert says in done.stderr

@@ -15,7 +15,7 @@ from tidelog.testing import LocalCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(90)]
 
-T = TopicPartition("t", 0)
+T, U = TopicPartition("t", 0), TopicPartition("u", 0)
 LEADER_NOT_AVAILABLE = 50302
 
 
@@ -26,7 +26,7 @@ def is_refused(url: str) -> bool:
     return answer.status == 200 and answer.body["partitions"][0].get("error_code") == LEADER_NOT_AVAILABLE
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(brokers=3) as cluster:
         yield cluster
@@ -50,8 +50,8 @@ async def test_they_are_refused_at_the_timeout_if_nobody_leads(cluster: LocalClu
         AdminClient(cluster.bootstrap) as admin,
         Consumer(bootstrap_servers=cluster.bootstrap, request_timeout_ms=3_000) as consumer,
     ):
-        await admin.create_topic("t", replicas_assignments={0: [2]})
-        assert await consumer.end_offsets([T]) == {T: 0}
+        await admin.create_topic("u", replicas_assignments={0: [2]})
+        assert await consumer.end_offsets([U]) == {U: 0}
         await asyncio.to_thread(cluster.kill, 2)
         with pytest.raises(LeaderNotAvailable):
-            await consumer.end_offsets([T])
+            await consumer.end_offsets([U])

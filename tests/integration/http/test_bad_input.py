@@ -7,6 +7,7 @@ import pytest
 from tests.integration.http.conftest import BINARY_V2, JSON_DOCUMENT, JSON_V2, Site
 from tests.integration.http.wire import head
 from tidelog.broker.http.routes import ROUTES
+from tidelog.sim.kit.disk import SimDisk
 
 BAD_NAMES = ["..", ".", "%2e%2e", "..%2f..%2fetc%2fpasswd", "a%2fb", "a%5cb", "a%00", "%00", "n" * 250,
              "%c0%ae%c0%ae", "%ff", "a%20b", "%E2%80%A4%E2%80%A4",
@@ -23,6 +24,9 @@ def targets(name: str, cluster_id: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 async def test_bad_topic_names_are_400_on_every_route(site: Site, name: str) -> None:
+    """F108; nor is there another file."""
+    assert isinstance(site.files, SimDisk)
+    before = {*site.files.medium.walk()}
     for method, target in targets(name, site.broker.cluster_id):
         body = None if method == "GET" else b"{}"
         reply = await site.ask(method, target, body, JSON_DOCUMENT)
@@ -30,6 +34,7 @@ async def test_bad_topic_names_are_400_on_every_route(site: Site, name: str) -> 
         assert "\x1b" not in reply.message
         assert "\r" not in reply.message
     assert sorted(site.broker.image.topics) == ["t"]
+    assert {*site.files.medium.walk()} == before
 
 
 async def test_unknown_topics_are_404_on_every_route(site: Site) -> None:
@@ -48,6 +53,7 @@ async def test_unknown_topics_are_404_on_every_route(site: Site) -> None:
      ("1", 40402), ("2147483647", 40402)],
 )  # fmt: skip
 async def test_partition_numbers(site: Site, number: str, code: int) -> None:
+    """F115."""
     for method, path in (
         ("GET", "/topics/t/partitions/{}"),
         ("GET", "/topics/t/partitions/{}/offsets"),
@@ -85,6 +91,7 @@ JSON_BODIES: list[tuple[bytes, int]] = [
 
 @pytest.mark.parametrize(("body", "status"), JSON_BODIES, ids=lambda it: str(it)[:40])
 async def test_bad_v2_bodies(site: Site, body: bytes, status: int) -> None:
+    """F110."""
     reply = await site.ask("POST", "/topics/t", body, JSON_V2)
     assert (reply.status, reply.json().keys()) == (status, {"error_code", "message"})
     assert len(reply.message) < 400
@@ -108,6 +115,7 @@ async def test_a_json_body_under_the_wrong_type_is_refused_with_the_header_to_se
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, gzip", "x", "GZIP"])
 async def test_content_encodings_are_refused_unread(site: Site, encoding: str) -> None:
+    """F109."""
     for target in ("/topics/t", "/topics/t/partitions/0/batches", f"{site.v3}/topics/t/records"):
         reply = await site.ask("POST", target, b"\x1f\x8b\x08" + b"\x00" * 100, {"Content-Encoding": encoding})
         assert (reply.status, reply.code) == (415, 41501)
@@ -140,6 +148,7 @@ async def test_too_large_a_body_is_refused_before_it_is_sent(site: Site) -> None
               "timeout_ms=-1", "timeout_ms=soon", "acks=%zz"]
 )  # fmt: skip
 async def test_bad_produce_parameters(site: Site, query: str) -> None:
+    """F115."""
     for target in ("/topics/t", "/topics/t/partitions/0/batches", f"{site.v3}/topics/t/records:batch"):
         body = site.batch(b"x") if "batches" in target else b'{"records":[{"value":1}]}'
         headers = JSON_V2 if target == "/topics/t" else {}

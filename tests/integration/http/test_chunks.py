@@ -138,6 +138,7 @@ async def _trickle(wire: Wire) -> None:
      b"fffffffffffffffff\r\nabc", b"5\nabcde\n0\n\n", b"5 \r\nabcde\r\n0\r\n\r\n", b"\r\n5\r\nabcde\r\n0\r\n\r\n"],
 )  # fmt: skip
 async def test_what_is_not_correctly_chunked_gets_one_400_and_the_door(site: Site, body: bytes) -> None:
+    """F107."""
     second = head("GET", "/topics", {})
     for target in ("/topics/t", BATCHES):
         async with await site.wire() as wire:
@@ -173,7 +174,7 @@ async def test_expect_continue_is_honoured_for_chunks(site: Site) -> None:
 
 
 async def test_a_million_tiny_chunks_leave_the_others_their_turn(site: Site) -> None:
-    """Nothing here measures time: while the body is coming, other requests are answered."""
+    """Nothing here measures time: while the body is coming, other requests are answered. F112."""
     async with await site.wire() as other:
         sending = asyncio.ensure_future(asyncio.to_thread(_send_tiny, site.address, BODY.ljust(1_000_000)))
         turns = 0

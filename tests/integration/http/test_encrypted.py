@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from collections import Counter
@@ -14,7 +15,7 @@ import aiohttp
 import pytest
 
 from tests.integration.http.conftest import STOP_S, Site
-from tests.integration.http.wire import ask
+from tests.integration.http.wire import TIMEOUT_S, Wire, ask
 from tidelog.adapters.log_lines import LogLevel
 from tidelog.adapters.system import thread_busy_s
 from tidelog.adapters.tls_store import TlsStore
@@ -91,3 +92,31 @@ async def test_a_handshake_that_fails_is_on_record(site: Site, made: ClusterCert
     reasons = Counter(line["reason"] for line in lines)
     assert reasons["TLS: handshake: peer did not return a certificate"] == 1
     assert 1 <= reasons["TLS: plain text: it speaks no TLS"] < 20, "a line a second"
+
+
+async def test_plain_text_is_told_so_and_gets_no_further(encrypted: HttpServer) -> None:
+    """F102."""
+    async with await Wire.open(encrypted.address) as wire:
+        reply = await wire.request("POST", "/topics/t", b'{"records": [{"value": 1}]}')
+        assert (reply.status, b"https" in reply.body) == (400, True)
+        assert await wire.is_closed()
+
+
+async def test_tls_at_a_plain_port_fails_and_is_read_as_no_request(site: Site, made: ClusterCertificates) -> None:
+    """F102."""
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.open_connection(*site.address, ssl=ssl.create_default_context(cafile=made.ca))
+    assert site.values() == []
+
+
+@pytest.mark.parametrize("version", [1, 2, 3], ids=["TLS 1.0", "TLS 1.1", "TLS 1.2"])
+async def test_older_versions_of_tls_are_refused(encrypted: HttpServer, version: int) -> None:
+    """F102: 1.2 is for who asks for it in the settings."""
+    body = bytes([3, version]) + bytes(32) + b"\x00" + b"\x00\x04\xc0\x2b\x00\x2f" + b"\x01\x00"
+    hello = b"\x01" + len(body).to_bytes(3, "big") + body
+    async with await Wire.open(encrypted.address) as wire:
+        wire.write(b"\x16\x03\x01" + len(hello).to_bytes(2, "big") + hello)
+        async with asyncio.timeout(TIMEOUT_S):
+            answer = await wire.reader.read()
+    alert, protocol_version = 21, 70
+    assert (answer[0], answer[-1]) == (alert, protocol_version)

@@ -126,6 +126,7 @@ async def test_a_user_logs_in_by_password_until_it_is_changed(secure: Secure) ->
 
 
 async def test_trying_passwords_is_429(secure: Secure) -> None:
+    """F104."""
     for n in range(5):
         assert (await secure.site.get("/topics", basic("alice", f"guess {n}"))).status == 401
     reply = await secure.site.get("/topics", basic("alice", "guess 5"))
@@ -197,6 +198,7 @@ async def test_acls_are_made_found_checked_and_deleted(secure: Secure) -> None:
 
 
 async def test_a_body_and_a_list_show_no_more_than_the_caller_may_know(secure: Secure) -> None:
+    """F123."""
     token = await secure.token("alice")
     await secure.allow("alice", "Read")
     assert (await secure.ask(token, "GET", "/topics")).json() == ["t"]
@@ -247,6 +249,7 @@ READ = "/topics/t/partitions/0/records?offset=0&timeout=30000"
 
 
 async def test_a_read_that_waits_ends_with_its_token(secure: Secure) -> None:
+    """F106."""
     token = await secure.token("alice")
     await secure.allow("alice", "Read")
     task = await waiting(secure, token, "GET", READ)
@@ -261,6 +264,7 @@ async def test_a_read_that_waits_ends_when_its_token_does(secure: Secure) -> Non
 
 
 async def test_a_read_that_waits_ends_with_its_acl(secure: Secure) -> None:
+    """F106."""
     token = await secure.token("alice")
     acl = await secure.allow("alice", "Read")
     task = await waiting(secure, token, "GET", READ)
@@ -279,6 +283,7 @@ async def test_a_wait_for_offsets_ends_with_its_acl(secure: Secure) -> None:
 
 
 async def test_a_stream_is_cut_off_with_its_user(secure: Secure) -> None:
+    """F106."""
     users = f"{secure.site.v3}/users"
     await secure.ask(secure.root, "POST", users, {"user_name": "alice", "password": "correct horse"})
     await secure.allow("alice", "Write")

@@ -24,6 +24,7 @@ BATCHES = "/topics/t/partitions/0/batches"
 
 
 async def test_one_connection_too_many_is_served_what_is_always_on_and_told() -> None:
+    """F114."""
     async with simulated(connections_max=3, probes_max=1) as site:
         wires = [await site.wire() for _ in range(3)]
         for wire in wires:
@@ -113,6 +114,7 @@ async def _second_address(site: Site) -> Wire:
 
 
 async def test_a_head_that_drips_is_refused_at_its_deadline() -> None:
+    """F111."""
     async with simulated(head_timeout_s=0.1) as site:
         async with await site.wire() as dripping:
             dripping.write(b"GET /topics HTTP/1.1\r\nHost: test\r\nX-Slow: ")
@@ -251,6 +253,7 @@ def _bodies(site: Site) -> float:
 
 
 async def test_a_reader_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    """F111."""
     async with simulated(drain_timeout_s=0.1) as site:
         for _ in range(20):
             await site.ask("POST", BATCHES, site.batch(b"x" * 1_000_000))

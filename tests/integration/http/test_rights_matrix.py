@@ -100,6 +100,7 @@ async def status(site: Site, route: Route, token: str | None = None) -> tuple[in
 
 
 async def test_everybody_at_every_route(sites: Sites) -> None:
+    """F100."""
     wrong = []
     for route in ROUTES:
         told = await told_at(sites, route)

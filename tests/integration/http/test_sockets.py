@@ -45,6 +45,7 @@ SMUGGLING = {
 
 @pytest.mark.parametrize("name", SMUGGLING)
 async def test_what_is_not_correct_http_gets_one_400_and_the_door(site: Site, name: str) -> None:
+    """F107."""
     async with await site.wire() as wire:
         wire.write(SMUGGLING[name] + SECOND)
         reply = await wire.read()
@@ -58,6 +59,7 @@ async def test_what_is_not_correct_http_gets_one_400_and_the_door(site: Site, na
     ["*", "http://evil.example/topics", "/topics/../topics", "/./topics", "/topics?", "/topics#x", "/topics/%2e/x"],
 )
 async def test_odd_targets_are_answered(site: Site, target: str) -> None:
+    """F108."""
     async with await site.wire() as wire:
         wire.write(head("GET", target, {}))
         assert (await wire.read()).status in (200, 400, 404)
@@ -92,6 +94,7 @@ async def test_a_body_shorter_than_its_length_appends_nothing(site: Site, caplog
 
 
 async def test_a_body_that_does_not_come_is_408() -> None:
+    """F111."""
     async with simulated(body_timeout_s=0.05) as site:
         for sent in (b"", BODY[:5]):
             async with await site.wire() as wire:
@@ -105,6 +108,7 @@ async def test_a_body_that_does_not_come_is_408() -> None:
 
 
 async def test_a_trickled_body_is_408_too() -> None:
+    """F111."""
     async with simulated(body_timeout_s=0.1) as site, await site.wire() as wire:
         wire.write(head("POST", "/topics/t", {**JSON_V2, "Content-Length": "100000"}))
         trickle = asyncio.ensure_future(_trickle(wire))

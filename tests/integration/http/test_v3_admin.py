@@ -62,6 +62,7 @@ async def test_links_lead_where_they_say_under_both_prefixes(site: Site) -> None
 
 
 async def test_links_are_made_from_the_registered_address_never_from_the_request(site: Site) -> None:
+    """F117."""
     forged = "Host: evil\r\nX-Forwarded-Host: evil.example\r\nForwarded: host=evil.example"
     async with await site.wire() as wire:
         wire.write(f"GET /v3/clusters HTTP/1.1\r\n{forged}\r\n\r\n".encode())

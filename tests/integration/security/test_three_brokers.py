@@ -136,7 +136,7 @@ def acl(name: str, operation: str) -> AclDescription:
 
 
 async def test_what_is_revoked_ends_on_every_broker(secured: Secured) -> None:
-    """A read that waits, and a stream, at each broker, though one alone is told."""
+    """A read that waits, and a stream, at each broker, though one alone is told. F106."""
     async with secured.admin() as admin, aiohttp.ClientSession() as session:
         await admin.create_acls([acl("erin", "READ"), acl("erin", "WRITE")])
         made = await admin.create_token("User:erin")

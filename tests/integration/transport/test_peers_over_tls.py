@@ -132,6 +132,8 @@ def test_brokers_of_one_ca_talk_and_large_payloads_go_into_buffers_of_their_own(
 
 
 def test_who_has_no_certificate_is_told_that_one_is_required(play: Callable[[Scenario], None]) -> None:
+    """F101."""
+
     async def scenario(brokers: Brokers) -> None:
         _, address = await brokers.listening()
         context = ssl.create_default_context(cafile=brokers.made.ca)
@@ -145,6 +147,8 @@ def test_who_has_no_certificate_is_told_that_one_is_required(play: Callable[[Sce
 
 
 def test_a_broker_of_another_ca_is_refused_by_either_end(play: Callable[[Scenario], None], tmp_path: Path) -> None:
+    """F101."""
+
     async def scenario(brokers: Brokers) -> None:
         _, address = await brokers.listening()
         stranger = brokers.node(2, TlsNetwork(store(ClusterCertificates(tmp_path / "other"), 2)))
@@ -162,6 +166,8 @@ def test_a_broker_of_another_ca_is_refused_by_either_end(play: Callable[[Scenari
 
 
 def test_the_certificate_of_another_node_is_refused(play: Callable[[Scenario], None]) -> None:
+    """F101, F118."""
+
     async def scenario(brokers: Brokers) -> None:
         _, address = await brokers.listening()
         impostor = brokers.node(3, TlsNetwork(store(brokers.made, 2)))
@@ -186,6 +192,8 @@ def test_a_broker_of_another_cluster_of_the_same_ca_is_refused(
 
 
 def test_a_clients_certificate_opens_no_peer_connection(play: Callable[[Scenario], None]) -> None:
+    """F101."""
+
     async def scenario(brokers: Brokers) -> None:
         _, address = await brokers.listening()
         client = store(brokers.made, 2)
@@ -198,6 +206,8 @@ def test_a_clients_certificate_opens_no_peer_connection(play: Callable[[Scenario
 
 
 def test_an_expired_certificate_opens_no_peer_connection(play: Callable[[Scenario], None], tmp_path: Path) -> None:
+    """F101."""
+
     async def scenario(brokers: Brokers) -> None:
         _, address = await brokers.listening()
         late = store(brokers.made, 2)
@@ -209,6 +219,8 @@ def test_an_expired_certificate_opens_no_peer_connection(play: Callable[[Scenari
 
 
 def test_plain_text_and_tls_do_not_mix_and_each_side_says_so(play: Callable[[Scenario], None]) -> None:
+    """F102."""
+
     async def scenario(brokers: Brokers) -> None:
         _, encrypted = await brokers.listening(1)
         _, plain = await brokers.listening(2, TcpNetwork())
@@ -224,6 +236,8 @@ def test_plain_text_and_tls_do_not_mix_and_each_side_says_so(play: Callable[[Sce
 
 
 def test_older_versions_of_tls_are_refused(play: Callable[[Scenario], None]) -> None:
+    """F102."""
+
     async def scenario(brokers: Brokers) -> None:
         _, address = await brokers.listening()
         context = ssl.create_default_context(cafile=brokers.made.ca)

@@ -35,8 +35,15 @@ def test_replicas_are_equal_when_nothing_happens() -> None:
     assert outcome.counters["records acknowledged"] > 20
 
 
-@pytest.mark.parametrize("kind", ["crash", "isolate"])
-@pytest.mark.parametrize("durability", ["fsynced", "replicated"])
+@pytest.mark.parametrize(
+    ("durability", "kind"),
+    [
+        ("fsynced", "isolate"),
+        ("replicated", "crash"),
+        pytest.param("fsynced", "crash", marks=pytest.mark.slow),
+        pytest.param("replicated", "isolate", marks=pytest.mark.slow),
+    ],
+)
 def test_each_broker_in_turn_is_lost_and_comes_back(kind: str, durability: str) -> None:
     strikes = [Strike(0.5 + node, kind, (node,), 0.9, 0.5) for node in (1, 2, 3)]
     outcome = run_scenario(scenario(*strikes, ack_durability=durability))

@@ -52,8 +52,9 @@ LONG = (
     Family.EIO,
     Family.EMPTIED,
     Family.HUNG,
+    Family.FORGED,
 )
-"""The families with long stories."""
+"""The families with long stories, and one that has a test of its own (`test_forged.py`)."""
 
 
 def test_names_of_families() -> None:

@@ -4,6 +4,7 @@ belief show in them."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -54,8 +55,8 @@ FORGED = (
 
 
 @pytest.mark.timeout(300)
-@seeds(24, 300)
-def test_forged_messages_are_refused_and_have_no_effect(seeds: range) -> None:
+@seeds(7, 300, first=10)
+def test_forged_messages_are_refused_and_have_no_effect(seeds: Sequence[int]) -> None:
     counters: Counter[str] = Counter()
     for seed in seeds:
         outcome = run_story(Family.FORGED, seed)
@@ -67,7 +68,7 @@ def test_forged_messages_are_refused_and_have_no_effect(seeds: range) -> None:
 
 
 def test_a_story_is_a_function_of_its_seed() -> None:
-    assert run_story(Family.FORGED, 3).trace == run_story(Family.FORGED, 3).trace
+    assert run_story(Family.FORGED, 13).trace == run_story(Family.FORGED, 13).trace
 
 
 def test_all_kinds_of_messages_that_name_their_sender_are_forged() -> None:

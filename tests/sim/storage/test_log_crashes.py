@@ -189,7 +189,7 @@ def test_no_crash_at_any_operation_breaks_a_promise(history: History, seeds: ran
     counting = LogDriver(SimDisk(0), segment_bytes=350, bad_end=BadEnd.KEEP)
     before = counting.disk.operations
     history(counting)
-    for operation in range(1, counting.disk.operations - before + 1):
+    for operation in series.steps(counting.disk.operations - before, seeds):
         for seed in seeds:
             driver = LogDriver(SimDisk(seed), segment_bytes=350, bad_end=BadEnd.KEEP)
             driver.disk.crash_at(operation)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
 import pytest
 
+from tests import series
 from tests.sim.storage.sampling import SAMPLED_IF_SLOW
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import DamagedBatch
@@ -153,7 +154,10 @@ def harm_rows(medium: Medium) -> None:
 
 
 @pytest.mark.parametrize("harm", [harm_a_batch, harm_rows])
-def test_a_crash_at_any_operation_of_a_repair_leaves_it_done_or_to_do(sweep: Sweep, harm: Damaging) -> None:
+@series.seeds(3, 8)
+def test_a_crash_at_any_operation_of_a_repair_leaves_it_done_or_to_do(
+    sweep: Sweep, harm: Damaging, seeds: Sequence[int]
+) -> None:
     """What was damaged is damaged or repaired then, all else is as it was, and a repair after it succeeds."""
     counting = driver_of(damaged(sweep, harm))
     sound = check_never_wrong(counting, sweep.expected)
@@ -162,7 +166,7 @@ def test_a_crash_at_any_operation_of_a_repair_leaves_it_done_or_to_do(sweep: Swe
     operations = counting.disk.operations - before
     assert operations
     for operation in range(1, operations + 1):
-        for seed in range(8):
+        for seed in seeds:
             disk = damaged(sweep, harm)
             disk.medium.random.seed(seed)
             driver = driver_of(disk)

@@ -182,7 +182,7 @@ def test_no_crash_at_any_operation_breaks_a_promise(history: History, seeds: ran
     counting = SlotDriver(SimDisk(0), segment_bytes=SEGMENT_BYTES)
     before = counting.disk.operations
     history(counting)
-    for operation in range(1, counting.disk.operations - before + 1):
+    for operation in series.steps(counting.disk.operations - before, seeds):
         for seed in seeds:
             driver = SlotDriver(SimDisk(seed), segment_bytes=SEGMENT_BYTES)
             driver.disk.crash_at(operation)

@@ -26,6 +26,7 @@ from tidelog.storage.slot_store import SlotStore
 
 Mutant = Callable[[], AbstractContextManager[None]]
 SEEDS = 400
+FIRST_SEED_OF_A_RARE_BUG = 340
 
 
 def name_nothing() -> AbstractContextManager[None]:
@@ -109,8 +110,9 @@ def store_facts_once() -> AbstractContextManager[None]:
     ],
 )
 def test_the_simulator_notices(mutant: Mutant) -> None:
+    first = FIRST_SEED_OF_A_RARE_BUG if mutant is refer_to_what_is_deleted else 0
     with mutant(), pytest.raises(AssertionError):
-        for seed in range(SEEDS):
+        for seed in range(first, first + SEEDS):
             slot_scenario.run_seed(seed)
 
 

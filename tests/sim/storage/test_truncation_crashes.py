@@ -272,7 +272,7 @@ def test_a_crash_at_any_operation_leaves_a_piece_of_one_branch(
     counting = Follower(disk_of(0), segment_bytes)
     before = counting.disk.operations
     history(counting)
-    for operation in range(1, counting.disk.operations - before + 1):
+    for operation in series.steps(counting.disk.operations - before, seeds):
         for seed in seeds:
             follower = Follower(disk_of(seed), segment_bytes)
             follower.disk.crash_at(operation)

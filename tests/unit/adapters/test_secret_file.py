@@ -1,4 +1,4 @@
-"""Secrets come from files that nobody else can read, and no error tells them."""
+"""Secrets come from files that nobody else can read, and no error tells them. F122."""
 
 from __future__ import annotations
 

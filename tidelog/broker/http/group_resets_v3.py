@@ -76,6 +76,7 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     group = check_group_name(call.path["group"])
     asked = await read_json(context, call, _RESET)
     reset = _reset(asked, context.face.clock.wall_ms())
+    context.require(call, Operation.READ, "Topic", [one.topic_name for one in asked.topics or ()])  # there, or not
     committed = await _offsets_to_reset(context.face, group, call.started_s + PATIENCE_S)
     partitions = _partitions(context.face, asked.topics, committed)
     if not 0 < len(partitions) <= context.limits.entries_max:

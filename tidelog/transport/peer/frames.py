@@ -173,5 +173,5 @@ class MessageCodec:
 def _decode(decoder: msgspec.msgpack.Decoder[T], header: memoryview) -> T:
     try:
         return decoder.decode(header)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # msgspec lets the last two through
         raise BadFrame(f"a header cannot be understood: {error}") from error

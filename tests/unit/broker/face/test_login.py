@@ -112,6 +112,7 @@ def test_a_token_ends() -> None:
 
 
 def test_all_wrong_tokens_are_told_the_same() -> None:
+    """F105."""
     house = House()
     text = house.token()
     told = []
@@ -162,6 +163,7 @@ async def test_a_changed_user_is_out_at_once() -> None:
 
 
 async def test_an_unknown_user_costs_and_is_told_what_a_wrong_password_does() -> None:
+    """F105."""
     house = House()
     house.has(ALICE)
     told = []
@@ -175,6 +177,7 @@ async def test_an_unknown_user_costs_and_is_told_what_a_wrong_password_does() ->
 
 
 async def test_five_failures_a_minute() -> None:
+    """F104."""
     house = House()
     house.has(ALICE, User("bob", "hash of bob"))
     for n in range(5):
@@ -222,6 +225,7 @@ async def test_many_connections_with_one_password_are_one_comparison() -> None:
 
 
 async def test_who_would_wait_for_too_long_is_refused() -> None:
+    """F104."""
     threads = Threads()
     house = House(threads)
     tries = [asyncio.create_task(house.login.by_password(f"user {n}", "x", HOST)) for n in range(WAITING_MAX)]

@@ -91,6 +91,7 @@ def test_bad_bodies_are_refused(body: bytes) -> None:
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_no_bytes_get_past_but_as_a_body_or_a_400(body: bytes) -> None:
+    """F110."""
     decoders: list[msgspec.json.Decoder[Any]] = [JSON_RECORDS, BINARY_RECORDS, RECORD_V3, json_decoder(EntriesV3)]
     for decoder in decoders:
         with suppress(InvalidRequest):
