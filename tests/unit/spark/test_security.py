@@ -20,6 +20,16 @@ def test_kafkas_options_say_how_to_connect() -> None:
         assert found.security == Security("SSL", "ca.pem")
 
 
+def test_who_is_calling_is_in_a_file_whose_name_alone_travels() -> None:
+    found = parse_sink_options({**GIVEN, "token.file": "me.token"}, is_streaming=False)
+    assert found.security.token_file == "me.token"
+    user = {**GIVEN, "kafka.sasl.username": "etl", "kafka.sasl.password.file": "pw"}
+    assert parse_sink_options(user, is_streaming=False).security.sasl_password_file == "pw"
+    with pytest.raises(InvalidRequest, match=r"use kafka\.sasl\.password\.file") as caught:
+        parse_sink_options({**GIVEN, "kafka.sasl.username": "etl", "kafka.sasl.password": "canary"}, is_streaming=False)
+    assert "canary" not in caught.value.message
+
+
 def test_what_does_not_agree_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"set security\.protocol to SSL"):
         parse_sink_options({**GIVEN, "kafka.security.protocol": "PLAINTEXT"}, is_streaming=False)
