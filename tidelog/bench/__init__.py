@@ -18,12 +18,15 @@ from tidelog.bench.rebalance import RebalanceOptions, measure_rebalance
 from tidelog.bench.repair import RepairOptions, measure_repair
 from tidelog.bench.result import Result, Workload, run
 from tidelog.bench.scale import ScaleOptions, measure_scale
+from tidelog.bench.secured import Level
+from tidelog.bench.security import SecurityOptions, measure_security
 
 __all__ = [
     "ConsumeOptions",
     "FailoverOptions",
     "IdleConsumersOptions",
     "LatencyOptions",
+    "Level",
     "MoveOptions",
     "PartitionsOptions",
     "PauseOptions",
@@ -33,6 +36,7 @@ __all__ = [
     "RepairOptions",
     "Result",
     "ScaleOptions",
+    "SecurityOptions",
     "Whom",
     "Workload",
     "append_history",
@@ -48,5 +52,6 @@ __all__ = [
     "measure_rebalance",
     "measure_repair",
     "measure_scale",
+    "measure_security",
     "run",
 ]

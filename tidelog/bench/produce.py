@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, Kind, make_values
@@ -47,6 +47,7 @@ async def produce_to(target: Target, options: ProduceOptions, progress: Progress
     sampler = _Sampler()
     async with Producer(
         target.bootstrap,
+        **target.security,
         acks=options.acks,
         linger_ms=options.linger_ms,
         batch_size=options.batch_bytes,
@@ -71,7 +72,7 @@ async def produce_to(target: Target, options: ProduceOptions, progress: Progress
         **percentiles_ms(sampler.seconds, "ack_"),
         **costs(before, after, value_bytes),
     }
-    return Result("produce", asdict(options), figures)
+    return Result("produce", options.parameters, figures)
 
 
 async def _send_each(

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from yarl import URL
 
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, make_values
-from tidelog.bench.result import Progress, Result, percentiles_ms, rates
+from tidelog.bench.result import Progress, Result, ignore, percentiles_ms, rates
 from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.errors import InvalidRequest
@@ -40,12 +40,17 @@ async def measure_raw(options: RawOptions, progress: Progress) -> Result:
     if min(options.requests, options.batches, options.in_flight, options.partitions) < 1:
         raise InvalidRequest("requests, batches, in_flight and partitions must be at least 1")
     async with open_target(options) as target:
-        connections = Connections(connections_max=options.in_flight)
-        await connections.open()
-        try:
-            return await _measure(target, options, connections, progress)
-        finally:
-            await connections.close()
+        return await post_to(target, options, progress)
+
+
+async def post_to(target: Target, options: RawOptions, progress: Progress = ignore) -> Result:
+    """Posts the batches to a target that is there."""
+    connections = target.connections(options.in_flight)
+    await connections.open()
+    try:
+        return await _measure(target, options, connections, progress)
+    finally:
+        await connections.close()
 
 
 async def _measure(target: Target, options: RawOptions, connections: Connections, progress: Progress) -> Result:
@@ -82,4 +87,4 @@ async def _measure(target: Target, options: RawOptions, connections: Connections
         **percentiles_ms(durations),
         **costs(before, after, value_bytes),
     }
-    return Result("raw", asdict(options), figures)
+    return Result("raw", options.parameters, figures)

@@ -36,6 +36,27 @@ def test_results_are_kept_as_lines(cli: Cli, cluster: LocalCluster, tmp_path: Pa
     assert [json.loads(line)["workload"] for line in lines] == ["latency", "latency"]
 
 
+def test_a_workload_on_brokers_that_ask_who_is_calling(cli: Cli, tmp_path: Path) -> None:
+    with LocalCluster(tls=True, login=True, data_dir=tmp_path / "cluster") as closed:
+        file = tmp_path / "client.properties"
+        lines = {"ssl.ca.location": closed.security["ssl_ca_location"], "token.file": closed.security["token_file"]}
+        file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        words = ("--bootstrap", closed.bootstrap, "--command-config", str(file), "--json")
+        for workload, small in SMALL.items():
+            measured = json.loads(cli.succeed("bench", workload, *small, *words))
+            assert measured["figures"]["records_per_s"] > 0
+            assert str(tmp_path) not in json.dumps(measured)
+
+
+@pytest.mark.slow
+def test_what_security_costs(cli: Cli) -> None:
+    small = ("--rounds", "1", "--requests", "6", "--records", "10", "--connections", "20")
+    figures = json.loads(cli.succeed("bench", "security", *small, "--json"))["figures"]
+    assert min(figures[f"{level}_1000b_mb_per_s"] for level in ("plain", "tls", "token")) > 0
+    assert figures["mtls_connections_per_core_s"] > 0 and figures["token_us"] > 0
+    assert figures["acl_check_us"] < figures["acl_definition_us"]
+
+
 @pytest.mark.slow
 def test_a_broker_joins_under_load(cli: Cli) -> None:
     options = ["--brokers", "1", "--partitions", "4", "--data-mb", "1", "--throttle", "0", "--calm", "0.5"]

@@ -1,0 +1,36 @@
+"""Workloads of `tidelog bench` about security, on clusters that are started for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.bench import SecurityOptions, measure_security
+from tidelog.cli.measuring import BatchBytes, History, ProtocolOption, workload
+from tidelog.cli.options import Json
+from tidelog.model.cluster import ISR
+
+
+@workload(measure_security, SecurityOptions)
+def security(
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="How often each is measured, in turn.")] = 7,
+    requests: Annotated[int, typer.Option(min=1, metavar="N", help="Batches a round, for each size.")] = 600,
+    batch_bytes: BatchBytes = 65536,
+    records: Annotated[int, typer.Option(min=1, metavar="N", help="Single records a round.")] = 300,
+    connections: Annotated[int, typer.Option(min=1, metavar="N", help="New ones a round, of each kind.")] = 500,
+    protocol: ProtocolOption = ISR,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Compare brokers with TLS, tokens and ACLs to brokers without.
+
+    Three clusters of three brokers run at once and take the same work in turn: batches of records of 100 bytes and of
+    1,000, and single records. What is lost against plain text is told, what a new connection costs a broker, and how
+    long finding out rights among 1,000 ACLs takes.
+
+    \b
+    Examples:
+      tidelog bench security
+      tidelog bench security --rounds 3 --requests 200 --protocol paxos --json
+    """
