@@ -17,6 +17,7 @@ from tidelog.bench.raw import RawOptions, measure_raw
 from tidelog.bench.rebalance import RebalanceOptions, measure_rebalance
 from tidelog.bench.repair import RepairOptions, measure_repair
 from tidelog.bench.result import Result, Workload, run
+from tidelog.bench.revocation import RevocationOptions, measure_revocation
 from tidelog.bench.scale import ScaleOptions, measure_scale
 from tidelog.bench.secured import Level
 from tidelog.bench.security import SecurityOptions, measure_security
@@ -35,6 +36,7 @@ __all__ = [
     "RebalanceOptions",
     "RepairOptions",
     "Result",
+    "RevocationOptions",
     "ScaleOptions",
     "SecurityOptions",
     "Whom",
@@ -51,6 +53,7 @@ __all__ = [
     "measure_raw",
     "measure_rebalance",
     "measure_repair",
+    "measure_revocation",
     "measure_scale",
     "measure_security",
     "run",

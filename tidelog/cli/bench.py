@@ -20,7 +20,7 @@ from tidelog.bench import (
 from tidelog.cli.bench_cluster import failover, move, pause, repair, scale
 from tidelog.cli.bench_groups import idle_consumers, rebalance
 from tidelog.cli.bench_partitions import partitions
-from tidelog.cli.bench_security import security
+from tidelog.cli.bench_security import revocation, security
 from tidelog.cli.measuring import (
     AcksOption,
     BatchBytes,
@@ -181,5 +181,6 @@ app.command()(pause)
 app.command()(repair)
 app.command()(scale)
 app.command()(security)
+app.command()(revocation)
 app.command()(rebalance)
 app.command()(idle_consumers)

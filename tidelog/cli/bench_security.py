@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.bench import SecurityOptions, measure_security
+from tidelog.bench import RevocationOptions, SecurityOptions, measure_revocation, measure_security
 from tidelog.cli.measuring import BatchBytes, History, ProtocolOption, workload
 from tidelog.cli.options import Json
 from tidelog.model.cluster import ISR
@@ -33,4 +33,23 @@ def security(
     Examples:
       tidelog bench security
       tidelog bench security --rounds 3 --requests 200 --protocol paxos --json
+    """
+
+
+@workload(measure_revocation, RevocationOptions)
+def revocation(
+    times: Annotated[int, typer.Option(min=1, metavar="N", help="Of each: a token, a user, the ACLs of a user.")] = 100,
+    at_once: Annotated[int, typer.Option(min=1, metavar="N", help="Of different users.")] = 5,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Take rights away from users who have reads and streams open.
+
+    How long until three brokers have ended all of these, and refuse what comes anew, counted from the answer to whoever
+    took the right away.
+
+    \b
+    Examples:
+      tidelog bench revocation
+      tidelog bench revocation --times 20 --at-once 1 --json
     """

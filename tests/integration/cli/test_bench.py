@@ -58,6 +58,13 @@ def test_what_security_costs(cli: Cli) -> None:
 
 
 @pytest.mark.slow
+def test_how_soon_what_is_revoked_ends(cli: Cli) -> None:
+    figures = json.loads(cli.succeed("bench", "revocation", "--times", "2", "--at-once", "2", "--json"))["figures"]
+    for kind in ("token", "user", "acl"):
+        assert 0 < figures[f"{kind}_p50_ms"] <= figures[f"{kind}_worst_ms"]
+
+
+@pytest.mark.slow
 def test_a_broker_joins_under_load(cli: Cli) -> None:
     options = ["--brokers", "1", "--partitions", "4", "--data-mb", "1", "--throttle", "0", "--calm", "0.5"]
     measured = json.loads(cli.succeed("bench", "move", *options, "--json"))
