@@ -52,8 +52,7 @@ async def _measure(target: Target, options: ConsumeOptions, progress: Progress) 
     before = await target.begin()
     async with Consumer(
         target.topic,
-        bootstrap_servers=target.bootstrap,
-        **target.security,
+        **target.to,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=options.max_partition_fetch_bytes,
         check_crcs=options.check_crcs,

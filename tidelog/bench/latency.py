@@ -45,12 +45,10 @@ async def send_to(target: Target, options: LatencyOptions, progress: Progress = 
     run = _Run(options, progress)
     await run.warm_up(target)
     async with AsyncExitStack() as stack:
-        producer = await stack.enter_async_context(Producer(target.bootstrap, acks=options.acks, **target.security))
+        producer = await stack.enter_async_context(Producer(acks=options.acks, **target.to))
         work = [run.send(producer, target.topic) for _ in range(options.tasks)]
         if options.reads:
-            consumer = await stack.enter_async_context(
-                Consumer(target.topic, bootstrap_servers=target.bootstrap, **target.security)
-            )
+            consumer = await stack.enter_async_context(Consumer(target.topic, **target.to))
             work.append(run.receive(consumer))
         before = await target.begin()
         started_s = time.perf_counter()
@@ -81,7 +79,7 @@ class _Run:
 
     async def warm_up(self, target: Target) -> None:
         """Opens connections and files, and lets caches fill."""
-        async with Producer(target.bootstrap, **target.security) as producer:
+        async with Producer(**target.to) as producer:
             for number in range(WARM_UP_RECORDS):
                 await producer.send_and_wait(target.topic, self._values[number % DISTINCT])
 

@@ -46,8 +46,7 @@ async def produce_to(target: Target, options: ProduceOptions, progress: Progress
     """Sends the records to a target that is there."""
     sampler = _Sampler()
     async with Producer(
-        target.bootstrap,
-        **target.security,
+        **target.to,
         acks=options.acks,
         linger_ms=options.linger_ms,
         batch_size=options.batch_bytes,

@@ -14,6 +14,7 @@ from yarl import URL
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.result import Progress, Result, ignore, percentiles_ms, rates
+from tidelog.bench.secured import connections_to
 from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.errors import InvalidRequest
@@ -45,7 +46,7 @@ async def measure_raw(options: RawOptions, progress: Progress) -> Result:
 
 async def post_to(target: Target, options: RawOptions, progress: Progress = ignore) -> Result:
     """Posts the batches to a target that is there."""
-    connections = target.connections(options.in_flight)
+    connections = connections_to(options.in_flight, **target.to)
     await connections.open()
     try:
         return await _measure(target, options, connections, progress)

@@ -20,7 +20,7 @@ import aiohttp
 
 from tidelog.admin import AclDescription, AdminClient
 from tidelog.bench.result import Progress, Result, percentiles_ms
-from tidelog.bench.secured import Level, secured_cluster
+from tidelog.bench.secured import Level, connection_of, secured_cluster
 from tidelog.testing import LocalCluster
 from tidelog.transport.security import Security
 
@@ -155,7 +155,7 @@ async def measure_revocation(options: RevocationOptions, progress: Progress) -> 
     ended = {kind: _Ended() for kind in KINDS}
     async with secured_cluster(Level.LOGIN, BROKERS, settings=SETTINGS) as (cluster, _):
         context = Security(ssl_ca_location=cluster.security["ssl_ca_location"]).context()
-        async with AdminClient(cluster.bootstrap, **cluster.security) as admin, _session(context) as session:
+        async with AdminClient(**connection_of(cluster)) as admin, _session(context) as session:
             await admin.create_topic(TOPIC, partitions=2, replication_factor=BROKERS)
             bench = _Bench(cluster, admin, session)
             for begin in range(0, options.times, options.at_once):

@@ -42,7 +42,7 @@ class SecurityOptions:
     requests: int = 600
     batch_bytes: int = 65536
     records: int = 300
-    connections: int = 500
+    connections: int = 1_000
     protocol: str = "isr"
 
 

@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 from yarl import URL
 
 from tidelog.admin import AdminClient
 from tidelog.bench.costs import Reading, cpu_of, own_cpu
-from tidelog.bench.secured import PLAIN_TEXT, Level, connections_to, secured_cluster
+from tidelog.bench.secured import Connection, Level, connections_to, secured_cluster
 from tidelog.transport.addresses import parse_bootstrap
-from tidelog.transport.connections import Connections
 from tidelog.transport.security import SecurityParameters
 
 
@@ -44,29 +43,23 @@ class TargetOptions:
 class Target:
     """Brokers and a topic on them. `pids` are known of brokers that were started here."""
 
-    bootstrap: str
+    to: Connection
     topic: str
     pids: tuple[int, ...] = ()
-    security: SecurityParameters = field(default_factory=SecurityParameters)
-    """The arguments of clients, beside `bootstrap`."""
-
-    def connections(self, connections_max: int) -> Connections:
-        """Returns a pool for requests that the workload makes itself; not open yet."""
-        return connections_to(self.bootstrap, self.security, connections_max)
 
     async def begin(self) -> Reading:
         """Reads all counts, CPU time last: what asking for counts costs is no part of the run."""
-        counters = await read_counters(self.bootstrap, self.security)
+        counters = await read_counters(**self.to)
         return Reading(time.perf_counter(), own_cpu(), tuple(map(cpu_of, self.pids)), counters)
 
     async def end(self) -> Reading:
         """Reads all counts, CPU time first."""
         moment_s, client, brokers = time.perf_counter(), own_cpu(), tuple(map(cpu_of, self.pids))
-        return Reading(moment_s, client, brokers, await read_counters(self.bootstrap, self.security))
+        return Reading(moment_s, client, brokers, await read_counters(**self.to))
 
     async def leaders(self) -> list[str]:
         """The base URL of each partition's leader, in the order of the partitions."""
-        async with AdminClient(self.bootstrap, **self.security) as admin:
+        async with AdminClient(**self.to) as admin:
             addresses = {broker.broker_id: broker.address for broker in await admin.list_brokers()}
             topic = await admin.describe_topic(self.topic)
         return [addresses[partition.leader] for partition in topic.partitions]
@@ -76,18 +69,17 @@ class Target:
 async def open_target(options: TargetOptions) -> AsyncIterator[Target]:
     """What the options say; what is made for the run is gone after it."""
     if options.bootstrap is None:
-        async with secured_cluster(options.security, options.brokers) as (cluster, security):
-            pids = tuple(cluster.broker(node_id).pid for node_id in cluster.node_ids)
-            async with _topic(cluster.bootstrap, options, security) as name:
-                yield Target(cluster.bootstrap, name, pids, security)
+        async with secured_cluster(options.security, options.brokers) as (cluster, to), _topic(to, options) as name:
+            yield Target(to, name, tuple(cluster.broker(node_id).pid for node_id in cluster.node_ids))
     else:
-        async with _topic(options.bootstrap, options, options.connection) as name:
-            yield Target(options.bootstrap, name, (), options.connection)
+        running: Connection = {"bootstrap_servers": options.bootstrap, **options.connection}
+        async with _topic(running, options) as name:
+            yield Target(running, name)
 
 
 @asynccontextmanager
-async def _topic(bootstrap: str, options: TargetOptions, security: SecurityParameters) -> AsyncIterator[str]:
-    async with AdminClient(bootstrap, **security) as admin:
+async def _topic(to: Connection, options: TargetOptions) -> AsyncIterator[str]:
+    async with AdminClient(**to) as admin:
         if options.topic is not None and options.topic in await admin.list_topics():
             yield options.topic
             return
@@ -102,15 +94,15 @@ async def _topic(bootstrap: str, options: TargetOptions, security: SecurityParam
 
 
 async def read_counters(
-    bootstrap: str, security: SecurityParameters = PLAIN_TEXT, *, labelled: bool = False
+    bootstrap_servers: str, *, labelled: bool = False, **security: Unpack[SecurityParameters]
 ) -> dict[str, float]:
     """Returns the counters without labels, or those that have some, with them; summed over the brokers that are
     named."""
     total: Counter[str] = Counter()
-    connections = connections_to(bootstrap, security, 1)
+    connections = connections_to(1, bootstrap_servers, **security)
     await connections.open()
     try:
-        for address in parse_bootstrap(bootstrap):
+        for address in parse_bootstrap(bootstrap_servers):
             answer = await connections.request("GET", URL(f"{address}/metrics"), timeout_s=30)
             if answer.error is not None:
                 raise answer.error

@@ -18,7 +18,7 @@ def security(
     requests: Annotated[int, typer.Option(min=1, metavar="N", help="Batches a round, for each size.")] = 600,
     batch_bytes: BatchBytes = 65536,
     records: Annotated[int, typer.Option(min=1, metavar="N", help="Single records a round.")] = 300,
-    connections: Annotated[int, typer.Option(min=1, metavar="N", help="New ones a round, of each kind.")] = 500,
+    connections: Annotated[int, typer.Option(min=1, metavar="N", help="New ones a round, of each kind.")] = 1_000,
     protocol: ProtocolOption = ISR,
     history: History = None,
     as_json: Json = False,
