@@ -49,7 +49,7 @@ async def measure_handshakes(connections: int, rounds: int) -> dict[str, float]:
 def _figures(name: str, seconds: Sequence[float]) -> dict[str, float]:
     median_s = sorted(seconds)[len(seconds) // 2]
     figures = {f"{name}_connection_broker_cpu_ms": 1000 * median_s}
-    if median_s:  # so few that the system's clock of processes has not moved
+    if median_s:  # 0 if the connections were too few for the system's clock of processes to move
         figures[f"{name}_connections_per_core_s"] = 1 / median_s
     return figures
 
