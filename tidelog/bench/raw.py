@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from yarl import URL
@@ -59,10 +60,12 @@ async def _measure(target: Target, options: RawOptions, connections: Connections
     values = make_values("random", options.value_bytes)
     records = [(1_700_000_000_000, None, values[number % DISTINCT]) for number in range(per_batch)]
     body = [bytes(encode_batch(records))] * options.batches
+    leaders = await target.leaders()
     urls = [
         URL(f"{leader}/topics/{target.topic}/partitions/{number}/batches?acks={options.acks}")
-        for number, leader in enumerate(await target.leaders())
+        for number, leader in enumerate(leaders)
     ]
+    await _connect(connections, leaders, options.in_flight)
     pending = iter(range(options.requests))
     durations: list[float] = []
 
@@ -89,3 +92,10 @@ async def _measure(target: Target, options: RawOptions, connections: Connections
         **costs(before, after, value_bytes),
     }
     return Result("raw", options.parameters, figures)
+
+
+async def _connect(connections: Connections, leaders: Sequence[str], in_flight: int) -> None:
+    """Has the pool make its connections, so that no handshake is measured."""
+    for leader in dict.fromkeys(leaders):
+        asking = [connections.request("GET", URL(f"{leader}/healthz"), timeout_s=60) for _ in range(in_flight)]
+        await asyncio.gather(*asking)

@@ -35,11 +35,12 @@ COSTS: Final = {"broker_cpu_s_per_gb": "brokers_cpu_s_per_gb", "client_cpu_s_per
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityOptions:
-    """Each cluster is given in each of the `rounds`: `requests` of a batch of `batch_bytes` for each size of
+    """Each cluster is given in each of the `rounds`: `requests` of `batches` of `batch_bytes` for each size of
     records, and `records` one at a time. A round of connections makes so many `connections`."""
 
     rounds: int = 7
-    requests: int = 600
+    requests: int = 300
+    batches: int = 4
     batch_bytes: int = 65536
     records: int = 300
     connections: int = 1_000
@@ -82,7 +83,11 @@ def _target(options: SecurityOptions, level: Level) -> TargetOptions:
 async def _burst(target: Target, options: SecurityOptions, bursts: Bursts) -> None:
     for size in SIZES:
         posting = RawOptions(
-            requests=options.requests, batch_bytes=options.batch_bytes, value_bytes=size, partitions=BROKERS
+            requests=options.requests,
+            batches=options.batches,
+            batch_bytes=options.batch_bytes,
+            value_bytes=size,
+            partitions=BROKERS,
         )
         bursts.posted[size].append((await post_to(target, posting)).figures)
     sending = LatencyOptions(records=options.records, reads=False)

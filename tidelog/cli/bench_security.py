@@ -15,7 +15,8 @@ from tidelog.model.cluster import ISR
 @workload(measure_security, SecurityOptions)
 def security(
     rounds: Annotated[int, typer.Option(min=1, metavar="N", help="How often each is measured, in turn.")] = 7,
-    requests: Annotated[int, typer.Option(min=1, metavar="N", help="Batches a round, for each size.")] = 600,
+    requests: Annotated[int, typer.Option(min=1, metavar="N", help="Of batches, a round, for each size.")] = 300,
+    batches: Annotated[int, typer.Option(min=1, metavar="N", help="In each request.")] = 4,
     batch_bytes: BatchBytes = 65536,
     records: Annotated[int, typer.Option(min=1, metavar="N", help="Single records a round.")] = 300,
     connections: Annotated[int, typer.Option(min=1, metavar="N", help="New ones a round, of each kind.")] = 1_000,
