@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload steady clocks bench bench-repair docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload steady clocks bench bench-repair bench-security docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -131,6 +131,10 @@ bench: setup ## Measure a broker on this machine
 
 bench-repair: setup ## How long 1,000 damaged batches of a 1 GB partition take to be whole again
 	$(BIN)/tidelog bench repair
+
+bench-security: setup ## What TLS, tokens and ACLs cost, and how soon what is revoked ends; HISTORY=bench/history.ndjson
+	$(BIN)/tidelog bench security $(if $(HISTORY),--history $(HISTORY))
+	$(BIN)/tidelog bench revocation $(if $(HISTORY),--history $(HISTORY))
 
 docs: setup ## Generate the reference pages again; fails if they differ from the committed ones
 	$(BIN)/tidelog config docs > $(VENV)/config.md && mv $(VENV)/config.md docs/config.md

@@ -94,14 +94,14 @@ class Topic:
 
     def create(self, configs: Mapping[str, str] | None = None) -> None:
         async def ask() -> None:
-            async with AdminClient(self.cluster.bootstrap) as admin:
+            async with AdminClient(self.cluster.bootstrap, **self.cluster.security) as admin:
                 await admin.create_topic(self.name, partitions=self.partitions, configs=configs)
 
         asyncio.run(ask())
 
     def delete(self) -> None:
         async def ask() -> None:
-            async with AdminClient(self.cluster.bootstrap) as admin:
+            async with AdminClient(self.cluster.bootstrap, **self.cluster.security) as admin:
                 await admin.delete_topic(self.name)
 
         asyncio.run(ask())
@@ -110,22 +110,29 @@ class Topic:
         """Appends values to one partition."""
 
         async def send() -> None:
-            async with Producer(self.cluster.bootstrap, **options) as producer:
+            async with Producer(self.cluster.bootstrap, **self.cluster.security, **options) as producer:
                 await (await producer.send_batch(self.name, values, partition=partition))
 
         asyncio.run(send())
 
     def start_offset(self, partition: int = 0) -> int:
         async def ask() -> int:
-            async with AdminClient(self.cluster.bootstrap) as admin:
+            async with AdminClient(self.cluster.bootstrap, **self.cluster.security) as admin:
                 key = TopicPartition(self.name, partition)
                 return (await admin.list_offsets([key]))[key].extent()[0]
 
         return asyncio.run(ask())
 
+    @property
+    def connection(self) -> dict[str, str]:
+        """The options by which a query connects: addresses, and the names of files."""
+        names = {"ssl_ca_location": "kafka.ssl.ca.location", "token_file": "token.file"}
+        given = {names[argument]: value for argument, value in self.cluster.security.items()}
+        return {"kafka.bootstrap.servers": self.cluster.bootstrap, **given}
+
     def batch(self, **options: str) -> DataFrame:
         """All that is there, as a batch query."""
-        reader = self.spark.read.format("tidelog").option("kafka.bootstrap.servers", self.cluster.bootstrap)
+        reader = self.spark.read.format("tidelog").options(**self.connection)
         return reader.option("subscribe", self.name).options(**options).load()
 
     def values(self, **options: str) -> list[bytes]:
@@ -135,7 +142,7 @@ class Topic:
 
     def stream(self, **options: str) -> DataFrame:
         """Returns what comes, as a streaming query; from the earliest unless `options` say otherwise."""
-        reader = self.spark.readStream.format("tidelog").option("kafka.bootstrap.servers", self.cluster.bootstrap)
+        reader = self.spark.readStream.format("tidelog").options(**self.connection)
         return reader.options(**{"subscribe": self.name, "startingOffsets": "earliest", **options}).load()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Self, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -36,12 +36,11 @@ from tidelog.admin.results import (
 from tidelog.model.errors import InvalidRequest, NotFound, TidelogError, TopicExists, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
-from tidelog.transport.credentials import client_credentials
 from tidelog.transport.losses import AcceptedLoss, LossesJudged
 from tidelog.transport.metadata import TopicMetadata
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.parameters import client_parameters
-from tidelog.transport.security import Security
+from tidelog.transport.security import Security, SecurityParameters
 from tidelog.transport.session import ClusterSession
 from tidelog.transport.verification import BrokerVerification, ReplicaVerification
 
@@ -66,41 +65,25 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     `ssl_*` are those of the `Producer`.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers", ssl_truststore_location="ssl_ca_location")
+    @client_parameters(bootstrap="bootstrap_servers")
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP,
         *,
         request_timeout_ms: float = 30_000,
         client_id: str = "",
-        security_protocol: str | None = None,
-        ssl_ca_location: str | None = None,
-        ssl_keystore_location: str | None = None,
-        ssl_endpoint_identification_algorithm: str = "https",
-        sasl_mechanism: str | None = None,
-        sasl_username: str | None = None,
-        sasl_password: str | None = None,
-        sasl_password_file: str | None = None,
-        token_file: str | None = None,
+        **security: Unpack[SecurityParameters],
     ) -> None:
+        secure = Security(**security)
         super().__init__(
             ClusterSession(
                 bootstrap_servers,
                 request_timeout_s=request_timeout_ms / 1000,
                 connections_max=8,
                 client_id=client_id,
-                credentials=client_credentials(
-                    read_secret,
-                    sasl_mechanism=sasl_mechanism,
-                    sasl_username=sasl_username,
-                    sasl_password=sasl_password,
-                    sasl_password_file=sasl_password_file,
-                    token_file=token_file,
-                ),
                 entropy=SystemEntropy(),
-                security=Security(
-                    security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
-                ),
+                credentials=secure.credentials(read_secret),
+                security=secure,
             )
         )
 

@@ -17,13 +17,17 @@ from tidelog.bench.raw import RawOptions, measure_raw
 from tidelog.bench.rebalance import RebalanceOptions, measure_rebalance
 from tidelog.bench.repair import RepairOptions, measure_repair
 from tidelog.bench.result import Result, Workload, run
+from tidelog.bench.revocation import RevocationOptions, measure_revocation
 from tidelog.bench.scale import ScaleOptions, measure_scale
+from tidelog.bench.secured import Level
+from tidelog.bench.security import SecurityOptions, measure_security
 
 __all__ = [
     "ConsumeOptions",
     "FailoverOptions",
     "IdleConsumersOptions",
     "LatencyOptions",
+    "Level",
     "MoveOptions",
     "PartitionsOptions",
     "PauseOptions",
@@ -32,7 +36,9 @@ __all__ = [
     "RebalanceOptions",
     "RepairOptions",
     "Result",
+    "RevocationOptions",
     "ScaleOptions",
+    "SecurityOptions",
     "Whom",
     "Workload",
     "append_history",
@@ -47,6 +53,8 @@ __all__ = [
     "measure_raw",
     "measure_rebalance",
     "measure_repair",
+    "measure_revocation",
     "measure_scale",
+    "measure_security",
     "run",
 ]

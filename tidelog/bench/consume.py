@@ -6,7 +6,7 @@ A topic of the caller's is read from its beginning, as it is; without one the re
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import Kind
@@ -52,7 +52,7 @@ async def _measure(target: Target, options: ConsumeOptions, progress: Progress) 
     before = await target.begin()
     async with Consumer(
         target.topic,
-        bootstrap_servers=target.bootstrap,
+        **target.to,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=options.max_partition_fetch_bytes,
         check_crcs=options.check_crcs,
@@ -70,4 +70,4 @@ async def _measure(target: Target, options: ConsumeOptions, progress: Progress) 
     after = await target.end()
     figures = {**rates(count, value_bytes, seconds), **costs(before, after, value_bytes)}
     del figures["fsyncs_per_s"]
-    return Result("consume", asdict(options), figures)
+    return Result("consume", options.parameters, figures)

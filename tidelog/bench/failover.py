@@ -22,6 +22,7 @@ from random import Random
 from tidelog.admin import AdminClient
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Progress, Result
+from tidelog.bench.secured import Connection, Level, secured_cluster
 from tidelog.consumer import Consumer
 from tidelog.model.ids import TopicPartition
 from tidelog.producer import Delivery, Producer
@@ -47,6 +48,7 @@ class FailoverOptions:
     value_bytes: int = 100
     protocol: str = "isr"
     graceful: bool = False
+    security: Level = Level.PLAIN
 
 
 @dataclass(slots=True)
@@ -83,12 +85,12 @@ async def measure_failover(options: FailoverOptions, progress: Progress) -> Resu
     """Runs the workload on a cluster of its own."""
     acknowledged, read, stalls = _clocks(options.brokers), _clocks(options.brokers), _Stalls()
     over = asyncio.Event()
-    async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:
+    async with secured_cluster(options.security, options.brokers) as (cluster, to), AdminClient(**to) as admin:
         configs = {"commit.protocol": options.protocol}
         await admin.create_topic(TOPIC, partitions=options.brokers, replication_factor=REPLICAS, configs=configs)
         async with asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(_produce(cluster.bootstrap, options.value_bytes, acknowledged, over))
-            reading = tasks.create_task(_consume(cluster.bootstrap, read))
+            writing = tasks.create_task(_produce(to, options.value_bytes, acknowledged, over))
+            reading = tasks.create_task(_consume(to, read))
             try:
                 for number, partition in enumerate(islice(_drawn(options.brokers), options.kills)):
                     clocks = acknowledged[partition], read[partition]
@@ -157,9 +159,9 @@ async def _until_read(read: list[_Clocked], count: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _produce(bootstrap: str, value_bytes: int, acknowledged: list[_Clocked], over: asyncio.Event) -> None:
+async def _produce(to: Connection, value_bytes: int, acknowledged: list[_Clocked], over: asyncio.Event) -> None:
     values = make_values("random", value_bytes)
-    async with Producer(bootstrap, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
+    async with Producer(**to, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
         number = 0
         while not over.is_set():
             partition = number % len(acknowledged)
@@ -174,8 +176,8 @@ async def _acknowledge(delivery: Delivery, acknowledged: _Clocked) -> None:
     acknowledged.tick()
 
 
-async def _consume(bootstrap: str, read: list[_Clocked]) -> None:
-    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+async def _consume(to: Connection, read: list[_Clocked]) -> None:
+    async with Consumer(**to, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(TOPIC, partition) for partition in range(len(read))])
         while True:
             for found, records in (await consumer.getmany(timeout_ms=1_000)).items():

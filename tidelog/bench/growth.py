@@ -16,6 +16,7 @@ from tidelog.bench.many_partitions import until_open
 from tidelog.bench.partition_options import PartitionsOptions, Steps, admin_of, cluster_for, counts_of, create, pieces
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import percentiles_ms
+from tidelog.bench.secured import Connection
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 
@@ -31,21 +32,21 @@ def steps_of(options: PartitionsOptions) -> int:
 async def measure_growth(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
     """Runs the part on brokers of its own."""
     counts, figures = counts_of(options.latency_at), dict[str, float]()
-    async with cluster_for(options, counts[-1]) as cluster, admin_of(cluster) as admin:
+    async with cluster_for(options, counts[-1]) as (cluster, to), admin_of(to) as admin:
         await create(admin, options, MEASURED, 1)
         for there, wanted in pairwise([1, *counts]):
             topics = dict(pieces(f"to-{wanted}", wanted - there, options.topic_partitions))
             for topic, count in topics.items():
                 await create(admin, options, topic, count)
             await until_open(admin, topics)
-            figures |= await _at(cluster, options, f"at_{wanted}")
+            figures |= await _at(cluster, to, options, f"at_{wanted}")
             steps.did_one()
     p50 = [figures[f"at_{count}_ack_p50_ms"] for count in counts]
     return figures | {"ack_p50_last_to_first": p50[-1] / p50[0]}
 
 
-async def _at(cluster: LocalCluster, options: PartitionsOptions, name: str) -> dict[str, float]:
-    async with Producer(cluster.bootstrap) as producer:
+async def _at(cluster: LocalCluster, to: Connection, options: PartitionsOptions, name: str) -> dict[str, float]:
+    async with Producer(**to) as producer:
         await _write(producer, options, WARM_UP_RECORDS)
         before_s = _cpu_s(cluster)
         seconds = await _write(producer, options, options.latency_records)

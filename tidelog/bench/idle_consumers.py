@@ -29,6 +29,7 @@ from tidelog.admin import AdminClient
 from tidelog.bench.costs import resident_bytes
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Progress, Result, percentiles_ms
+from tidelog.bench.secured import Connection, Level, connections_to, secured_cluster
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 from tidelog.transport.addresses import parse_bootstrap
@@ -54,6 +55,7 @@ class IdleConsumersOptions:
     records: int = 2000
     value_bytes: int = 100
     at_once: int = 16
+    security: Level = Level.PLAIN
 
 
 @dataclass(slots=True)
@@ -71,8 +73,8 @@ class _Measured:
 class _Instances:
     """REST consumers, by plain requests to one broker after the other."""
 
-    def __init__(self, bootstrap: str, options: IdleConsumersOptions, connections: Connections) -> None:
-        self._bases = cycle(parse_bootstrap(bootstrap))
+    def __init__(self, to: Connection, options: IdleConsumersOptions, connections: Connections) -> None:
+        self._bases = cycle(parse_bootstrap(to["bootstrap_servers"]))
         self._connections = connections
         self._at_once = options.at_once
         self.paths = [
@@ -118,52 +120,52 @@ class _Instances:
 async def measure_idle_consumers(options: IdleConsumersOptions, progress: Progress) -> Result:
     """Runs the workload on brokers of its own."""
     measured = _Measured()
-    connections = Connections(connections_max=options.at_once)
-    async with LocalCluster(options.brokers) as cluster:
-        async with AdminClient(cluster.bootstrap) as admin:
+    async with secured_cluster(options.security, options.brokers) as (cluster, to):
+        async with AdminClient(**to) as admin:
             factor = min(REPLICAS, options.brokers)
             await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=factor)
+        connections = connections_to(options.at_once, **to)
         await connections.open()
         try:
-            instances = _Instances(cluster.bootstrap, options, connections)
-            await _warm_up(cluster.bootstrap, instances, options)
+            instances = _Instances(to, options, connections)
+            await _warm_up(to, instances, options)
             for number in range(options.rounds):
-                await _round(cluster, instances, options, measured)
+                await _round(cluster, to, instances, options, measured)
                 progress(number + 1, options.rounds)
         finally:
             await connections.close()
     return Result("idle-consumers", asdict(options), figures_of(options.instances, measured))
 
 
-async def _warm_up(bootstrap: str, instances: _Instances, options: IdleConsumersOptions) -> None:
+async def _warm_up(to: Connection, instances: _Instances, options: IdleConsumersOptions) -> None:
     """Makes the groups and their log, and lets caches fill: none of that is an instance's."""
     first = instances.paths[: options.groups]
     await instances.create(first)
     await instances.delete(first)
-    await _write(bootstrap, options, WARM_UP_RECORDS)
+    await _write(to, options, WARM_UP_RECORDS)
 
 
 async def _round(
-    cluster: LocalCluster, instances: _Instances, options: IdleConsumersOptions, measured: _Measured
+    cluster: LocalCluster, to: Connection, instances: _Instances, options: IdleConsumersOptions, measured: _Measured
 ) -> None:
-    measured.without_s.append(await _write(cluster.bootstrap, options, options.records))
+    measured.without_s.append(await _write(to, options, options.records))
     before = _resident_bytes(cluster)
     begin_s = time.perf_counter()
     await instances.create(instances.paths)
     measured.create_s.append(time.perf_counter() - begin_s)
     await asyncio.sleep(SETTLE_S)
     measured.rss_bytes.append((before, _resident_bytes(cluster)))
-    measured.with_s.append(await _write(cluster.bootstrap, options, options.records))
+    measured.with_s.append(await _write(to, options, options.records))
     begin_s = time.perf_counter()
     await instances.delete(instances.paths)
     measured.delete_s.append(time.perf_counter() - begin_s)
 
 
-async def _write(bootstrap: str, options: IdleConsumersOptions, records: int) -> list[float]:
+async def _write(to: Connection, options: IdleConsumersOptions, records: int) -> list[float]:
     """One record after the other; how long each took."""
     values = make_values("random", options.value_bytes)
     seconds = []
-    async with Producer(bootstrap, linger_ms=0) as producer:
+    async with Producer(**to, linger_ms=0) as producer:
         for number in range(records):
             begin_s = time.perf_counter()
             await producer.send_and_wait(TOPIC, values[number % len(values)], partition=number % options.partitions)

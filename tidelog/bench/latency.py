@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, make_values
-from tidelog.bench.result import Progress, Result, percentiles_ms, rates
+from tidelog.bench.result import Progress, Result, ignore, percentiles_ms, rates
 from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.consumer import Consumer
 from tidelog.producer import Producer
@@ -37,27 +37,32 @@ class LatencyOptions(TargetOptions):
 async def measure_latency(options: LatencyOptions, progress: Progress) -> Result:
     """Runs the workload."""
     async with open_target(options) as target:
-        run = _Run(options, progress)
-        await run.warm_up(target)
-        async with AsyncExitStack() as stack:
-            producer = await stack.enter_async_context(Producer(target.bootstrap, acks=options.acks))
-            work = [run.send(producer, target.topic) for _ in range(options.tasks)]
-            if options.reads:
-                consumer = await stack.enter_async_context(Consumer(target.topic, bootstrap_servers=target.bootstrap))
-                work.append(run.receive(consumer))
-            before = await target.begin()
-            started_s = time.perf_counter()
-            await asyncio.gather(*work)
-            seconds = time.perf_counter() - started_s
-            after = await target.end()
-        value_bytes = options.records * max(options.value_bytes, NUMBER_BYTES)
-        figures = {
-            **rates(options.records, value_bytes, seconds),
-            **percentiles_ms(run.ack_s, "ack_"),
-            **percentiles_ms(run.delivery_s, "delivery_"),
-            **costs(before, after, value_bytes),
-        }
-        return Result("latency", asdict(options), figures)
+        return await send_to(target, options, progress)
+
+
+async def send_to(target: Target, options: LatencyOptions, progress: Progress = ignore) -> Result:
+    """Sends the records to a target that is there."""
+    run = _Run(options, progress)
+    await run.warm_up(target)
+    async with AsyncExitStack() as stack:
+        producer = await stack.enter_async_context(Producer(acks=options.acks, **target.to))
+        work = [run.send(producer, target.topic) for _ in range(options.tasks)]
+        if options.reads:
+            consumer = await stack.enter_async_context(Consumer(target.topic, **target.to))
+            work.append(run.receive(consumer))
+        before = await target.begin()
+        started_s = time.perf_counter()
+        await asyncio.gather(*work)
+        seconds = time.perf_counter() - started_s
+        after = await target.end()
+    value_bytes = options.records * max(options.value_bytes, NUMBER_BYTES)
+    figures = {
+        **rates(options.records, value_bytes, seconds),
+        **percentiles_ms(run.ack_s, "ack_"),
+        **percentiles_ms(run.delivery_s, "delivery_"),
+        **costs(before, after, value_bytes),
+    }
+    return Result("latency", options.parameters, figures)
 
 
 class _Run:
@@ -74,7 +79,7 @@ class _Run:
 
     async def warm_up(self, target: Target) -> None:
         """Opens connections and files, and lets caches fill."""
-        async with Producer(target.bootstrap) as producer:
+        async with Producer(**target.to) as producer:
             for number in range(WARM_UP_RECORDS):
                 await producer.send_and_wait(target.topic, self._values[number % DISTINCT])
 

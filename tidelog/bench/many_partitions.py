@@ -32,6 +32,7 @@ from tidelog.bench.partition_options import (
 from tidelog.bench.payload import make_values
 from tidelog.bench.probe import Probe, probing, writes_to
 from tidelog.bench.result import percentiles_ms
+from tidelog.bench.secured import Connection, at
 from tidelog.consumer import Consumer
 from tidelog.model.ids import TopicPartition
 from tidelog.producer import Producer
@@ -58,17 +59,17 @@ async def measure_many(options: PartitionsOptions, steps: Steps) -> dict[str, fl
     """Runs the part on brokers of its own."""
     topics = dict(pieces("many", options.partitions, options.topic_partitions))
     everything = [one for topic, count in topics.items() for one in partitions_of(topic, count)]
-    async with cluster_for(options, options.partitions) as cluster, admin_of(cluster) as admin:
+    async with cluster_for(options, options.partitions) as (cluster, to), admin_of(to) as admin:
         await create(admin, options, OTHER, 1)
         figures = {"idle_before_percent": await _idle_percent(cluster, options)}
-        figures |= await _made(cluster, admin, options, topics, steps)
+        figures |= await _made(cluster, to, admin, options, topics, steps)
         figures["idle_empty_percent"] = await _idle_percent(cluster, options)
         steps.did_one()
-        figures["write_one_each_s"] = await _written(cluster, options, everything)
+        figures["write_one_each_s"] = await _written(to, options, everything)
         steps.did_one()
         figures["idle_written_percent"] = await _idle_percent(cluster, options)
         steps.did_one()
-        return figures | await _read_after_a_kill(cluster, everything, steps)
+        return figures | await _read_after_a_kill(cluster, to, everything, steps)
 
 
 async def _idle_percent(cluster: LocalCluster, options: PartitionsOptions) -> float:
@@ -87,11 +88,16 @@ def _resident_bytes(cluster: LocalCluster) -> int:
 
 
 async def _made(
-    cluster: LocalCluster, admin: AdminClient, options: PartitionsOptions, topics: dict[str, int], steps: Steps
+    cluster: LocalCluster,
+    to: Connection,
+    admin: AdminClient,
+    options: PartitionsOptions,
+    topics: dict[str, int],
+    steps: Steps,
 ) -> dict[str, float]:
     """Has the topics made beside a client that writes."""
     leader = cluster.broker((await admin.describe_topic(OTHER)).partitions[0].leader)
-    async with probing(leader.url, writes_to(OTHER, options.value_bytes, WRITE_EVERY_S)) as writer:
+    async with probing(at(to, leader.url), writes_to(OTHER, options.value_bytes, WRITE_EVERY_S)) as writer:
         calm_s = time.monotonic()
         await asyncio.sleep(CALM_S)
         before, begin_s = _resident_bytes(cluster), time.monotonic()
@@ -134,10 +140,10 @@ async def until_open(admin: AdminClient, topics: dict[str, int]) -> None:
             await asyncio.sleep(LOOK_S)
 
 
-async def _written(cluster: LocalCluster, options: PartitionsOptions, everything: list[TopicPartition]) -> float:
+async def _written(to: Connection, options: PartitionsOptions, everything: list[TopicPartition]) -> float:
     """Returns the seconds for a record to each, from the first `send` to the last acknowledgement."""
     value = make_values("random", options.value_bytes)[0]
-    async with Producer(cluster.bootstrap) as producer:
+    async with Producer(**to) as producer:
         begin_s = time.monotonic()
         for topic, partition in everything:
             await producer.send(topic, value, partition=partition)
@@ -145,14 +151,16 @@ async def _written(cluster: LocalCluster, options: PartitionsOptions, everything
         return time.monotonic() - begin_s
 
 
-async def _read_after_a_kill(cluster: LocalCluster, everything: list[TopicPartition], steps: Steps) -> dict[str, float]:
+async def _read_after_a_kill(
+    cluster: LocalCluster, to: Connection, everything: list[TopicPartition], steps: Steps
+) -> dict[str, float]:
     """Raises `TimeoutError` if a record that was acknowledged does not come."""
     await asyncio.to_thread(cluster.kill, *cluster.node_ids)
     begin_s = time.monotonic()
     await asyncio.to_thread(cluster.restart, *cluster.node_ids)
     ready_s = time.monotonic()
     steps.did_one()
-    async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(**to, auto_offset_reset="earliest") as consumer:
         consumer.assign(everything)
         found = await consumer.getmany(timeout_ms=1000 * READ_S_MAX, max_records=1)
         first_s, read = time.monotonic(), set(found)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from tidelog.admin import AdminClient, TopicDescription
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Progress, Result, percentiles_ms
+from tidelog.bench.secured import Connection, Level, at, secured_cluster
 from tidelog.bench.target import read_counters
 from tidelog.consumer import Consumer
 from tidelog.model.ids import TopicPartition
@@ -51,6 +52,7 @@ class MoveOptions:
     value_bytes: int = 1000
     throttle_mb_per_s: float = 2.0
     calm_s: float = 10.0
+    security: Level = Level.PLAIN
 
 
 class Sample(NamedTuple):
@@ -77,24 +79,29 @@ async def measure_move(options: MoveOptions, progress: Progress) -> Result:
     """Runs the workload on a cluster of its own."""
     written = _Written([{} for _ in range(options.partitions)])
     over = asyncio.Event()
-    async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:
+    async with secured_cluster(options.security, options.brokers) as (cluster, to), AdminClient(**to) as admin:
         factor = min(REPLICAS, options.brokers)
         configs = {"commit.protocol": options.protocol}
         await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=factor, configs=configs)
-        await _fill(cluster.bootstrap, options, written)
+        await _fill(to, options, written)
         async with asyncio.TaskGroup() as tasks:
-            loading = tasks.create_task(_load(cluster.bootstrap, written, over))
+            loading = tasks.create_task(_load(to, written, over))
             try:
-                figures = await _measured(cluster, admin, options, written, progress)
+                figures = await _measured(cluster, to, admin, options, written, progress)
             finally:
                 over.set()
             await loading
-        figures |= await _verified(cluster.bootstrap, written)
+        figures |= await _verified(to, written)
     return Result("move", asdict(options), figures)
 
 
 async def _measured(
-    cluster: LocalCluster, admin: AdminClient, options: MoveOptions, written: _Written, progress: Progress
+    cluster: LocalCluster,
+    to: Connection,
+    admin: AdminClient,
+    options: MoveOptions,
+    written: _Written,
+    progress: Progress,
 ) -> dict[str, float]:
     """Before, during, after."""
     calm_s = time.monotonic()
@@ -104,7 +111,7 @@ async def _measured(
     before = await admin.describe_topic(TOPIC)
     begin_s = time.monotonic()
     await admin.rebalance(throttle_bytes_per_s=int(options.throttle_mb_per_s * 1e6))
-    samples = await _watch(cluster, admin, progress)
+    samples = await _watch(at(to, cluster.broker(cluster.node_ids[-1]).url), admin, progress)
     end_s = time.monotonic()
     await admin.elect_preferred_leaders()
     await asyncio.sleep(options.calm_s)
@@ -127,9 +134,8 @@ def reassigned(before: TopicDescription, after: TopicDescription) -> int:
     return sum(len([node for node in new.replicas if node not in old.replicas]) for old, new in pairs)
 
 
-async def _watch(cluster: LocalCluster, admin: AdminClient, progress: Progress) -> list[Sample]:
+async def _watch(to: Connection, admin: AdminClient, progress: Progress) -> list[Sample]:
     """Until nothing moves any more."""
-    address = cluster.broker(cluster.node_ids[-1]).url
     samples: list[Sample] = []
     total = 0
     async with asyncio.timeout(MOVED_S_MAX):
@@ -137,7 +143,7 @@ async def _watch(cluster: LocalCluster, admin: AdminClient, progress: Progress) 
             total = max(total, left)
             progress(total - left, total)
             asked_s = time.monotonic()
-            received = (await read_counters(address)).get(RECEIVED, 0.0)
+            received = (await read_counters(**to)).get(RECEIVED, 0.0)
             samples.append(Sample((asked_s + time.monotonic()) / 2, received))
             await asyncio.sleep(SAMPLE_EVERY_S)
     return samples
@@ -166,10 +172,10 @@ def _rate(begin: Sample, end: Sample) -> float:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-async def _fill(bootstrap: str, options: MoveOptions, written: _Written) -> None:
+async def _fill(to: Connection, options: MoveOptions, written: _Written) -> None:
     """Negative numbers, so that they cannot be taken for the load's."""
     values = make_values("random", options.value_bytes)
-    async with Producer(bootstrap) as producer, asyncio.TaskGroup() as tasks:
+    async with Producer(**to) as producer, asyncio.TaskGroup() as tasks:
         for number in range(1, 1 + options.data_mb * 1_000_000 // options.value_bytes):
             partition = number % options.partitions
             value = b"%020d" % -number + values[number % len(values)][20:]
@@ -183,8 +189,8 @@ async def _acknowledge(delivery: Delivery, numbers: dict[int, int], number: int)
     numbers[receipt.offset] = number
 
 
-async def _load(bootstrap: str, written: _Written, over: asyncio.Event) -> None:
-    async with Producer(bootstrap, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
+async def _load(to: Connection, written: _Written, over: asyncio.Event) -> None:
+    async with Producer(**to, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
         for number in count(1):
             if over.is_set():
                 return
@@ -200,11 +206,11 @@ async def _time(delivery: Delivery, written: _Written, partition: int, number: i
     written.latencies.append((sent_s, time.monotonic() - sent_s))
 
 
-async def _verified(bootstrap: str, written: _Written) -> dict[str, float]:
+async def _verified(to: Connection, written: _Written) -> dict[str, float]:
     """Reads everything. Raises `TimeoutError` if not as much comes as was acknowledged."""
     acknowledged = sum(map(len, written.numbers))
     read = different = 0
-    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+    async with Consumer(**to, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(TOPIC, partition) for partition in range(len(written.numbers))])
         async with asyncio.timeout(READ_S_MAX):
             while read < acknowledged:

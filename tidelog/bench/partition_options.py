@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.admin import AdminClient
 from tidelog.bench.result import Progress
+from tidelog.bench.secured import Connection, Level, Secured, secured_cluster
 from tidelog.model.ids import TopicPartition
-from tidelog.testing import LocalCluster
 
 REPLICAS_MAX: Final = 3
 BOUNDS: Final = ("broker.partitions.max", "topics.max", "topic.partitions.max", "request.partitions.max")
@@ -37,6 +38,7 @@ class PartitionsOptions:
     latency_at: str = ""
     latency_records: int = 1_000
     value_bytes: int = 100
+    security: Level = Level.PLAIN
 
     @property
     def replicas(self) -> int:
@@ -74,15 +76,16 @@ def partitions_of(topic: str, partitions: int) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for partition in range(partitions)]
 
 
-def cluster_for(options: PartitionsOptions, partitions: int) -> LocalCluster:
+def cluster_for(options: PartitionsOptions, partitions: int) -> AbstractAsyncContextManager[Secured]:
     """Returns brokers that may hold so many, not started yet."""
     bound = str(max(BOUND_LEAST, partitions + SPARE))
-    return LocalCluster(options.brokers, settings=dict.fromkeys(BOUNDS, bound), start_timeout_s=START_S_MAX)
+    settings = dict.fromkeys(BOUNDS, bound)
+    return secured_cluster(options.security, options.brokers, settings=settings, start_timeout_s=START_S_MAX)
 
 
-def admin_of(cluster: LocalCluster) -> AdminClient:
+def admin_of(to: Connection) -> AdminClient:
     """Returns a client that waits for long."""
-    return AdminClient(cluster.bootstrap, request_timeout_ms=1000 * REQUEST_S_MAX)
+    return AdminClient(**to, request_timeout_ms=1000 * REQUEST_S_MAX)
 
 
 async def create(admin: AdminClient, options: PartitionsOptions, topic: str, partitions: int) -> None:

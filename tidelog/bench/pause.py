@@ -31,6 +31,7 @@ from typing import Final
 from tidelog.admin import AdminClient
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Progress, Result, percentiles_ms
+from tidelog.bench.secured import Connection, Level, secured_cluster
 from tidelog.consumer import Consumer
 from tidelog.model.cluster import ISR, PROTOCOLS
 from tidelog.model.errors import TidelogError
@@ -72,6 +73,7 @@ class PauseOptions:
     paused_s: float = 20.0
     calm_s: float = 10.0
     value_bytes: int = 100
+    security: Level = Level.PLAIN
 
 
 @dataclass(slots=True)
@@ -123,8 +125,8 @@ class _Run:
 
 async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
     """Runs the workload on a cluster of its own."""
-    async with LocalCluster(len(BROKERS)) as cluster:
-        found = await measure_hits(cluster, partial(_asleep, cluster), options, progress)
+    async with secured_cluster(options.security, len(BROKERS)) as (cluster, to):
+        found = await measure_hits(to, partial(_asleep, cluster), options, progress)
     return Result("pause", asdict(options), found)
 
 
@@ -137,21 +139,21 @@ def _asleep(cluster: LocalCluster, node_id: int) -> Iterator[None]:
         cluster.resume(node_id)
 
 
-async def measure_hits(cluster: LocalCluster, hit: Hit, options: PauseOptions, progress: Progress) -> dict[str, float]:
+async def measure_hits(to: Connection, hit: Hit, options: PauseOptions, progress: Progress) -> dict[str, float]:
     """Runs the workload on a cluster whose brokers are hit, one after the other, in whatever way. Returns the
     figures."""
     run, over = _Run(), asyncio.Event()
     async with (
-        AdminClient(cluster.bootstrap) as admin,
-        AdminClient(cluster.bootstrap, request_timeout_ms=LOOK_MS_MAX) as watcher,
+        AdminClient(**to) as admin,
+        AdminClient(**to, request_timeout_ms=LOOK_MS_MAX) as watcher,
     ):
         for name in PROTOCOLS:
             replicas = {at: (*BROKERS[at:], *BROKERS[:at]) for at in range(len(BROKERS))}
             await admin.create_topic(name, replicas_assignments=replicas, configs={"commit.protocol": name})
         async with asyncio.TaskGroup() as tasks:
             for name, acknowledged in run.acknowledged.items():
-                tasks.create_task(write_steadily(cluster.bootstrap, name, options.value_bytes, acknowledged, over))
-            committing = tasks.create_task(_commit_steadily(cluster.bootstrap, run.committed))
+                tasks.create_task(write_steadily(to, name, options.value_bytes, acknowledged, over))
+            committing = tasks.create_task(_commit_steadily(to, run.committed))
             try:
                 await asyncio.sleep(WARM_UP_S)
                 for number in range(options.pauses):
@@ -213,12 +215,12 @@ async def _in_sync(watcher: AdminClient, partition: int) -> tuple[int, ...]:
 
 
 async def write_steadily(
-    bootstrap: str, topic: str, value_bytes: int, found: dict[int, Done], over: asyncio.Event
+    to: Connection, topic: str, value_bytes: int, found: dict[int, Done], over: asyncio.Event
 ) -> None:
     """Sends a record to each partition every `SEND_EVERY_S`, until it is over, and notes when each is
     acknowledged."""
     values = make_values("random", value_bytes)
-    async with Producer(bootstrap, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
+    async with Producer(**to, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
         number = 0
         while not over.is_set():
             sent_s, partition = time.monotonic(), number % len(found)
@@ -233,9 +235,9 @@ async def _acknowledge(delivery: Delivery, sent_s: float, found: Done) -> None:
     found.times.append((sent_s, time.monotonic()))
 
 
-async def _commit_steadily(bootstrap: str, found: Done) -> None:
+async def _commit_steadily(to: Connection, found: Done) -> None:
     """Reads, and commits offsets every `COMMIT_EVERY_S`, until cancelled."""
-    async with Consumer(ISR, bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False) as consumer:
+    async with Consumer(ISR, **to, group_id=GROUP, enable_auto_commit=False) as consumer:
         while True:
             await consumer.getmany(timeout_ms=0)
             begun_s = time.monotonic()

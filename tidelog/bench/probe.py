@@ -16,10 +16,15 @@ import json
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
+
+from tidelog.adapters.secret_file import read_secret
+from tidelog.bench.secured import Connection
+from tidelog.transport.addresses import HTTPS
+from tidelog.transport.security import Security
 
 PROGRAM = "from tidelog.bench.probe import main; main()"
 TIMEOUT_S = 30.0
@@ -67,10 +72,11 @@ class Probe:
 
 
 @asynccontextmanager
-async def probing(url: str, question: Question = HEALTH) -> AsyncIterator[Probe]:
-    """Asks the broker at `url` until the end of the block."""
+async def probing(to: Connection, question: Question = HEALTH) -> AsyncIterator[Probe]:
+    """Asks this broker until the end of the block. The process is given the names of files with secrets, none of
+    them."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, url, json.dumps(question), stdout=PIPE
+        sys.executable, "-c", PROGRAM, json.dumps(to), json.dumps(question), stdout=PIPE
     )
     assert process.stdout is not None
     probe = Probe()
@@ -92,21 +98,31 @@ async def probing(url: str, question: Question = HEALTH) -> AsyncIterator[Probe]
 
 def main() -> None:
     """Asks until it is killed."""
-    connection = http.client.HTTPConnection(urlsplit(sys.argv[1]).netloc, timeout=TIMEOUT_S)
-    question = Question(*json.loads(sys.argv[2]))
+    to, question = json.loads(sys.argv[1]), Question(*json.loads(sys.argv[2]))
+    url = urlsplit(to.pop("bootstrap_servers"))
+    connection, login = _connection(url.scheme, url.netloc, Security(**to))
     while True:
         asked_s = time.monotonic()
-        status = _ask(connection, question)
+        status = _ask(connection, question, login)
         print(asked_s, time.monotonic() - asked_s, status, flush=True)
         time.sleep(question.every_s)  # a process of its own, without an event loop
 
 
-def _ask(connection: http.client.HTTPConnection, question: Question) -> int:
+def _connection(scheme: str, address: str, security: Security) -> tuple[http.client.HTTPConnection, dict[str, str]]:
+    """Returns a connection, and the headers that say who is calling."""
+    shown = security.credentials(read_secret)
+    login = {} if shown is None else {"Authorization": shown.header}
+    if scheme == HTTPS:
+        return http.client.HTTPSConnection(address, timeout=TIMEOUT_S, context=security.context()), login
+    return http.client.HTTPConnection(address, timeout=TIMEOUT_S), login
+
+
+def _ask(connection: http.client.HTTPConnection, question: Question, login: Mapping[str, str]) -> int:
     try:
         if question.body:
-            connection.request("POST", question.path, question.body, TEXT)
+            connection.request("POST", question.path, question.body, {**TEXT, **login})
         else:
-            connection.request("GET", question.path)
+            connection.request("GET", question.path, headers=login)
         answer = connection.getresponse()
         answer.read()
     except (OSError, http.client.HTTPException):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, Kind, make_values
@@ -46,7 +46,7 @@ async def produce_to(target: Target, options: ProduceOptions, progress: Progress
     """Sends the records to a target that is there."""
     sampler = _Sampler()
     async with Producer(
-        target.bootstrap,
+        **target.to,
         acks=options.acks,
         linger_ms=options.linger_ms,
         batch_size=options.batch_bytes,
@@ -71,7 +71,7 @@ async def produce_to(target: Target, options: ProduceOptions, progress: Progress
         **percentiles_ms(sampler.seconds, "ack_"),
         **costs(before, after, value_bytes),
     }
-    return Result("produce", asdict(options), figures)
+    return Result("produce", options.parameters, figures)
 
 
 async def _send_each(

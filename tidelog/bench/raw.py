@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from yarl import URL
 
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, make_values
-from tidelog.bench.result import Progress, Result, percentiles_ms, rates
+from tidelog.bench.result import Progress, Result, ignore, percentiles_ms, rates
+from tidelog.bench.secured import connections_to
 from tidelog.bench.target import Target, TargetOptions, open_target
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.errors import InvalidRequest
@@ -40,12 +42,17 @@ async def measure_raw(options: RawOptions, progress: Progress) -> Result:
     if min(options.requests, options.batches, options.in_flight, options.partitions) < 1:
         raise InvalidRequest("requests, batches, in_flight and partitions must be at least 1")
     async with open_target(options) as target:
-        connections = Connections(connections_max=options.in_flight)
-        await connections.open()
-        try:
-            return await _measure(target, options, connections, progress)
-        finally:
-            await connections.close()
+        return await post_to(target, options, progress)
+
+
+async def post_to(target: Target, options: RawOptions, progress: Progress = ignore) -> Result:
+    """Posts the batches to a target that is there."""
+    connections = connections_to(options.in_flight, **target.to)
+    await connections.open()
+    try:
+        return await _measure(target, options, connections, progress)
+    finally:
+        await connections.close()
 
 
 async def _measure(target: Target, options: RawOptions, connections: Connections, progress: Progress) -> Result:
@@ -53,10 +60,12 @@ async def _measure(target: Target, options: RawOptions, connections: Connections
     values = make_values("random", options.value_bytes)
     records = [(1_700_000_000_000, None, values[number % DISTINCT]) for number in range(per_batch)]
     body = [bytes(encode_batch(records))] * options.batches
+    leaders = await target.leaders()
     urls = [
         URL(f"{leader}/topics/{target.topic}/partitions/{number}/batches?acks={options.acks}")
-        for number, leader in enumerate(await target.leaders())
+        for number, leader in enumerate(leaders)
     ]
+    await _connect(connections, leaders, options.in_flight)
     pending = iter(range(options.requests))
     durations: list[float] = []
 
@@ -82,4 +91,11 @@ async def _measure(target: Target, options: RawOptions, connections: Connections
         **percentiles_ms(durations),
         **costs(before, after, value_bytes),
     }
-    return Result("raw", asdict(options), figures)
+    return Result("raw", options.parameters, figures)
+
+
+async def _connect(connections: Connections, leaders: Sequence[str], in_flight: int) -> None:
+    """Has the pool make its connections, so that no handshake is measured."""
+    for leader in dict.fromkeys(leaders):
+        asking = [connections.request("GET", URL(f"{leader}/healthz"), timeout_s=60) for _ in range(in_flight)]
+        await asyncio.gather(*asking)

@@ -26,6 +26,7 @@ from tidelog.adapters.system import SystemEntropy
 from tidelog.admin import AdminClient
 from tidelog.bench.probe import Probe, probing
 from tidelog.bench.result import Progress, Result
+from tidelog.bench.secured import Connection, Level, at, secured_cluster, session_to
 from tidelog.bench.target import read_counters
 from tidelog.consumer.group_calls import GroupCalls
 from tidelog.consumer.group_member import GroupMember
@@ -52,6 +53,7 @@ class RebalanceOptions:
     brokers: int = 3
     rounds: int = 5
     assignor: str = "uniform"
+    security: Level = Level.PLAIN
 
 
 class Joined:
@@ -144,14 +146,14 @@ class Changes:
 async def measure_rebalance(options: RebalanceOptions, progress: Progress) -> Result:
     """Runs the workload on brokers of its own."""
     changes = Changes()
-    async with LocalCluster(options.brokers) as cluster, AdminClient(cluster.bootstrap) as admin:
+    async with secured_cluster(options.security, options.brokers) as (cluster, to), AdminClient(**to) as admin:
         await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=1)
         coordinator = await _coordinator(cluster, admin)
-        async with _members(cluster.bootstrap, options) as members, probing(coordinator) as probe:
+        async with _members(to, options) as members, probing(at(to, coordinator)) as probe:
             begin_s = time.monotonic()
             await asyncio.sleep(CALM_S)
             changes.calm = (begin_s, time.monotonic())
-            measured = _Measured(cluster.bootstrap, members)
+            measured = _Measured(to, members)
             changes.join_all.append(await measured.join(options.members, options.partitions))
             progress(1, 1 + options.rounds)
             for number in range(options.rounds):
@@ -173,7 +175,7 @@ async def _coordinator(cluster: LocalCluster, admin: AdminClient) -> str:
 
 
 @asynccontextmanager
-async def _members(bootstrap: str, options: RebalanceOptions) -> AsyncIterator[Members]:
+async def _members(to: Connection, options: RebalanceOptions) -> AsyncIterator[Members]:
     entropy = SystemEntropy()
     group = GroupOptions(
         group=GROUP,
@@ -185,7 +187,7 @@ async def _members(bootstrap: str, options: RebalanceOptions) -> AsyncIterator[M
         max_poll_interval_ms=MAX_POLL_MS,
         auto_commit_interval_ms=None,
     )
-    session = ClusterSession(bootstrap, connections_max=2 * options.members + 2, entropy=entropy)
+    session = session_to(2 * options.members + 2, entropy, **to)
     await session.open()
     members = Members(options.partitions, lambda changed: Joined(session, group, changed))
     try:
@@ -198,8 +200,8 @@ async def _members(bootstrap: str, options: RebalanceOptions) -> AsyncIterator[M
 class _Measured:
     """Does one thing at a time, and says what it took."""
 
-    def __init__(self, bootstrap: str, members: Members) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, to: Connection, members: Members) -> None:
+        self._to = to
         self._members = members
 
     async def join(self, count: int, least: int) -> Change:
@@ -222,7 +224,7 @@ class _Measured:
         return Change(begin_s, end_s, reassigned, least, await self._heartbeats() - heard)
 
     async def _heartbeats(self) -> float:
-        return (await read_counters(self._bootstrap, labelled=True)).get(HEARTBEATS, 0.0)
+        return (await read_counters(**self._to, labelled=True)).get(HEARTBEATS, 0.0)
 
 
 async def _until_described(admin: AdminClient, options: RebalanceOptions) -> None:

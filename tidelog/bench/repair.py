@@ -21,6 +21,7 @@ from tidelog.admin.verification import PartitionVerifier
 from tidelog.bench.pause import Done, write_steadily
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Progress, Result, ignore, percentiles_ms
+from tidelog.bench.secured import Connection, Level, at, secured_cluster
 from tidelog.bench.target import read_counters
 from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
@@ -48,32 +49,41 @@ class RepairOptions:
     calm_s: float = 10.0
     value_bytes: int = 100
     protocol: str = "isr"
+    security: Level = Level.PLAIN
 
 
 async def measure_repair(options: RepairOptions, progress: Progress = ignore) -> Result:
     """Runs the workload on a cluster of its own. Raises `ValueError` if there are fewer batches than are to rot."""
     acknowledged, over = Done(), asyncio.Event()
-    async with LocalCluster(len(BROKERS), settings=SETTINGS) as cluster, AdminClient(cluster.bootstrap) as admin:
+    started = secured_cluster(options.security, len(BROKERS), settings=SETTINGS)
+    async with started as (cluster, to), AdminClient(**to) as admin:
         configs = {"commit.protocol": options.protocol}
         await admin.create_topic(TOPIC, replicas_assignments={0: BROKERS}, configs=configs)
-        await _fill(cluster.bootstrap, options)
+        await _fill(to, options)
         async with asyncio.TaskGroup() as tasks:
-            load = write_steadily(cluster.bootstrap, TOPIC, options.value_bytes, {0: acknowledged}, over)
+            load = write_steadily(to, TOPIC, options.value_bytes, {0: acknowledged}, over)
             tasks.create_task(load)
             try:
-                figures = await _measured(cluster, admin, options, acknowledged, progress)
+                figures = await _measured(
+                    cluster, at(to, cluster.broker(LEADER).url), admin, options, acknowledged, progress
+                )
             finally:
                 over.set()
     return Result("repair", asdict(options), figures)
 
 
 async def _measured(
-    cluster: LocalCluster, admin: AdminClient, options: RepairOptions, acknowledged: Done, progress: Progress
+    cluster: LocalCluster,
+    leader: Connection,
+    admin: AdminClient,
+    options: RepairOptions,
+    acknowledged: Done,
+    progress: Progress,
 ) -> dict[str, float]:
     begin_s = time.monotonic()
     await asyncio.sleep(options.calm_s)
     batches, size = await asyncio.to_thread(rot, _log(cluster), options.damaged)
-    before = (await read_counters(cluster.broker(LEADER).url))[REPAIRED]
+    before = (await read_counters(**leader))[REPAIRED]
     damaged_s = time.monotonic()
     verifier = PartitionVerifier(admin.verify_replica, TOPIC, 0, BROKERS, lambda _: None)
     verifying = asyncio.create_task(verifier.verify())
@@ -81,7 +91,7 @@ async def _measured(
     async with asyncio.timeout(REPAIR_S_MAX):
         while repaired < options.damaged:
             await asyncio.sleep(LOOK_S)
-            repaired = int((await read_counters(cluster.broker(LEADER).url))[REPAIRED] - before)
+            repaired = int((await read_counters(**leader))[REPAIRED] - before)
             progress(min(repaired, options.damaged), options.damaged)
     repaired_s = time.monotonic()
     await verifying
@@ -97,9 +107,9 @@ async def _measured(
     }
 
 
-async def _fill(bootstrap: str, options: RepairOptions) -> None:
+async def _fill(to: Connection, options: RepairOptions) -> None:
     values = make_values("random", FILL_VALUE_BYTES)
-    async with Producer(bootstrap, batch_size=FILL_BATCH_BYTES) as producer:
+    async with Producer(**to, batch_size=FILL_BATCH_BYTES) as producer:
         delivery: Delivery | None = None
         for number in range(options.data_mb * 1_000_000 // FILL_VALUE_BYTES):
             delivery = await producer.send(TOPIC, values[number % len(values)])

@@ -30,18 +30,20 @@ def steps_of(options: PartitionsOptions) -> int:
 
 async def measure_spread(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
     """Runs the part on brokers of its own."""
-    chosen = TargetOptions(brokers=options.brokers, partitions=options.spread, protocol=options.protocol)
-    async with open_target(chosen) as target, Producer(target.bootstrap) as producer:
+    chosen = TargetOptions(
+        brokers=options.brokers, partitions=options.spread, protocol=options.protocol, security=options.security
+    )
+    async with open_target(chosen) as target, Producer(**target.to) as producer:
         values = make_values("random", options.value_bytes)
         await _send(producer, target.topic, values, options.spread, options.spread)
         await producer.flush()
-        requests = requests_of(await read_counters(target.bootstrap, labelled=True))
+        requests = requests_of(await read_counters(**target.to, labelled=True))
         before = await target.begin()
         begin_s = time.perf_counter()
         await _send_all(producer, target, values, options, steps)
         seconds = time.perf_counter() - begin_s
         after = await target.end()
-        requests = requests_of(await read_counters(target.bootstrap, labelled=True)) - requests
+        requests = requests_of(await read_counters(**target.to, labelled=True)) - requests
     value_bytes = options.records * options.value_bytes
     figures = {
         **rates(options.records, value_bytes, seconds),

@@ -6,23 +6,24 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any, Unpack
 
 from yarl import URL
 
 from tidelog.admin import AdminClient
 from tidelog.bench.costs import Reading, cpu_of, own_cpu
+from tidelog.bench.secured import Connection, Level, connections_to, secured_cluster
 from tidelog.model.errors import NotFound
-from tidelog.testing import LocalCluster
 from tidelog.transport.addresses import parse_bootstrap
-from tidelog.transport.connections import Connections
+from tidelog.transport.security import SecurityParameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
     """What to measure. `bootstrap` None: `brokers` that are started for the run. `topic` None: one that is made for it,
     with that many `partitions`, that `commit.protocol` and `ack.durability`, and a replica on each of at most three
-    brokers."""
+    brokers. `security` is that of brokers that are started, `connection` what those of `bootstrap` want to know."""
 
     bootstrap: str | None = None
     topic: str | None = None
@@ -30,29 +31,36 @@ class TargetOptions:
     partitions: int = 1
     protocol: str = "isr"
     durability: str = "fsynced"
+    security: Level = Level.PLAIN
+    connection: SecurityParameters = field(default_factory=SecurityParameters)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Returns what a result tells of what was asked for; the names of its files are nobody's business."""
+        return {name: value for name, value in asdict(self).items() if name != "connection"}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """Brokers and a topic on them. `pids` are known of brokers that were started here."""
 
-    bootstrap: str
+    to: Connection
     topic: str
     pids: tuple[int, ...] = ()
 
     async def begin(self) -> Reading:
         """Reads all counts, CPU time last: what asking for counts costs is no part of the run."""
-        counters = await read_counters(self.bootstrap)
+        counters = await read_counters(**self.to)
         return Reading(time.perf_counter(), own_cpu(), tuple(map(cpu_of, self.pids)), counters)
 
     async def end(self) -> Reading:
         """Reads all counts, CPU time first."""
         moment_s, client, brokers = time.perf_counter(), own_cpu(), tuple(map(cpu_of, self.pids))
-        return Reading(moment_s, client, brokers, await read_counters(self.bootstrap))
+        return Reading(moment_s, client, brokers, await read_counters(**self.to))
 
     async def leaders(self) -> list[str]:
         """The base URL of each partition's leader, in the order of the partitions."""
-        async with AdminClient(self.bootstrap) as admin:
+        async with AdminClient(**self.to) as admin:
             addresses = {broker.broker_id: broker.address for broker in await admin.list_brokers()}
             topic = await admin.describe_topic(self.topic)
         return [addresses[partition.leader] for partition in topic.partitions]
@@ -62,16 +70,17 @@ class Target:
 async def open_target(options: TargetOptions) -> AsyncIterator[Target]:
     """What the options say; what is made for the run is gone after it."""
     if options.bootstrap is None:
-        async with LocalCluster(options.brokers) as cluster, _topic(cluster.bootstrap, options) as name:
-            yield Target(cluster.bootstrap, name, tuple(cluster.broker(node_id).pid for node_id in cluster.node_ids))
+        async with secured_cluster(options.security, options.brokers) as (cluster, to), _topic(to, options) as name:
+            yield Target(to, name, tuple(cluster.broker(node_id).pid for node_id in cluster.node_ids))
     else:
-        async with _topic(options.bootstrap, options) as name:
-            yield Target(options.bootstrap, name)
+        running: Connection = {"bootstrap_servers": options.bootstrap, **options.connection}
+        async with _topic(running, options) as name:
+            yield Target(running, name)
 
 
 @asynccontextmanager
-async def _topic(bootstrap: str, options: TargetOptions) -> AsyncIterator[str]:
-    async with AdminClient(bootstrap) as admin:
+async def _topic(to: Connection, options: TargetOptions) -> AsyncIterator[str]:
+    async with AdminClient(**to) as admin:
         if options.topic is not None and options.topic in await admin.list_topics():
             yield options.topic
             return
@@ -85,14 +94,16 @@ async def _topic(bootstrap: str, options: TargetOptions) -> AsyncIterator[str]:
                 await admin.delete_topic(name)
 
 
-async def read_counters(bootstrap: str, *, labelled: bool = False) -> dict[str, float]:
-    """The counters without labels, or those that have some, with them; summed over the brokers that are named, but
-    for those that show them at http.ops.listener alone, which nobody here knows."""
+async def read_counters(
+    bootstrap_servers: str, *, labelled: bool = False, **security: Unpack[SecurityParameters]
+) -> dict[str, float]:
+    """Returns the counters without labels, or those that have some, with them; summed over the brokers that are named,
+    but for those that show them at http.ops.listener alone, which nobody here knows."""
     total: Counter[str] = Counter()
-    connections = Connections(connections_max=1)
+    connections = connections_to(1, bootstrap_servers, **security)
     await connections.open()
     try:
-        for address in parse_bootstrap(bootstrap):
+        for address in parse_bootstrap(bootstrap_servers):
             answer = await connections.request("GET", URL(f"{address}/metrics"), timeout_s=30)
             if isinstance(answer.error, NotFound):
                 continue

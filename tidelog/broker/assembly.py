@@ -50,10 +50,9 @@ from tidelog.model.errors import InvalidRequest, OldDirectory
 from tidelog.model.passwords import check_library
 from tidelog.model.ports import Entropy
 from tidelog.storage.disk_files import DiskFiles
-from tidelog.transport.credentials import bearer
 from tidelog.transport.peer import ClusterSecret
 from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
-from tidelog.transport.security import PLAIN, Security
+from tidelog.transport.security import Security
 
 STOP_GRACE_S = 5.0
 """How long requests may take to end once the broker has handed over what it leads."""
@@ -148,9 +147,8 @@ def _contacts(config: BrokerConfig, entropy: Entropy) -> Contacts:
     """Returns how to find the cluster that this broker is to join. Raises `InvalidRequest` for its token."""
     if config.cluster_join is None:
         return no_contacts
-    file = config.cluster_token_file
-    credentials = None if file is None else bearer(partial(read_secret, file))
-    return partial(peer_contacts, config.cluster_join, entropy, credentials, _as_client(config))
+    security = _as_client(config)
+    return partial(peer_contacts, config.cluster_join, entropy, security.credentials(read_secret), security)
 
 
 async def _serve(
@@ -223,8 +221,12 @@ def _network(config: BrokerConfig, tls: TlsStore | None) -> TcpNetwork:
 def _as_client(config: BrokerConfig) -> Security:
     """A broker that joins a cluster asks one of its brokers over HTTP, with its own certificate if it has one."""
     if not (config.cluster_join or "").startswith("https:"):
-        return PLAIN
-    return Security(ca_location=config.ssl_truststore_location, keystore_location=config.ssl_keystore_location)
+        return Security(token_file=config.cluster_token_file)
+    return Security(
+        ssl_ca_location=config.ssl_truststore_location,
+        ssl_keystore_location=config.ssl_keystore_location,
+        token_file=config.cluster_token_file,
+    )
 
 
 async def _stop(servers: Sequence[HttpServer], broker: Broker, auditing: Auditing, *threads: DiskThreads) -> bool:

@@ -9,6 +9,7 @@ import typer
 from tidelog.bench import (
     ConsumeOptions,
     LatencyOptions,
+    Level,
     ProduceOptions,
     RawOptions,
     measure_consume,
@@ -19,6 +20,7 @@ from tidelog.bench import (
 from tidelog.cli.bench_cluster import failover, move, pause, repair, scale
 from tidelog.cli.bench_groups import idle_consumers, rebalance
 from tidelog.cli.bench_partitions import partitions
+from tidelog.cli.bench_security import revocation, security
 from tidelog.cli.measuring import (
     AcksOption,
     BatchBytes,
@@ -30,6 +32,7 @@ from tidelog.cli.measuring import (
     Partitions,
     ProtocolOption,
     Records,
+    SecurityOption,
     Topic,
     ValueBytes,
     report,
@@ -52,6 +55,7 @@ def bench(context: typer.Context) -> None:
       tidelog bench
       tidelog bench produce --records 2000000 --compression zstd
       tidelog bench latency --bootstrap http://127.0.0.1:8083 --json
+      tidelog bench raw --brokers 3 --security tls+token
       tidelog bench latency --brokers 3 --durability replicated --no-reads
       tidelog bench latency --brokers 3 --protocol paxos --no-reads
     """
@@ -77,6 +81,7 @@ def produce(
     at_once: Annotated[int, typer.Option(min=1, metavar="N", help="More than 1: by send_batch, so many.")] = 1,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:
@@ -99,6 +104,7 @@ def consume(
     compression: Compression = Codec.NONE,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:
@@ -125,6 +131,7 @@ def latency(
     acks: AcksOption = Acks.ALL,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:
@@ -153,6 +160,7 @@ def raw(
     acks: AcksOption = Acks.ALL,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:
@@ -172,5 +180,7 @@ app.command()(partitions)
 app.command()(pause)
 app.command()(repair)
 app.command()(scale)
+app.command()(security)
+app.command()(revocation)
 app.command()(rebalance)
 app.command()(idle_consumers)

@@ -8,6 +8,7 @@ import typer
 
 from tidelog.bench import (
     FailoverOptions,
+    Level,
     MoveOptions,
     PauseOptions,
     RepairOptions,
@@ -19,7 +20,7 @@ from tidelog.bench import (
     measure_repair,
     measure_scale,
 )
-from tidelog.cli.measuring import History, Partitions, ProtocolOption, ValueBytes, workload
+from tidelog.cli.measuring import History, Partitions, ProtocolOption, SecurityOption, ValueBytes, workload
 from tidelog.cli.options import Json
 from tidelog.model.cluster import ISR
 
@@ -31,6 +32,7 @@ def failover(
     value_bytes: ValueBytes = 100,
     protocol: ProtocolOption = ISR,
     graceful: Annotated[bool, typer.Option("--graceful", help="Stop leaders, do not kill them.")] = False,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:
@@ -58,6 +60,7 @@ def move(
     calm_s: Annotated[
         float, typer.Option("--calm", min=0.1, metavar="S", help="How long the load runs before and after.")
     ] = 10.0,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:
@@ -79,6 +82,7 @@ def pause(
     paused_s: Annotated[float, typer.Option("--paused", min=0.1, metavar="S", help="How long each is.")] = 20.0,
     calm_s: Annotated[float, typer.Option("--calm", min=0.1, metavar="S", help="How long all is well before.")] = 10.0,
     value_bytes: ValueBytes = 100,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:
@@ -102,6 +106,7 @@ def repair(
     calm_s: Annotated[float, typer.Option("--calm", min=0.1, metavar="S", help="How long all is well before.")] = 10.0,
     value_bytes: ValueBytes = 100,
     protocol: ProtocolOption = ISR,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tidelog.bench import IdleConsumersOptions, RebalanceOptions, measure_idle_consumers, measure_rebalance
-from tidelog.cli.measuring import Brokers, History, Partitions, Records, ValueBytes, workload
+from tidelog.bench import IdleConsumersOptions, Level, RebalanceOptions, measure_idle_consumers, measure_rebalance
+from tidelog.cli.measuring import Brokers, History, Partitions, Records, SecurityOption, ValueBytes, workload
 from tidelog.cli.options import Json
 
 
@@ -27,6 +27,7 @@ def rebalance(
     brokers: Brokers = 3,
     rounds: Annotated[int, typer.Option(min=1, metavar="N", help="How often one joins, and one leaves.")] = 5,
     assignor: Annotated[Assignor, typer.Option(help="What the members ask for.")] = Assignor.UNIFORM,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:
@@ -52,6 +53,7 @@ def idle_consumers(
     records: Records = 2_000,
     value_bytes: ValueBytes = 100,
     at_once: Annotated[int, typer.Option(min=1, metavar="N", help="Instances being made at one time.")] = 16,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tidelog.bench import PartitionsOptions, measure_partitions
+from tidelog.bench import Level, PartitionsOptions, measure_partitions
 from tidelog.bench.partition_options import counts_of
-from tidelog.cli.measuring import Brokers, History, ProtocolOption, Records, ValueBytes, workload
+from tidelog.cli.measuring import Brokers, History, ProtocolOption, Records, SecurityOption, ValueBytes, workload
 from tidelog.cli.options import Json
 from tidelog.model.cluster import ISR
 
@@ -48,6 +48,7 @@ def partitions(
     ] = "",
     latency_records: Annotated[int, typer.Option(min=1, metavar="N", help="One at a time, at each size.")] = 1_000,
     value_bytes: ValueBytes = 100,
+    security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
 ) -> None:

@@ -65,7 +65,21 @@ COMMANDS: Final[dict[str, Command]] = {
 }
 
 ASKING: Final = frozenset(
-    {"topic", "broker", "cluster", "group", "acl", "user", "token", "quota", "admin", "produce", "consume", "log"}
+    {
+        "topic",
+        "broker",
+        "cluster",
+        "group",
+        "acl",
+        "user",
+        "token",
+        "quota",
+        "admin",
+        "produce",
+        "consume",
+        "log",
+        "bench",
+    }
 )
 """Commands of these may ask a broker, and are told how to connect to it."""
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from tidelog.bench import Workload, append_history, run
+from tidelog.bench import Level, Workload, append_history, run
 from tidelog.cli.options import Acks, Codec, Durability
+from tidelog.cli.security import client_arguments
 from tidelog.cli.tables import count_progress, print_table
 from tidelog.cli.terminal import CommandError, print_json
 from tidelog.model.cluster import CommitProtocol
@@ -31,6 +32,7 @@ ValueBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Size of a
 AcksOption = Annotated[Acks, typer.Option(help="What to wait for.")]
 Compression = Annotated[Codec, typer.Option(help="Of whole batches.")]
 BatchBytes = Annotated[int, typer.Option(min=1, metavar="BYTES", help="A batch of this size is full.")]
+SecurityOption = Annotated[Level, typer.Option("--security", help="Of the brokers that are started for the run.")]
 History = Annotated[Path | None, typer.Option(metavar="FILE", help="Add a line of JSON to this file.")]
 
 
@@ -70,6 +72,8 @@ def workload(
         def command(*_: P.args, **given: P.kwargs) -> None:
             chosen: dict[str, Any] = dict(given)
             history, as_json = chosen.pop("history"), chosen.pop("as_json")
+            if "bootstrap" in chosen:
+                chosen["connection"] = client_arguments()
             report(measure, options(**chosen), history=history, as_json=as_json)
 
         return command

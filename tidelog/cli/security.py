@@ -12,14 +12,14 @@ import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
 from tidelog.cli.options import parse_settings
 from tidelog.cli.terminal import UsageError
 from tidelog.model.errors import InvalidRequest
-from tidelog.transport.security import PLAIN, Security, overridden, parse_security
+from tidelog.transport.security import SecurityParameters, overridden, parse_security
 
 COMMENTS: Final = ("#", "!")
 LOGIN_VARIABLES: Final[Mapping[str, str]] = {
@@ -48,7 +48,7 @@ _OPTIONS: Final = (
     inspect.Parameter("command_config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Config),
     inspect.Parameter("command_property", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Properties),
 )
-_CHOSEN: Final[ContextVar[Security]] = ContextVar("security", default=PLAIN)
+_CHOSEN: Final[ContextVar[SecurityParameters]] = ContextVar("security")
 
 
 def with_security(app: typer.Typer) -> typer.Typer:
@@ -83,19 +83,17 @@ def secured(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def client_arguments() -> dict[str, Any]:
-    """The arguments of a client's constructor that this command was given, and the environment."""
-    security = _CHOSEN.get()
-    return {
-        "security_protocol": security.protocol,
-        "ssl_ca_location": security.ca_location,
-        "ssl_keystore_location": security.keystore_location,
-        "ssl_endpoint_identification_algorithm": security.identification,
-        **{argument: os.environ[name] for name, argument in LOGIN_VARIABLES.items() if os.environ.get(name)},
-    }
+def client_arguments() -> SecurityParameters:
+    """The arguments of a client's constructor that this command was given; who is calling says the environment, unless
+    the command says it."""
+    chosen = _CHOSEN.get(SecurityParameters())
+    if not chosen.keys().isdisjoint(LOGIN_VARIABLES.values()):
+        return chosen
+    login = {argument: os.environ[name] for name, argument in LOGIN_VARIABLES.items() if os.environ.get(name)}
+    return cast("SecurityParameters", {**chosen, **login})
 
 
-def _chosen(file: str | None, properties: list[str] | None) -> Security:
+def _chosen(file: str | None, properties: list[str] | None) -> SecurityParameters:
     given = {} if file is None else _from_file(file)
     try:
         return parse_security(overridden(given, parse_settings(properties, "--command-property")))

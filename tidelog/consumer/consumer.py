@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Self, Unpack
 
 from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
@@ -19,9 +19,8 @@ from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
-from tidelog.transport.credentials import client_credentials
 from tidelog.transport.parameters import client_parameters
-from tidelog.transport.security import Security
+from tidelog.transport.security import Security, SecurityParameters
 from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
@@ -66,7 +65,7 @@ class Consumer(PartitionReader):
     - `client_id`, `client_rack`: what the group's description says of this consumer; the id's quota counts as well.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers", group="group_id", ssl_truststore_location="ssl_ca_location")
+    @client_parameters(bootstrap="bootstrap_servers", group="group_id")
     def __init__(
         self,
         *topics: str,
@@ -89,37 +88,21 @@ class Consumer(PartitionReader):
         on_loss: str = "fail",
         request_timeout_ms: float = 30_000,
         metadata_max_age_ms: float = 300_000,
-        security_protocol: str | None = None,
-        ssl_ca_location: str | None = None,
-        ssl_keystore_location: str | None = None,
-        ssl_endpoint_identification_algorithm: str = "https",
-        sasl_mechanism: str | None = None,
-        sasl_username: str | None = None,
-        sasl_password: str | None = None,
-        sasl_password_file: str | None = None,
-        token_file: str | None = None,
         entropy: Entropy | None = None,
+        **security: Unpack[SecurityParameters],
     ) -> None:
         self._topics = topics
         self._reset = parse_reset(auto_offset_reset)
+        secure = Security(**security)
         entropy = entropy or SystemEntropy()
         session = ClusterSession(
             bootstrap_servers,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             client_id=client_id,
-            credentials=client_credentials(
-                read_secret,
-                sasl_mechanism=sasl_mechanism,
-                sasl_username=sasl_username,
-                sasl_password=sasl_password,
-                sasl_password_file=sasl_password_file,
-                token_file=token_file,
-            ),
             entropy=entropy,
-            security=Security(
-                security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
-            ),
+            credentials=secure.credentials(read_secret),
+            security=secure,
         )
         options = FetchOptions(
             reset=self._reset,

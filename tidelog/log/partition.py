@@ -28,6 +28,7 @@ from tidelog.model.ids import OFFSET_MAX, ProducerId
 from tidelog.model.lost_ranges import within
 from tidelog.model.ports import Buffer, Entropy
 from tidelog.transport.connections import Pieces
+from tidelog.transport.credentials import Credentials
 from tidelog.transport.errors import DeliveryExpired, DeliveryUnknown, NoAnswer, decode_answer
 from tidelog.transport.offsets import JSON_HEADERS, OffsetQuery, PartitionOffsets, fetch_offsets
 from tidelog.transport.security import Security
@@ -83,10 +84,15 @@ class LogPartition:
         *,
         request_timeout_s: float,
         entropy: Entropy,
+        credentials: Credentials | None,
         security: Security,
     ) -> None:
         self._session = ClusterSession(
-            bootstrap, request_timeout_s=request_timeout_s, entropy=entropy, security=security
+            bootstrap,
+            request_timeout_s=request_timeout_s,
+            credentials=credentials,
+            entropy=entropy,
+            security=security,
         )
         self._topic = topic
         self._partition = partition

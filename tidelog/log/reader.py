@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
+from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
 from tidelog.log.entries import Entry, entries_of
 from tidelog.log.partition import LogPartition
@@ -14,7 +15,7 @@ from tidelog.model.batch_header import RecordBatch
 from tidelog.model.errors import InvalidRequest, LeaderNotAvailable, OffsetOutOfRange
 from tidelog.model.ports import Entropy
 from tidelog.transport.parameters import client_parameters
-from tidelog.transport.security import Security
+from tidelog.transport.security import Security, SecurityParameters
 
 FETCH_BYTES: Final = 1 << 20
 POLL_S: Final = 0.5
@@ -29,7 +30,7 @@ class Reader:
     Use it as an async context manager, or call `start` and `close`. For one event loop; reads may overlap.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers", ssl_truststore_location="ssl_ca_location")
+    @client_parameters(bootstrap="bootstrap_servers")
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -38,21 +39,18 @@ class Reader:
         partition: int = 0,
         timeout_ms: float = 30_000,
         request_timeout_ms: float = 5_000,
-        security_protocol: str | None = None,
-        ssl_ca_location: str | None = None,
-        ssl_keystore_location: str | None = None,
-        ssl_endpoint_identification_algorithm: str = "https",
         entropy: Entropy | None = None,
+        **security: Unpack[SecurityParameters],
     ) -> None:
+        secure = Security(**security)
         self._partition = LogPartition(
             bootstrap_servers,
             topic,
             partition,
             request_timeout_s=request_timeout_ms / 1000,
             entropy=entropy or SystemEntropy(),
-            security=Security(
-                security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
-            ),
+            credentials=secure.credentials(read_secret),
+            security=secure,
         )
         self._timeout_s = timeout_ms / 1000
 

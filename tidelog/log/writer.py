@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
+from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.log.entries import CLAIM, RECORD_OVERHEAD_BYTES, TRUNCATION, entry_record, mark_record
 from tidelog.log.partition import LogPartition
@@ -15,7 +16,7 @@ from tidelog.model.errors import InvalidRequest, TooLarge
 from tidelog.model.ports import Clock, Entropy
 from tidelog.transport.errors import ClientClosed
 from tidelog.transport.parameters import client_parameters
-from tidelog.transport.security import Security
+from tidelog.transport.security import Security, SecurityParameters
 
 GROUP_BYTES_MAX: Final = 1 << 20
 BATCH_OVERHEAD_BYTES: Final = 64
@@ -33,7 +34,7 @@ class Writer:
     Use it as an async context manager, or call `start` and `close`. For one event loop.
     """
 
-    @client_parameters(bootstrap="bootstrap_servers", ssl_truststore_location="ssl_ca_location")
+    @client_parameters(bootstrap="bootstrap_servers")
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -43,24 +44,21 @@ class Writer:
         name: str = "",
         timeout_ms: float = 30_000,
         request_timeout_ms: float = 5_000,
-        security_protocol: str | None = None,
-        ssl_ca_location: str | None = None,
-        ssl_keystore_location: str | None = None,
-        ssl_endpoint_identification_algorithm: str = "https",
         clock: Clock | None = None,
         entropy: Entropy | None = None,
+        **security: Unpack[SecurityParameters],
     ) -> None:
         if len(name.encode()) > 255:
             raise InvalidRequest("a writer's name has at most 255 bytes")
+        secure = Security(**security)
         self._partition = LogPartition(
             bootstrap_servers,
             topic,
             partition,
             request_timeout_s=request_timeout_ms / 1000,
             entropy=entropy or SystemEntropy(),
-            security=Security(
-                security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
-            ),
+            credentials=secure.credentials(read_secret),
+            security=secure,
         )
         self._name = name
         self._timeout_s = timeout_ms / 1000

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemClock, SystemEntropy
@@ -29,9 +29,8 @@ from tidelog.producer.options import ProducerOptions, parse_acks
 from tidelog.producer.routes import TopicRoute
 from tidelog.producer.sender import Sender
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
-from tidelog.transport.credentials import client_credentials
 from tidelog.transport.parameters import client_parameters
-from tidelog.transport.security import Security
+from tidelog.transport.security import Security, SecurityParameters
 from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
@@ -65,7 +64,6 @@ class Producer:
         batch_bytes="batch_size",
         compression="compression_type",
         idempotent="enable_idempotence",
-        ssl_truststore_location="ssl_ca_location",
     )
     def __init__(
         self,
@@ -83,17 +81,9 @@ class Producer:
         delivery_timeout_ms: float = 120_000,
         metadata_max_age_ms: float = 300_000,
         client_id: str = "",
-        security_protocol: str | None = None,
-        ssl_ca_location: str | None = None,
-        ssl_keystore_location: str | None = None,
-        ssl_endpoint_identification_algorithm: str = "https",
-        sasl_mechanism: str | None = None,
-        sasl_username: str | None = None,
-        sasl_password: str | None = None,
-        sasl_password_file: str | None = None,
-        token_file: str | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
+        **security: Unpack[SecurityParameters],
     ) -> None:
         self._options = ProducerOptions(
             acks=parse_acks(acks),
@@ -107,6 +97,7 @@ class Producer:
             request_timeout_s=request_timeout_ms / 1000,
             delivery_timeout_s=delivery_timeout_ms / 1000,
         )
+        secure = Security(**security)
         entropy = entropy or SystemEntropy()
         self._wall_ms = (clock or SystemClock()).wall_ms
         self._session = ClusterSession(
@@ -114,18 +105,9 @@ class Producer:
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             client_id=client_id,
-            credentials=client_credentials(
-                read_secret,
-                sasl_mechanism=sasl_mechanism,
-                sasl_username=sasl_username,
-                sasl_password=sasl_password,
-                sasl_password_file=sasl_password_file,
-                token_file=token_file,
-            ),
             entropy=entropy,
-            security=Security(
-                security_protocol, ssl_ca_location, ssl_keystore_location, ssl_endpoint_identification_algorithm
-            ),
+            credentials=secure.credentials(read_secret),
+            security=secure,
         )
         self._sender = Sender(self._session, self._options)
         self._intake = Intake(self._session, self._sender, self._options, entropy)

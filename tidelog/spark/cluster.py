@@ -26,7 +26,6 @@ from tidelog.model.errors import NotAuthenticated, TidelogError
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.transport.addresses import BOOTSTRAP_TIMEOUT_S, HTTPS
 from tidelog.transport.backoff import Backoff
-from tidelog.transport.credentials import client_credentials
 from tidelog.transport.errors import (
     ConnectFailed,
     NoAnswer,
@@ -95,11 +94,10 @@ class Cluster:
         timeout_s: float,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         security: Security = PLAIN,
-        token_file: str | None = None,
     ) -> None:
-        """`bootstrap` are base URLs of one scheme. The token in `token_file` is shown with each request; the file is
-        read here, on the machine that asks."""
-        self._credentials = client_credentials(read_secret, token_file=token_file)
+        """`bootstrap` are base URLs of one scheme. The files that `security` names are read here, on the machine that
+        asks."""
+        self._credentials = security.credentials(read_secret)
         self.timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
         self._addresses = list(bootstrap)
@@ -273,16 +271,14 @@ class Stream:
             self._cluster.drop(self._address)
 
 
-def find_cluster(
-    bootstrap: Sequence[str], *, timeout_s: float, security: Security = PLAIN, token_file: str | None = None
-) -> Cluster:
+def find_cluster(bootstrap: Sequence[str], *, timeout_s: float, security: Security = PLAIN) -> Cluster:
     """Returns a client of the cluster, once a broker has answered at one of these addresses.
 
     The driver calls it when a query begins: tasks and later batches outwait a broker that restarts (`timeout_s`), but
     nobody should wait so long to learn that the address is wrong. Raises `ConnectFailed`, which names the addresses.
     """
     find_s = min(BOOTSTRAP_TIMEOUT_S, timeout_s)
-    made = partial(Cluster, bootstrap, security=security, token_file=token_file)
+    made = partial(Cluster, bootstrap, security=security)
     trial = made(timeout_s=find_s, request_timeout_s=find_s / len(bootstrap))
     try:
         trial.metadata([])
@@ -293,15 +289,13 @@ def find_cluster(
     return made(timeout_s=timeout_s)
 
 
-_SHARED: dict[tuple[int, tuple[str, ...], float, Security, str | None], Cluster] = {}
+_SHARED: dict[tuple[int, tuple[str, ...], float, Security], Cluster] = {}
 
 
-def shared_cluster(
-    bootstrap: tuple[str, ...], timeout_s: float, security: Security = PLAIN, token_file: str | None = None
-) -> Cluster:
+def shared_cluster(bootstrap: tuple[str, ...], timeout_s: float, security: Security = PLAIN) -> Cluster:
     """This process's client of a cluster, with the connections that earlier tasks have left. Spark forks its workers,
     hence the process id: sockets must not be shared with a parent."""
-    key = (os.getpid(), bootstrap, timeout_s, security, token_file)
+    key = (os.getpid(), bootstrap, timeout_s, security)
     if key not in _SHARED:
-        _SHARED[key] = Cluster(bootstrap, timeout_s=timeout_s, security=security, token_file=token_file)
+        _SHARED[key] = Cluster(bootstrap, timeout_s=timeout_s, security=security)
     return _SHARED[key]

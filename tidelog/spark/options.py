@@ -14,7 +14,7 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.spark.bounds import EARLIEST, LATEST, Bound, parse_bound
 from tidelog.spark.errors import LossRule
 from tidelog.spark.option_values import OptionValues
-from tidelog.transport.security import NAMES, Security, parse_security
+from tidelog.transport.security import KAFKAS_NAMES, NAMES, Security, parse_security
 
 BOOTSTRAP = ("bootstrap.servers", "kafka.bootstrap.servers")
 TIMEOUT_MS = 120_000
@@ -89,6 +89,7 @@ class SourceOptions:
 
     bootstrap: tuple[str, ...]
     security: Security
+    """The files that it names are on the driver and on each executor."""
     selection: Selection
     start: Bound
     end: Bound
@@ -97,8 +98,6 @@ class SourceOptions:
     loss: LossRule
     includes_headers: bool
     pushes_filters: bool
-    token_file: str | None
-    """Holds a token, on the driver and on each executor."""
     timeout_s: float
     """Without progress for so long, a read or a look-up fails."""
 
@@ -125,7 +124,6 @@ def parse_source_options(options: Mapping[str, str], *, is_streaming: bool) -> S
         loss=LossRule(values.flag("failOnDataLoss", True)),
         includes_headers=values.flag("includeHeaders", False),
         pushes_filters=values.flag("filterPushdown", False),
-        token_file=values.text("token.file"),
         timeout_s=(values.number("kafkaConsumer.pollTimeoutMs") or TIMEOUT_MS) / 1000,
     )
     values.finish(*_SPARKS_OWN)
@@ -137,8 +135,9 @@ def parse_servers(values: OptionValues) -> tuple[tuple[str, ...], Security]:
     text = values.text(*BOOTSTRAP)
     if text is None:
         raise InvalidRequest("option bootstrap.servers is missing: give the address of a broker, such as HOST:8082")
-    given = {name: values.text(f"kafka.{name}") for name in NAMES}
-    security = parse_security({name: value for name, value in given.items() if value is not None})
+    values.refuse({"kafka.sasl.password": "it would be seen in the query's plan; use kafka.sasl.password.file"})
+    given = {name: values.text(f"kafka.{name}" if name in KAFKAS_NAMES else name) for name in NAMES}
+    security = Security(**parse_security({name: value for name, value in given.items() if value is not None}))
     return security.addresses(text), security
 
 

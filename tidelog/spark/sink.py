@@ -65,6 +65,6 @@ def _write(
 ) -> WriterCommitMessage:
     attempt = "" if options.is_idempotent else f"/{SystemEntropy().token_hex(RANDOM_BYTES)}"
     scope = f"{write}/{context.partitionId()}{attempt}"
-    cluster = shared_cluster(options.bootstrap, options.timeout_s, options.security, options.token_file)
+    cluster = shared_cluster(options.bootstrap, options.timeout_s, options.security)
     written = TaskWriter(cluster, options, scope).write(iterator)
     return TaskWritten(written.records, written.batches)

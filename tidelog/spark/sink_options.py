@@ -28,6 +28,7 @@ class SinkOptions:
 
     bootstrap: tuple[str, ...]
     security: Security
+    """The files that it names are on the driver and on each executor."""
     topic: str | None
     """Instead of a column."""
     compression: Compression
@@ -35,8 +36,6 @@ class SinkOptions:
     write_id: str | None
     """Names a batch write, so that it can be repeated."""
     keeps_timestamps: bool
-    token_file: str | None
-    """Holds a token, on the driver and on each executor."""
     timeout_s: float
     """Without progress for so long, a task fails."""
 
@@ -57,7 +56,6 @@ def parse_sink_options(options: Mapping[str, str], *, is_streaming: bool) -> Sin
         is_idempotent=values.flag("idempotence", True),
         write_id=values.text("writeId"),
         keeps_timestamps=values.flag("keepTimestamps", False),
-        token_file=values.text("token.file"),
         timeout_s=(values.number("kafka.delivery.timeout.ms") or TIMEOUT_MS) / 1000,
     )
     values.finish(*_SPARKS_OWN)

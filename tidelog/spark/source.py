@@ -180,6 +180,4 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _found(options: SourceOptions | SinkOptions) -> Cluster:
-    return find_cluster(
-        options.bootstrap, timeout_s=options.timeout_s, security=options.security, token_file=options.token_file
-    )
+    return find_cluster(options.bootstrap, timeout_s=options.timeout_s, security=options.security)

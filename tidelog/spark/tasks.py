@@ -37,7 +37,7 @@ def plan_tasks(ranges: Sequence[OffsetRange], snapshot: Snapshot, options: Sourc
 
 def run_task(task: ReadTask, options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """All records of the task's ranges. Raises `DataLoss` as the loss rule says, or what went wrong for too long."""
-    cluster = shared_cluster(options.bootstrap, options.timeout_s, options.security, options.token_file)
+    cluster = shared_cluster(options.bootstrap, options.timeout_s, options.security)
     is_empty = True
     for one in task.ranges:
         leader = task.leaders.get(TopicPartition(one.topic, one.partition))

@@ -32,8 +32,9 @@ class LocalCluster:
     `data_dir` keeps the data after the end. Nodes are named by their ids; without one, node 1 is meant. With a
     `network` each broker is a node of it, and links between them can be cut. With a `secret`, and always in a network,
     they take nobody for a broker who does not know what is in `secret_file`. With `tls` everybody speaks TLS, with
-    certificates made for this cluster (it needs the extra `tidelog[security]`), and clients are given
-    `**cluster.security` beside their bootstrap addresses.
+    certificates made for this cluster (it needs the extra `tidelog[security]`). With `login` whoever asks shows a
+    token, and ACLs say what it may do. Clients are given `**cluster.security` beside their bootstrap addresses; with
+    `login` that makes them the super user.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class LocalCluster:
         network: PrivateNetwork | None = None,
         secret: bool = False,
         tls: bool = False,
+        login: bool = False,
     ) -> None:
         if not 1 <= brokers <= 9:
             raise ValueError(f"a cluster of {brokers} brokers; 1 to 9 are possible here")
@@ -61,6 +63,10 @@ class LocalCluster:
             self._settings = {"cluster.secret.file": str(self.secret_file), **self._settings}
         if network is not None and not tls:  # nobody but the test reaches it
             self._settings = {"security.allow.insecure": "true", **self._settings}
+        self.token_file = self._data_dir / "admin.token" if login else None
+        if self.token_file is not None:
+            _draw_secret(self.token_file, "admin.")
+            self._settings = {**_login_settings(self.token_file), **self._settings}
         self.certificates = ClusterCertificates(self._data_dir / "tls") if tls else None
         self._ports = HeldPorts()
         self._brokers = self._made(brokers)
@@ -133,8 +139,13 @@ class LocalCluster:
 
     @property
     def security(self) -> dict[str, Any]:
-        """The arguments that clients are given beside `bootstrap`."""
-        return {} if self.certificates is None else {"ssl_ca_location": str(self.certificates.ca)}
+        """Returns the arguments that clients are given beside `bootstrap`."""
+        given = {}
+        if self.certificates is not None:
+            given["ssl_ca_location"] = str(self.certificates.ca)
+        if self.token_file is not None:
+            given["token_file"] = str(self.token_file)
+        return given
 
     @property
     def node_ids(self) -> list[int]:
@@ -241,12 +252,22 @@ class LocalCluster:
         return addresses[:brokers], addresses[brokers:]
 
 
-def _draw_secret(file: Path) -> None:
+def _login_settings(token_file: Path) -> dict[str, str]:
+    return {
+        "http.authentication": "token",
+        "authorizer.enabled": "true",
+        "super.users": "User:admin",
+        "http.bootstrap.token.file": str(token_file),
+        "cluster.token.file": str(token_file),
+    }
+
+
+def _draw_secret(file: Path, prefix: str = "") -> None:
     """Makes a secret, if there is none of an earlier cluster on this data."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o600)
-        file.write_text(secrets.token_hex(32))
+        file.write_text(prefix + secrets.token_hex(32))
 
 
 def _network_addresses(brokers: int, network: PrivateNetwork) -> tuple[list[str], list[str]]:

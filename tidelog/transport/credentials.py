@@ -1,10 +1,8 @@
-"""Makes what a client shows to say who it is: a token from a file, or a user's name and password, as one HTTP header.
+"""Makes what a client shows to say who it is, a token or a user's name and password, as one HTTP header.
 
 A file may come to hold another token or password: those of other issuers end within the hour, and are replaced while
-programs run. So it is read again once in a while, and at once when a broker does not take what was shown.
-
-The names are Kafka's (`sasl_mechanism`, `sasl_username`, `sasl_password`), but for the token, which Kafka has not. What
-is secret is in no `repr`, no error and no log.
+programs run. So it is read again once in a while, and at once when a broker does not take what was shown. What is
+secret is in no `repr`, no error and no log.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import contextlib
 import math
 from base64 import b64encode
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from tidelog.model.errors import InvalidRequest
@@ -51,32 +48,12 @@ class Credentials:
         return self.header != shown
 
 
-def client_credentials(
-    read_secret: Callable[[str], str],
-    *,
-    sasl_mechanism: str | None = None,
-    sasl_username: str | None = None,
-    sasl_password: str | None = None,
-    sasl_password_file: str | None = None,
-    token_file: str | None = None,
-) -> Credentials | None:
-    """Returns what these parameters of a client say; None if they are all absent. `read_secret` reads a file that only
-    its owner may read. Raises `InvalidRequest`, and what `read_secret` raises."""
-    passwords = [given for given in (sasl_password, sasl_password_file) if given is not None]
-    if sasl_mechanism not in (None, "PLAIN"):
-        raise InvalidRequest(f"sasl_mechanism {sasl_mechanism!r} is not known over HTTP; take PLAIN, or a token_file")
-    if token_file is not None:
-        if sasl_username is not None or passwords:
-            raise InvalidRequest("give a token_file, or a user's name and password, not both")
-        return bearer(partial(read_secret, token_file))
-    if sasl_username is None and not passwords and sasl_mechanism is None:
-        return None
-    if sasl_username is None or len(passwords) != 1:
-        raise InvalidRequest("sasl_username goes with one of sasl_password and sasl_password_file")
-    if ":" in sasl_username:
+def basic(user: str, password: Callable[[], str]) -> Credentials:
+    """Returns the credentials of a user. Raises `InvalidRequest` for a name that HTTP cannot say, and what `password`
+    raises."""
+    if ":" in user:
         raise InvalidRequest("a user's name has no colon")
-    password = partial(str, sasl_password) if sasl_password is not None else partial(read_secret, passwords[0])
-    return Credentials(lambda: "Basic " + b64encode(f"{sasl_username}:{password()}".encode()).decode())
+    return Credentials(lambda: "Basic " + b64encode(f"{user}:{password()}".encode()).decode())
 
 
 def bearer(read: Callable[[], str]) -> Credentials:

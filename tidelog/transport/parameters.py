@@ -1,7 +1,8 @@
 """The keyword parameters of the clients: Kafka's names, the short names of old, and a word for those that are neither.
 
 A constructor's signature has Kafka's names only, for readers, editors and type checkers. `client_parameters` wraps it:
-an alias becomes the name that it stands for, and a name that nobody knows is answered with the nearest one.
+an alias becomes the name that it stands for, and a name that nobody knows is answered with the nearest one. What all
+clients take to secure their connections is written down once (`security.py`): a constructor takes it as `**security`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from tidelog.transport.security import ALIASES, Security
 
 P = ParamSpec("P")
 Client = TypeVar("Client")
@@ -27,19 +30,31 @@ def client_parameters(
     """
 
     def decorate(init: Callable[Concatenate[Client, P], None]) -> Callable[Concatenate[Client, P], None]:
-        parameters = list(inspect.signature(init).parameters.values())[1:]
+        signature = _spelled_out(inspect.signature(init))
+        parameters = list(signature.parameters.values())[1:]
         names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+        known = {**ALIASES, **aliases}
 
         @functools.wraps(init)
         def wrapped(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> None:
             if not names_known.issuperset(kwargs):
-                _rename(type(client).__name__, kwargs, names, aliases)
+                _rename(type(client).__name__, kwargs, names, known)
             init(client, *args, **kwargs)
 
         names_known = frozenset(names)
+        wrapped.__signature__ = signature  # type: ignore[attr-defined]  # where `inspect` and `help` look
         return wrapped
 
     return decorate
+
+
+def _spelled_out(signature: inspect.Signature) -> inspect.Signature:
+    """Returns the signature with what `**security` stands for."""
+    parameters = dict(signature.parameters)
+    if parameters.pop("security", None) is None:
+        return signature
+    secure = [one.replace(kind=one.KEYWORD_ONLY) for one in inspect.signature(Security).parameters.values()]
+    return signature.replace(parameters=[*parameters.values(), *secure])
 
 
 def _rename(client: str, given: dict[str, Any], names: list[str], aliases: dict[str, str]) -> None:

@@ -1,4 +1,8 @@
-"""How a client's connections are secured, under Kafka's names: `security.protocol`, `ssl.*`.
+"""How a client's connections are secured, and who it says it is, under Kafka's names: `security.protocol`, `ssl.*`,
+`sasl.*`, and `token.file`, which Kafka has not.
+
+Whatever makes a client takes the same words, each with the same meaning: keyword arguments (`SecurityParameters`),
+lines of a command's file and options of Spark (`parse_security`). All become one `Security`.
 
 The scheme of the bootstrap addresses says the same as `security.protocol`, so either will do, and both must agree. A
 client has one scheme: the brokers' addresses that it is told are hosts and ports.
@@ -8,40 +12,64 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypedDict, cast
 
 from tidelog.model.errors import InvalidRequest
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP, HTTP, HTTPS, parse_bootstrap
+from tidelog.transport.credentials import Credentials, basic, bearer
 
 PROTOCOLS: Final[Mapping[str, str]] = {"PLAINTEXT": HTTP, "SSL": HTTPS}
 CHECKS_HOST: Final[Mapping[str, bool]] = {"https": True, "": False, "none": False}
 
 
+class SecurityParameters(TypedDict, total=False):
+    """These keyword arguments of a client are the fields of `Security`."""
+
+    security_protocol: str | None
+    ssl_ca_location: str | None
+    ssl_keystore_location: str | None
+    ssl_endpoint_identification_algorithm: str
+    sasl_mechanism: str | None
+    sasl_username: str | None
+    sasl_password: str | None
+    sasl_password_file: str | None
+    token_file: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Holds what a user has said; plain values, which travel."""
+    """Holds what a user has said; plain values, which travel, files by their names."""
 
-    protocol: str | None = None
+    security_protocol: str | None = None
     """`PLAINTEXT` or `SSL`; None: as the bootstrap addresses say."""
-    ca_location: str | None = None
+    ssl_ca_location: str | None = None
     """A file in PEM of the CAs that vouch for brokers; None: those of the system."""
-    keystore_location: str | None = None
+    ssl_keystore_location: str | None = None
     """A file in PEM with this client's private key and certificate, for brokers that ask for one."""
-    identification: str = "https"
+    ssl_endpoint_identification_algorithm: str = "https"
     """`https`: a broker's certificate must name the host that it was reached by; empty: any name will do."""
+    sasl_mechanism: str | None = None
+    """`PLAIN`: a user's name and password; None says the same."""
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    sasl_password_file: str | None = None
+    token_file: str | None = None
+    """A file that has a token `ID.SECRET`, instead of a name and a password."""
 
     def addresses(self, bootstrap: str | Sequence[str]) -> tuple[str, ...]:
         """The bootstrap addresses as base URLs, all of one scheme. Raises `InvalidRequest`."""
-        if self.protocol is not None and self.protocol not in PROTOCOLS:
-            raise InvalidRequest(f"security.protocol is {self.protocol!r}; it can be {' or '.join(PROTOCOLS)}")
-        if self.identification not in CHECKS_HOST:
+        protocol = self.security_protocol
+        if protocol is not None and protocol not in PROTOCOLS:
+            raise InvalidRequest(f"security.protocol is {protocol!r}; it can be {' or '.join(PROTOCOLS)}")
+        if self.ssl_endpoint_identification_algorithm not in CHECKS_HOST:
             raise InvalidRequest("ssl.endpoint.identification.algorithm is `https`, or empty")
-        if self.protocol == "SSL" and bootstrap == DEFAULT_BOOTSTRAP:
+        if protocol == "SSL" and bootstrap == DEFAULT_BOOTSTRAP:
             bootstrap = DEFAULT_BOOTSTRAP.removeprefix("http://")  # which nobody has typed
-        found = parse_bootstrap(bootstrap, None if self.protocol is None else PROTOCOLS[self.protocol])
+        found = parse_bootstrap(bootstrap, None if protocol is None else PROTOCOLS[protocol])
         is_encrypted = scheme_of(found) == HTTPS
-        if (self.ca_location or self.keystore_location) and not is_encrypted:
+        if (self.ssl_ca_location or self.ssl_keystore_location) and not is_encrypted:
             raise InvalidRequest(
                 f"ssl.* is given, and {found[0]} is plain text; set security.protocol to SSL, or write https://"
             )
@@ -50,28 +78,49 @@ class Security:
     def context(self) -> ssl.SSLContext:
         """Reads the files. Raises `InvalidRequest`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = CHECKS_HOST[self.identification]
-        if self.ca_location is None:
+        context.check_hostname = CHECKS_HOST[self.ssl_endpoint_identification_algorithm]
+        if self.ssl_ca_location is None:
             context.load_default_certs()
         else:
-            _read("ssl.ca.location", self.ca_location, context.load_verify_locations)
-        if self.keystore_location is not None:
-            _read("ssl.keystore.location", self.keystore_location, lambda path: _load_chain(context, path))
+            _read("ssl.ca.location", self.ssl_ca_location, context.load_verify_locations)
+        if self.ssl_keystore_location is not None:
+            _read("ssl.keystore.location", self.ssl_keystore_location, lambda path: _load_chain(context, path))
         return context
 
+    def credentials(self, read_secret: Callable[[str], str]) -> Credentials | None:
+        """Reads who the client is; None if it is nobody. `read_secret` reads a file that only its owner may read.
+        Raises `InvalidRequest`, and what `read_secret` raises."""
+        mechanism, user = self.sasl_mechanism, self.sasl_username
+        passwords = [given for given in (self.sasl_password, self.sasl_password_file) if given is not None]
+        if mechanism not in (None, "PLAIN"):
+            raise InvalidRequest(f"sasl_mechanism {mechanism!r} is not known over HTTP; take PLAIN, or a token_file")
+        if self.token_file is not None:
+            if user is not None or passwords:
+                raise InvalidRequest("give a token_file, or a user's name and password, not both")
+            return bearer(partial(read_secret, self.token_file))
+        if user is None and not passwords and mechanism is None:
+            return None
+        if user is None or len(passwords) != 1:
+            raise InvalidRequest("sasl_username goes with one of sasl_password and sasl_password_file")
+        given = self.sasl_password
+        return basic(user, partial(str, given) if given is not None else partial(read_secret, passwords[0]))
 
+
+ALIASES: Final[Mapping[str, str]] = {"ssl_truststore_location": "ssl_ca_location"}
 NAMES: Final[Mapping[str, str]] = {
-    "security.protocol": "protocol",
-    "ssl.ca.location": "ca_location",
-    "ssl.truststore.location": "ca_location",
-    "ssl.keystore.location": "keystore_location",
-    "ssl.endpoint.identification.algorithm": "identification",
+    name.replace("_", "."): ALIASES.get(name, name)
+    for name in (*SecurityParameters.__annotations__, *ALIASES)
+    if name != "sasl_password"
 }
-"""Kafka's and librdkafka's names of what can be said."""
+"""Kafka's and librdkafka's names of what can be said in text. A password is not: whoever lists processes or looks at a
+query's options sees that."""
+KAFKAS_NAMES: Final = NAMES.keys() - {"token.file"}
 
 
-def parse_security(settings: Mapping[str, str]) -> Security:
+def parse_security(settings: Mapping[str, str]) -> SecurityParameters:
     """Reads settings by Kafka's names. Raises `InvalidRequest` for a name that is none of them, or two for the same."""
+    if "sasl.password" in settings:
+        raise InvalidRequest("sasl.password would be seen by others; give sasl.password.file, which only you may read")
     unknown = sorted(settings.keys() - NAMES.keys())
     if unknown:
         raise InvalidRequest(f"there is no {unknown[0]}; there are {', '.join(NAMES)}")
@@ -80,7 +129,7 @@ def parse_security(settings: Mapping[str, str]) -> Security:
         other = said.setdefault(NAMES[name], name)
         if other != name:
             raise InvalidRequest(f"{other} and {name} are two names of the same; keep one")
-    return Security(**{NAMES[name]: value for name, value in settings.items()})
+    return cast("SecurityParameters", {NAMES[name]: value for name, value in settings.items()})
 
 
 def overridden(settings: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:

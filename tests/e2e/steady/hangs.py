@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.e2e.steady.disks import hanging, mounted
 from tidelog.bench.pause import BROKERS, PauseOptions, measure_hits
 from tidelog.bench.result import Progress
+from tidelog.bench.secured import connection_of
 from tidelog.testing import LocalCluster
 
 SPARE_S = 10.0
@@ -21,4 +22,4 @@ async def measure_hangs(directory: Path, options: PauseOptions, progress: Progre
     with mounted(directory, BROKERS) as disks:
         async with LocalCluster(len(BROKERS), data_dir=directory) as cluster:
             hit = partial(hanging, disks, options.paused_s + SPARE_S)
-            return await measure_hits(cluster, hit, options, progress)
+            return await measure_hits(connection_of(cluster), hit, options, progress)

@@ -17,6 +17,8 @@ SMALL = {
     "raw": ("--requests", "5", "--batch-bytes", "2000"),
 }
 
+CLOSED = ("--security", "tls+token")
+
 
 @pytest.mark.parametrize("workload", SMALL)
 def test_a_workload_on_a_running_broker(cli: Cli, cluster: LocalCluster, workload: str) -> None:
@@ -36,9 +38,37 @@ def test_results_are_kept_as_lines(cli: Cli, cluster: LocalCluster, tmp_path: Pa
     assert [json.loads(line)["workload"] for line in lines] == ["latency", "latency"]
 
 
+def test_a_workload_on_brokers_that_ask_who_is_calling(cli: Cli, tmp_path: Path) -> None:
+    with LocalCluster(tls=True, login=True, data_dir=tmp_path / "cluster") as closed:
+        file = tmp_path / "client.properties"
+        lines = {"ssl.ca.location": closed.security["ssl_ca_location"], "token.file": closed.security["token_file"]}
+        file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        words = ("--bootstrap", closed.bootstrap, "--command-config", str(file), "--json")
+        for workload, small in SMALL.items():
+            measured = json.loads(cli.succeed("bench", workload, *small, *words))
+            assert measured["figures"]["records_per_s"] > 0
+            assert str(tmp_path) not in json.dumps(measured)
+
+
+@pytest.mark.slow
+def test_what_security_costs(cli: Cli) -> None:
+    small = ("--rounds", "1", "--requests", "6", "--records", "10", "--connections", "40")
+    figures = json.loads(cli.succeed("bench", "security", *small, "--json"))["figures"]
+    assert min(figures[f"{level}_1000b_mb_per_s"] for level in ("plain", "tls", "token")) > 0
+    assert figures["mtls_connections_per_core_s"] > 0 and figures["token_us"] > 0
+    assert figures["acl_check_us"] < figures["acl_definition_us"]
+
+
+@pytest.mark.slow
+def test_how_soon_what_is_revoked_ends(cli: Cli) -> None:
+    figures = json.loads(cli.succeed("bench", "revocation", "--times", "2", "--at-once", "2", "--json"))["figures"]
+    for kind in ("token", "user", "acl"):
+        assert 0 < figures[f"{kind}_p50_ms"] <= figures[f"{kind}_worst_ms"]
+
+
 @pytest.mark.slow
 def test_a_broker_joins_under_load(cli: Cli) -> None:
-    options = ["--brokers", "1", "--partitions", "4", "--data-mb", "1", "--throttle", "0", "--calm", "0.5"]
+    options = ["--brokers", "1", "--partitions", "4", "--data-mb", "1", "--throttle", "0", "--calm", "0.5", *CLOSED]
     measured = json.loads(cli.succeed("bench", "move", *options, "--json"))
     figures = measured["figures"]
     assert figures["replicas_reassigned"] == figures["replicas_reassigned_least"] == 2
@@ -77,7 +107,7 @@ def test_damaged_batches_are_repaired_under_load(cli: Cli, protocol: str) -> Non
 
 @pytest.mark.slow
 def test_members_join_and_leave_a_group(cli: Cli) -> None:
-    options = ["--members", "6", "--partitions", "40", "--rounds", "2"]
+    options = ["--members", "6", "--partitions", "40", "--rounds", "2", *CLOSED]
     figures = json.loads(cli.succeed("bench", "rebalance", *options, "--json"))["figures"]
     assert figures["join_all_reassigned_worst"] == 40
     assert figures["join_one_reassigned_worst"] == figures["join_one_reassigned_least"] == 5
@@ -91,8 +121,9 @@ def test_members_join_and_leave_a_group(cli: Cli) -> None:
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_many_partitions(cli: Cli, brokers: int) -> None:
     made = ("--brokers", str(brokers), "--partitions", "30", "--topic-partitions", "12", "--idle", "0.1")
+    closed = CLOSED if brokers == 1 else ()
     more = ("--spread", "10", "--records", "5000", "--latency-at", "1,20", "--latency-records", "20")
-    figures = json.loads(cli.succeed("bench", "partitions", *made, *more, "--json"))["figures"]
+    figures = json.loads(cli.succeed("bench", "partitions", *made, *more, *closed, "--json"))["figures"]
     assert figures["topics"] == 3 and figures["partitions_read"] == 30
     assert 0 < figures["created_s"] <= figures["open_s"]
     assert 0 < figures["restart_ready_s"] <= figures["restart_first_read_s"] <= figures["restart_all_read_s"]
@@ -108,7 +139,7 @@ def test_sizes_of_a_cluster_that_are_none(cli: Cli) -> None:
 
 @pytest.mark.slow
 def test_rest_consumers_that_nobody_asks(cli: Cli) -> None:
-    options = ["--instances", "30", "--groups", "4", "--rounds", "2", "--records", "50"]
+    options = ["--instances", "30", "--groups", "4", "--rounds", "2", "--records", "50", *CLOSED]
     figures = json.loads(cli.succeed("bench", "idle-consumers", *options, "--json"))["figures"]
     assert min(figures[f"{name}_per_s"] for name in ("created", "deleted")) > 0
     assert figures["brokers_before_mb"] > 0

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import signal
 import ssl
 import subprocess
 import sys
@@ -13,7 +10,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -154,52 +150,6 @@ def test_a_broker_joins_over_https(cluster: LocalCluster) -> None:
 
 
 # -- certificates that change ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-async def test_new_certificates_and_then_a_new_ca_come_under_load_and_nothing_fails(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
-    made = made_for(cluster)
-    files = {node_id: made.directory / f"broker-{node_id}.pem" for node_id in cluster.node_ids}
-    trusted = tmp_path / "both.pem"
-    shutil.copy(made.ca, trusted)
-    security: dict[str, Any] = {"ssl_ca_location": str(trusted)}
-    sent = 0
-    is_over = False
-
-    async def load() -> None:
-        nonlocal sent
-        while not is_over:  # each time a client that connects anew
-            async with Producer(cluster.bootstrap, **security) as producer:
-                await producer.send("load", b"x")
-                sent += 1
-
-    async with AdminClient(cluster.bootstrap, **security) as admin:
-        await admin.create_topic("load", partitions=3, replication_factor=3)
-    loads = [asyncio.create_task(load()) for _ in range(3)]
-    before = {node_id: metric(cluster, RELOADED, node_id) for node_id in files}
-    for node_id in files:
-        await asyncio.to_thread(made.broker, node_id)
-        os.kill(cluster.broker(node_id).pid, signal.SIGHUP)
-        await until_metric(cluster, RELOADED, before[node_id] + 1, node_id)
-
-    newer = ClusterCertificates(tmp_path / "newer")
-    both = made.ca.read_text() + newer.ca.read_text()
-    for file in (trusted, made.ca):  # first everybody trusts both, and only then anybody shows the new one
-        draft = file.with_suffix(".draft")
-        draft.write_text(both)
-        draft.replace(file)
-    for node_id in files:
-        await until_metric(cluster, RELOADED, before[node_id] + 2, node_id)
-    for node_id, file in files.items():
-        shutil.copy(newer.broker(node_id), draft)
-        draft.replace(file)
-        await until_metric(cluster, RELOADED, before[node_id] + 3, node_id)
-    is_over = True
-    await asyncio.gather(*loads)  # which raises what failed
-    assert sent > 0
-    assert metric(cluster, "tidelog_tls_certificate_expiry_timestamp_seconds") > 0
 
 
 RELOADED = 'tidelog_tls_reloads_total{outcome="done"}'

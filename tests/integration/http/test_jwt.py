@@ -27,6 +27,7 @@ from tidelog.producer import Producer
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import SimRunner
 from tidelog.spark.cluster import Cluster
+from tidelog.transport.security import Security
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 OTHER = ec.generate_private_key(ec.SECP256R1())
@@ -194,7 +195,7 @@ async def test_clients_go_on_with_the_next_token_of_their_file(issued: Issued, t
 
     bootstrap = "127.0.0.1:{1}".format(*issued.site.address)
     replace_by(await issued.token("alice"))
-    cluster = Cluster([f"http://{bootstrap}"], timeout_s=20.0, token_file=str(file))
+    cluster = Cluster([f"http://{bootstrap}"], timeout_s=20.0, security=Security(token_file=str(file)))
     async with (
         Producer(bootstrap, token_file=str(file)) as producer,
         Consumer("t", bootstrap_servers=bootstrap, auto_offset_reset="earliest", token_file=str(file)) as consumer,

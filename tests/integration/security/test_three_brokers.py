@@ -14,6 +14,7 @@ import pytest
 from tests.integration.cli.conftest import Cli
 from tidelog.admin import AclDescription, AdminClient
 from tidelog.consumer import Consumer
+from tidelog.log import Reader, Writer
 from tidelog.model.errors import NotAuthenticated, NotAuthorized
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
@@ -182,6 +183,19 @@ async def stream(session: aiohttp.ClientSession, url: str, cluster_id: str, head
             return "ended"
     except aiohttp.ClientError:
         return "cut"
+
+
+async def test_a_log_is_written_and_read_by_who_shows_a_token(secured: Secured) -> None:
+    servers = secured.cluster.bootstrap
+    async with secured.admin() as admin:
+        await admin.create_topic("journal", partitions=1, configs={"retention.ms": "-1"})
+    with pytest.raises(NotAuthenticated):
+        async with Writer(servers, "journal"):
+            pass
+    async with Writer(servers, "journal", token_file=secured.root_file) as writer:
+        position = await writer.append(b"entry")
+        async with Reader(servers, "journal", token_file=secured.root_file) as reader:
+            assert [entry.data async for entry in reader.read(position, writer.ending)] == [b"entry"]
 
 
 def test_no_secret_is_to_be_found(secured: Secured, cli: Cli) -> None:

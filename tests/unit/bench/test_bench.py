@@ -25,6 +25,9 @@ from tidelog.bench.rebalance import Change, Changes
 from tidelog.bench.rebalance import figures_of as rebalance_figures
 from tidelog.bench.result import Result, ignore, percentiles_ms, rates
 from tidelog.bench.scale import ScaleOptions, measure_scale
+from tidelog.bench.secured import Level
+from tidelog.bench.security import SIZES, Bursts, Figures
+from tidelog.bench.security import figures_of as security_figures
 from tidelog.bench.spread import fullness, requests_of
 from tidelog.bench.spread import steps_of as steps_of_spread
 
@@ -249,3 +252,26 @@ def test_what_a_log_is_measured_with() -> None:
     assert make_payloads("zero", 3) == [b"\0\0\0"] and make_payloads("one", 2) == [b"\xff\xff"]
     random = make_payloads("random", 20)
     assert len(set(random)) == PAYLOADS and {len(payload) for payload in random} == {20}
+
+
+def test_what_security_costs_is_told_of_the_bursts_of_one_round() -> None:
+    """The machine was three times as slow in the second round, for all: the ratios do not notice."""
+
+    def bursts(mb_per_s: list[float], ack_ms: list[float]) -> Bursts:
+        posted: list[Figures] = [
+            {"mb_per_s": one, "broker_cpu_s_per_gb": 4.0, "client_cpu_s_per_gb": 2.0} for one in mb_per_s
+        ]
+        single: list[Figures] = [{"ack_p50_ms": one, "ack_p99_ms": 2 * one} for one in ack_ms]
+        return Bursts(dict.fromkeys(SIZES, posted), single)
+
+    found = security_figures(
+        {
+            Level.PLAIN: bursts([90, 30, 90], [1, 3, 1]),
+            Level.TLS: bursts([72, 24, 72], [1, 3, 1]),
+            Level.LOGIN: bursts([45, 15, 45], [2, 6, 2]),
+        }
+    )
+    assert found["plain_100b_mb_per_s"] == 90
+    assert found["tls_1000b_mb_lost_percent"] == pytest.approx(20)
+    assert found["token_100b_mb_lost_percent"] == pytest.approx(50)
+    assert (found["plain_single_p99_ms"], found["token_single_p50_ratio"]) == (2, 2)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from tests.unit.cli.conftest import Tidelog
 from tidelog import __version__
+from tidelog.cli.imports import imported
 from tidelog.cli.main import COMMANDS
 
 LEAVES = [
@@ -89,6 +92,19 @@ def test_a_value_that_an_option_refuses_is_told_in_plain_words(tidelog: Tidelog,
 def test_the_documentation_knows_every_command() -> None:
     page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
     assert [name for name in COMMANDS if f"`tidelog {name} " not in page and f"`tidelog {name}`" not in page] == []
+
+
+def test_the_documentation_knows_the_words_of_every_command() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    unknown = []
+    for name, command in COMMANDS.items():
+        app = getattr(imported(f"tidelog.cli.{command.module}"), command.attribute)
+        if isinstance(app, typer.Typer):
+            group = typer.main.get_command(app)
+            assert isinstance(group, typer.core.TyperGroup)
+            rows = " ".join(re.findall(rf"`tidelog {name} ([^`]+)`", page))
+            unknown += [f"{name} {word}" for word in group.commands if word not in re.split(r"[^a-z-]+", rows)]
+    assert unknown == []
 
 
 def test_without_a_command_the_overview_is_shown(tidelog: Tidelog) -> None:

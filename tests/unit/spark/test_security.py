@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from tidelog.model.errors import InvalidRequest
@@ -18,6 +20,17 @@ def test_kafkas_options_say_how_to_connect() -> None:
     for found in (source, sink):
         assert found.bootstrap == ("https://a:1",)
         assert found.security == Security("SSL", "ca.pem")
+
+
+def test_who_is_calling_is_in_a_file_whose_name_alone_travels() -> None:
+    found = parse_sink_options({**GIVEN, "token.file": "me.token"}, is_streaming=False)
+    assert found.security.token_file == "me.token"
+    assert pickle.loads(pickle.dumps(found)) == found
+    user = {**GIVEN, "kafka.sasl.username": "etl", "kafka.sasl.password.file": "pw"}
+    assert parse_sink_options(user, is_streaming=False).security.sasl_password_file == "pw"
+    with pytest.raises(InvalidRequest, match=r"use kafka\.sasl\.password\.file") as caught:
+        parse_sink_options({**GIVEN, "kafka.sasl.username": "etl", "kafka.sasl.password": "canary"}, is_streaming=False)
+    assert "canary" not in caught.value.message
 
 
 def test_what_does_not_agree_is_refused() -> None:

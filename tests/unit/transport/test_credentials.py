@@ -8,11 +8,14 @@ import pytest
 
 from tidelog.adapters.secret_file import read_secret
 from tidelog.model.errors import InvalidRequest
-from tidelog.transport.credentials import Credentials, client_credentials
+from tidelog.transport.credentials import Credentials
+from tidelog.transport.security import Security
 
 
 def made(**parameters: str) -> Credentials | None:
-    return client_credentials(lambda path: f"secret of {path}", **parameters)
+    security = Security(**parameters)
+    assert "canary" not in repr(security)
+    return security.credentials(lambda path: f"secret of {path}")
 
 
 def test_nothing_given_is_nobody() -> None:
@@ -54,7 +57,7 @@ def test_a_file_is_its_owners(tmp_path: Path) -> None:
     path.write_text("id.secret\n")
     path.chmod(0o600)
     assert read_secret(str(path)) == "id.secret"
-    found = client_credentials(read_secret, token_file=str(path))
+    found = Security(token_file=str(path)).credentials(read_secret)
     assert found is not None and found.header == "Bearer id.secret"
     for mode in (0o640, 0o604):
         path.chmod(mode)
@@ -78,7 +81,7 @@ def test_another_token_in_the_file_is_shown_soon(tmp_path: Path) -> None:
         path.chmod(mode)
 
     write("id.old")
-    found = client_credentials(read_secret, token_file=str(path))
+    found = Security(token_file=str(path)).credentials(read_secret)
     assert found is not None
     found.look(10.0)
     write("id.new")

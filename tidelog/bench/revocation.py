@@ -1,0 +1,174 @@
+"""Workload `revocation`: how long somebody who has lost a right still gets something on some broker.
+
+A token is revoked, a user is removed, or its ACLs are: each of them again and again, for another user each time, on
+three brokers with TLS. Before that, this user has a read that waits at each broker, and a stream to write through. What
+is measured begins with the answer to the revocation, and ends when all of these have ended, and each broker has refused
+a request that came afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import aiohttp
+
+from tidelog.admin import AclDescription, AdminClient
+from tidelog.bench.result import Progress, Result, percentiles_ms
+from tidelog.bench.secured import Level, connection_of, secured_cluster
+from tidelog.testing import LocalCluster
+from tidelog.transport.security import Security
+
+BROKERS: Final = 3
+TOPIC: Final = "revocation"
+SETTINGS: Final = {"http.authentication": "token,basic"}
+JSON: Final = {"Content-Type": "application/json"}
+PASSWORD: Final = "for a benchmark alone"  # noqa: S105 -- of users that live for a second
+PATIENCE_S: Final = 30.0
+SETTLE_S: Final = 0.3
+"""After so long, reads and streams that have begun wait on their brokers."""
+LOOK_EVERY_S: Final = 0.01
+REFUSED: Final = frozenset({401, 403, 404})
+"""A topic that one may not see is like one that is not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevocationOptions:
+    """Each kind is revoked so many `times`, `at_once` of different users at one time."""
+
+    times: int = 100
+    at_once: int = 5
+
+
+@dataclass(slots=True)
+class _Ended:
+    """Holds how long each revocation took, in seconds: for new requests, and for all that was under way."""
+
+    new: list[float] = field(default_factory=list)
+    waiting: list[float] = field(default_factory=list)
+
+    def figures(self, kind: str) -> dict[str, float]:
+        """Returns the percentiles: of new requests, of what was under way, and of the later of the two."""
+        both = [max(pair) for pair in zip(self.new, self.waiting, strict=True)]
+        named = {f"{kind}_new": self.new, f"{kind}_waiting": self.waiting, kind: both}
+        figures: dict[str, float] = {}
+        for name, seconds in named.items():
+            figures |= percentiles_ms(seconds, f"{name}_") | {f"{name}_worst_ms": 1000 * max(seconds)}
+            del figures[f"{name}_p999_ms"]
+        return figures
+
+
+class _Bench:
+    """The cluster, as its administrator, and as users whose rights come and go."""
+
+    def __init__(self, cluster: LocalCluster, admin: AdminClient, session: aiohttp.ClientSession) -> None:
+        self._admin = admin
+        self._session = session
+        self._urls = [cluster.broker(node_id).url for node_id in cluster.node_ids]
+        self._records = f"/v3/clusters/{cluster.cluster_id}/topics/{TOPIC}/records"
+
+    async def revoke_once(self, kind: str, number: int, ended: _Ended) -> None:
+        """Has one user come, wait, and lose its right."""
+        name = f"{kind}-{number}"
+        headers, revoke = await self._let_in(kind, name)
+        await asyncio.gather(*(self._until(url, headers, lambda status: status == 200) for url in self._urls))
+        waiting = [asyncio.create_task(wait(url, headers)) for url in self._urls for wait in (self._read, self._stream)]
+        await asyncio.sleep(SETTLE_S)
+        assert not any(task.done() for task in waiting)
+        await revoke()
+        begin_s = time.perf_counter()
+        new = asyncio.gather(*(self._until(url, headers, REFUSED.__contains__) for url in self._urls))
+        async with asyncio.timeout(PATIENCE_S):
+            ends_s = await asyncio.gather(*waiting)
+            ended.new.append(max(await new) - begin_s)
+            ended.waiting.append(max(0.0, max(ends_s) - begin_s))
+
+    async def _let_in(self, kind: str, name: str) -> tuple[Mapping[str, str], Callable[[], Any]]:
+        """Makes a user; returns what it shows, and how it loses its right."""
+        admin, principal = self._admin, f"User:{name}"
+        await admin.create_acls([_acl(principal, operation) for operation in ("READ", "WRITE")])
+        if kind == "user":
+            await admin.create_user(name, PASSWORD)
+            shown = b64encode(f"{name}:{PASSWORD}".encode()).decode()
+            return {"Authorization": f"Basic {shown}"}, lambda: admin.delete_user(name)
+        made = await admin.create_token(principal)
+        headers = {"Authorization": f"Bearer {made.token}"}
+        if kind == "token":
+            return headers, lambda: admin.revoke_token(made.token_id)
+        words = {"resource_type": "TOPIC", "pattern_type": "LITERAL", "operation": "ANY", "permission": "ALLOW"}
+        return headers, lambda: admin.delete_acls(principal=principal, **words)
+
+    async def _until(self, url: str, headers: Mapping[str, str], is_wanted: Callable[[int], bool]) -> float:
+        """Asks a broker until it answers like this; returns when it does. It knows what changes a little later than
+        the broker that was told."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                async with self._session.get(f"{url}/topics/{TOPIC}", headers=headers) as answer:
+                    if is_wanted(answer.status):
+                        return time.perf_counter()
+                await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _read(self, url: str, headers: Mapping[str, str]) -> float:
+        """Waits for records that never come; returns when it was told not to."""
+        target = f"{url}/topics/{TOPIC}/partitions/0/records?offset=0&timeout={int(1000 * PATIENCE_S)}"
+        async with self._session.get(target, headers=headers) as answer:
+            assert answer.status in REFUSED, answer.status
+            return time.perf_counter()
+
+    async def _stream(self, url: str, headers: Mapping[str, str]) -> float:
+        """Keeps a stream of records open; returns when it was cut off."""
+
+        async def records() -> AsyncIterator[bytes]:
+            yield b'{"partition_id":1,"value":{"type":"JSON","data":1}}'
+            await asyncio.sleep(PATIENCE_S)
+
+        try:
+            target = url + self._records
+            async with self._session.post(target, data=records(), headers={**headers, **JSON}) as answer:
+                await answer.read()
+        except aiohttp.ClientError:
+            return time.perf_counter()
+        raise AssertionError("a stream ended by itself")
+
+
+def _acl(principal: str, operation: str) -> AclDescription:
+    return AclDescription(
+        resource_type="TOPIC",
+        resource_name=TOPIC,
+        pattern_type="LITERAL",
+        principal=principal,
+        operation=operation,
+        permission="ALLOW",
+    )
+
+
+KINDS: Final = ("token", "user", "acl")
+
+
+async def measure_revocation(options: RevocationOptions, progress: Progress) -> Result:
+    """Runs the workload."""
+    ended = {kind: _Ended() for kind in KINDS}
+    async with secured_cluster(Level.LOGIN, BROKERS, settings=SETTINGS) as (cluster, _):
+        context = Security(ssl_ca_location=cluster.security["ssl_ca_location"]).context()
+        async with AdminClient(**connection_of(cluster)) as admin, _session(context) as session:
+            await admin.create_topic(TOPIC, partitions=2, replication_factor=BROKERS)
+            bench = _Bench(cluster, admin, session)
+            for begin in range(0, options.times, options.at_once):
+                numbers = range(begin, min(begin + options.at_once, options.times))
+                for place, kind in enumerate(KINDS):
+                    await asyncio.gather(*(bench.revoke_once(kind, number, ended[kind]) for number in numbers))
+                    progress(begin * len(KINDS) + len(numbers) * (place + 1), options.times * len(KINDS))
+    figures: dict[str, float] = {}
+    for kind, found in ended.items():
+        figures |= found.figures(kind)
+    return Result("revocation", asdict(options), figures)
+
+
+def _session(context: ssl.SSLContext) -> aiohttp.ClientSession:
+    """A client without a bound on its connections: whoever waits has one of its own."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=context))

@@ -1,0 +1,56 @@
+"""Workloads of `tidelog bench` about security, on clusters that are started for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.bench import RevocationOptions, SecurityOptions, measure_revocation, measure_security
+from tidelog.cli.measuring import BatchBytes, History, ProtocolOption, workload
+from tidelog.cli.options import Json
+from tidelog.model.cluster import ISR
+
+
+@workload(measure_security, SecurityOptions)
+def security(
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="How often each is measured, in turn.")] = 7,
+    requests: Annotated[int, typer.Option(min=1, metavar="N", help="Of batches, a round, for each size.")] = 300,
+    batches: Annotated[int, typer.Option(min=1, metavar="N", help="In each request.")] = 4,
+    batch_bytes: BatchBytes = 65536,
+    records: Annotated[int, typer.Option(min=1, metavar="N", help="Single records a round.")] = 300,
+    connections: Annotated[int, typer.Option(min=1, metavar="N", help="New ones a round, of each kind.")] = 1_000,
+    protocol: ProtocolOption = ISR,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Compare brokers with TLS, tokens and ACLs to brokers without.
+
+    Three clusters of three brokers run at once and take the same work in turn: batches of records of 100 bytes and of
+    1,000, and single records. What is lost against plain text is told, what a new connection costs a broker, and how
+    long finding out rights among 1,000 ACLs takes.
+
+    \b
+    Examples:
+      tidelog bench security
+      tidelog bench security --rounds 3 --requests 200 --protocol paxos --json
+    """
+
+
+@workload(measure_revocation, RevocationOptions)
+def revocation(
+    times: Annotated[int, typer.Option(min=1, metavar="N", help="Of each: a token, a user, the ACLs of a user.")] = 100,
+    at_once: Annotated[int, typer.Option(min=1, metavar="N", help="Of different users.")] = 5,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Take rights away from users who have reads and streams open.
+
+    How long until three brokers have ended all of these, and refuse what comes anew, counted from the answer to whoever
+    took the right away.
+
+    \b
+    Examples:
+      tidelog bench revocation
+      tidelog bench revocation --times 20 --at-once 1 --json
+    """
