@@ -43,7 +43,7 @@ async def seen() -> AsyncIterator[Seen]:
     await site.start(SECURE)
     for topic in ("mine", THERE):
         await site.topic(topic)
-    admin = site.broker.admin
+    admin = site.admin
     made, secret = site.broker.face.login.made_token(check_principal("User:alice"), 0, "")
     await admin.change_access(StoreToken(made))
     mine = [Acl(kind, "Literal", "mine", "User:alice", "*", "All", "Allow") for kind in ("Topic", "Group")]

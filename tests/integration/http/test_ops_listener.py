@@ -109,7 +109,7 @@ ACCESS = {"http.authentication": "token", "authorizer.enabled": True, "super.use
 
 async def token_of(site: Site, name: str) -> str:
     token, secret = site.broker.face.login.made_token(check_principal(f"User:{name}"), 0, "")
-    await site.broker.admin.change_access(StoreToken(token))
+    await site.admin.change_access(StoreToken(token))
     return f"{token.token_id}.{secret}"
 
 

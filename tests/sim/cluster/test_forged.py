@@ -55,7 +55,7 @@ FORGED = (
 
 
 @pytest.mark.timeout(300)
-@seeds(7, 300, first=10)
+@seeds(7, 300, first=22)
 def test_forged_messages_are_refused_and_have_no_effect(seeds: Sequence[int]) -> None:
     counters: Counter[str] = Counter()
     for seed in seeds:
