@@ -41,6 +41,8 @@ from tidelog.transport.retry_budget import RetryBudget
 from tidelog.transport.security import PLAIN, Security, scheme_of
 
 AVOID_S = 1.0
+LAST_TRY_S = 0.1
+"""With less than this left nothing is tried again: it would say "no answer" in place of what is known by then."""
 VERDICT_S = 1.0
 """How much longer than the broker a client waits, so that its verdict, done or not, still arrives."""
 BOOTSTRAP_STAGGER_S = 0.25
@@ -297,7 +299,7 @@ class ClusterSession:
                 error = failure
             wait_s = backoff.next_s(wait_at_least_s)
             left_s = deadline_s - self._now_s() - wait_s
-            if not _may_repeat(error, safe=safe) or left_s <= (VERDICT_S if tells_timeout else 0.0):
+            if not _may_repeat(error, safe=safe) or left_s <= (VERDICT_S if tells_timeout else LAST_TRY_S):
                 raise error
             await asyncio.sleep(wait_s)
 
