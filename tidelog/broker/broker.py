@@ -194,7 +194,16 @@ class Broker:
             self._readable_topics,
         )
         """Consumers whose memory is a broker's, wherever they live."""
-        self.face = BrokerFace(
+        self.face = self._make_face(time, Login(lambda: self.image.access, time, entropy, hasher))
+        """All that listeners may ask of this broker."""
+        self._open_to_peers(service)
+        self._peers.on_peer_down.append(self._on_peer_down)
+        self._peers.on_peer_silent.append(self._on_peer_silent)
+        self._peers.on_refused.append(self._on_refused)
+
+    def _make_face(self, time: ClusterTime, login: Login) -> BrokerFace:
+        """Makes it of parts that are all there."""
+        return BrokerFace(
             cluster=self,
             partitions=Partitions(self._routing, self.purgatory, self.data),
             administration=self.admin,
@@ -212,16 +221,11 @@ class Broker:
             ),
             readiness=self,
             authorizer=self._authorizer(),
-            login=Login(lambda: self.image.access, time, entropy, hasher),
-            shares=Shares(lambda: self.image.quotas, time.monotonic_s, config.quota_buckets_max),
+            login=login,
+            shares=Shares(lambda: self.image.quotas, time.monotonic_s, self.config.quota_buckets_max),
             work=self.work,
             clock=time,
         )
-        """All that listeners may ask of this broker."""
-        self._open_to_peers(service)
-        self._peers.on_peer_down.append(self._on_peer_down)
-        self._peers.on_peer_silent.append(self._on_peer_silent)
-        self._peers.on_refused.append(self._on_refused)
 
     def _open_to_peers(self, service: PeerService) -> None:
         """Gives the service its parts."""
