@@ -5,6 +5,9 @@ The tests, and the brokers that they start, may open as many files as a login sh
 No test may depend on the machine's speed, and a red run must be red again. `--hypothesis-profile=explore` looks for
 new examples; what it finds becomes an `@example`. Slow tests run when they are asked for: `pytest -m slow`; those that
 start Spark, by `make spark`.
+
+Temporary directories are in memory where there is room, since no test cuts the power of this machine, and waiting for
+its disk took more time than anything else. `TMPDIR` names another place: with `TMPDIR=/var/tmp` they are on a disk.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ import gc
 import importlib
 import os
 import resource
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -24,6 +29,9 @@ from hypothesis import settings
 
 OPEN_FILES_MAX = 1024
 """What most Linuxes give a login shell. A test that keeps what it is done with open is found by it."""
+
+MEMORY = "/dev/shm"
+MEMORY_BYTES_MIN = 2 << 30
 
 settings.register_profile("repeatable", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None, max_examples=2000)
@@ -40,6 +48,8 @@ def _logs_as_they_were() -> Iterator[None]:
 def pytest_configure() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES_MAX, hard), hard))
+    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES_MIN:
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -22,7 +22,7 @@ from tidelog.testing import LocalCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180), only(PAXOS)]
 
-SETTINGS = {"log.scrub.period.ms": "2000", "metadata.log.snapshot.records": "10"}
+SETTINGS = {"log.scrub.period.ms": "500", "metadata.log.snapshot.records": "10"}
 RECORDS = 10
 HARMED = 2
 

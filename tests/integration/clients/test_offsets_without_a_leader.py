@@ -48,7 +48,7 @@ async def test_they_are_known_when_the_leader_may_lead_again(cluster: LocalClust
 async def test_they_are_refused_at_the_timeout_if_nobody_leads(cluster: LocalCluster) -> None:
     async with (
         AdminClient(cluster.bootstrap) as admin,
-        Consumer(bootstrap_servers=cluster.bootstrap, request_timeout_ms=3_000) as consumer,
+        Consumer(bootstrap_servers=cluster.bootstrap, request_timeout_ms=1_500) as consumer,
     ):
         await admin.create_topic("u", replicas_assignments={0: [2]})
         assert await consumer.end_offsets([U]) == {U: 0}

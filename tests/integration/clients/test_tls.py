@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.cli.conftest import Cli
 from tidelog.admin import AdminClient
 from tidelog.consumer import Consumer
 from tidelog.producer import Producer
@@ -81,23 +80,20 @@ async def test_records_go_in_and_come_out_and_a_broker_may_die_meanwhile(cluster
                 break
 
 
-def tidelog(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tidelog", *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-
-
-def test_commands_take_kafkas_names_from_a_file_or_the_command_line(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_commands_take_kafkas_names_from_a_file_or_the_command_line(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    tidelog = Cli("", tmp_path, monkeypatch, capfdbinary)
     file = tmp_path / "client.properties"
     file.write_text(f"# how to connect\nsecurity.protocol=SSL\nssl.ca.location = {made_for(cluster).ca}\n")
     address = cluster.broker(1).url.removeprefix("https://")
     listed = tidelog("broker", "list", "--bootstrap", address, "--command-config", str(file))
-    assert "https://" in listed.stdout, listed.stderr
+    assert b"https://" in listed.out, listed.err
     ca = f"ssl.ca.location={made_for(cluster).ca}"
     listed = tidelog("broker", "list", "--bootstrap", f"https://{address}", "--command-property", ca)
-    assert listed.returncode == 0, listed.stderr
+    assert listed.status == 0, listed.err
     unknown = tidelog("broker", "list", "--bootstrap", f"https://{address}", "--command-property", "ssl.what=1")
-    assert (unknown.returncode, "ssl.ca.location" in unknown.stderr) == (2, True)
+    assert (unknown.status, "ssl.ca.location" in unknown.err) == (2, True)
 
 
 async def test_who_does_not_trust_the_ca_or_speaks_plain_text_is_told_what_to_set(cluster: LocalCluster) -> None:

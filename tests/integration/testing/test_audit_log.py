@@ -7,13 +7,12 @@ import json
 import socket
 import stat
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.cli.conftest import Cli
 from tidelog.admin import AdminClient
 from tidelog.consumer import Consumer, TopicPartition
 from tidelog.model.quotas import Entity
@@ -74,15 +73,17 @@ def test_a_broker_whose_audit_log_cannot_be_had_does_not_start(tmp_path: Path) -
         cluster.start()
 
 
-@pytest.mark.timeout(300)  # four processes, one after the other
-def test_a_recovery_by_an_operator_is_on_record(tmp_path: Path) -> None:
+@pytest.mark.timeout(300)  # three processes, one after the other
+def test_a_recovery_by_an_operator_is_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     path = tmp_path / "audit.log"
     settings = {"audit.log.file": str(path)}
     with LocalCluster(1, data_dir=tmp_path / "data", settings=settings, start_timeout_s=60) as cluster:
         broker = cluster.broker(1)
         cluster.stop(1)
-        words = ["cluster", "recover", "--data-dir", str(broker.data_dir), "--execute"]
-        subprocess.run([sys.executable, "-m", "tidelog", *words], check=True, capture_output=True)
+        cli = Cli("", tmp_path, monkeypatch, capfdbinary)
+        assert cli("cluster", "recover", "--data-dir", str(broker.data_dir), "--execute").status == 0
         for _ in range(2):  # told once
             cluster.restart(1)
     [line] = lines_of(path)

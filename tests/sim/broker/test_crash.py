@@ -43,10 +43,11 @@ def test_enough_happens_in_them(summary: Summary) -> None:
     assert sum(summary.counters[name] > 0 for name in SOMETIMES) > len(SOMETIMES) * 0.7
 
 
-def test_a_seed_is_the_same_run_every_time_and_in_every_process() -> None:
+@pytest.mark.parametrize("seeds", [(8,), pytest.param((3, 8), marks=pytest.mark.slow)], ids=len)
+def test_a_seed_is_the_same_run_every_time_and_in_every_process(seeds: tuple[int, ...]) -> None:
     program = (
         "from tidelog.sim.main import Simulator, run_seed\n"
-        "for seed in (3, 8):\n"
+        f"for seed in {seeds}:\n"
         "    outcome = run_seed((Simulator.STORAGE, Simulator.BROKER), None, None, seed)\n"
         "    print(outcome.trace, outcome.records_acknowledged)\n"
     )
@@ -62,7 +63,7 @@ def test_a_seed_is_the_same_run_every_time_and_in_every_process() -> None:
     }
     assert len(outputs) == 1
     traces = outputs.pop().split()[::2]
-    assert len(set(traces)) == 2
+    assert len(set(traces)) == len(seeds)
 
 
 def test_seeds_come_to_the_same_on_several_processes() -> None:

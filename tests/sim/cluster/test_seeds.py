@@ -47,10 +47,13 @@ def test_enough_happens_in_them(summary: Summary) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_seed_is_the_same_run_in_every_process() -> None:
+@pytest.mark.parametrize(
+    "runs", [((14, True),), pytest.param(((9, False), (14, True)), marks=pytest.mark.slow)], ids=len
+)
+def test_a_seed_is_the_same_run_in_every_process(runs: tuple[tuple[int, bool], ...]) -> None:
     program = (
         "from tidelog.sim.cluster.run import run_seed\n"
-        "for seed, groups in ((9, False), (14, True)):\n"
+        f"for seed, groups in {runs}:\n"
         "    print(run_seed(seed, groups=groups).trace, flush=True)"
     )
     outputs = {
@@ -64,7 +67,7 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
         for hash_seed in ("0", "4242")
     }
     assert len(outputs) == 1
-    assert len(set(outputs.pop().split())) == 2
+    assert len(set(outputs.pop().split())) == len(runs)
 
 
 def test_a_scenario_on_paper_is_the_same_run() -> None:

@@ -23,7 +23,7 @@ SHAPES = {
     "killed": (900, End.REPORTED),
     "killed in one segment": (1 << 23, End.REPORTED),
 }
-SAMPLED = 67
+SAMPLED = 149
 """Every so many cases in the default run: coprime to the number of faults, so that all of them come by."""
 
 

@@ -49,8 +49,14 @@ def test_most_patterns_leave_a_good_copy_of_each_entry() -> None:
     assert (Variant.PLAIN.patterns, len(good)) == (4_096, 2_401)
 
 
-@pytest.mark.parametrize("protocol", PARTITIONS)
-@pytest.mark.parametrize(("stop", "damage", "variant"), STORIES)
+@pytest.mark.parametrize(
+    ("stop", "damage", "variant", "protocol"),
+    [
+        pytest.param(*story, protocol, marks=[] if number % 2 == other else pytest.mark.slow)
+        for number, story in enumerate(STORIES)
+        for other, protocol in enumerate(PARTITIONS)
+    ],
+)
 def test_entries_with_a_good_copy_are_read_and_others_are_told(
     protocol: Protocol, stop: Stop, damage: Damage, variant: Variant
 ) -> None:
