@@ -35,6 +35,7 @@ KEPT_OF_MAJORITIES = {
 }
 """The same, of partitions that commit by majority; longer runs, each with a shorter test beside the code."""
 KEPT = {
+    "compared-before-a-leader-was-repaired": "replicas were compared before a batch that a power cut took was repaired",
     "answer-after-its-log-is-gone": "a leader that was removed, log and all, still listened to the controller's answer",
     "clients-do-not-get-through": "a log that met a full disk when it was opened stayed offline",
     "commit-under-way-while-cut": "a commit under way when a follower began to cut its log was reported during the cut",

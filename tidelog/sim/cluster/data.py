@@ -219,7 +219,11 @@ class Data:
             if role is None:
                 yield f"{where}: node {node} has no role"
                 return
-            may_have_gaps = self._ledger.is_rotten(partition_id) or self._ledger.books[partition_id].torn
+            may_have_gaps = (
+                self._ledger.is_rotten(partition_id)
+                or self._ledger.books[partition_id].torn
+                or role.log.damaged_ranges()  # a power cut took a batch of which others have copies
+            )
             readable_to = ends_at(role.log, self._ledger.torn_offsets(partition_id)) if may_have_gaps else ANYWHERE
             if readable_to < role.log.log_end_offset:
                 yield f"{where}: node {node} cannot read on at {readable_to}"
