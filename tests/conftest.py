@@ -67,7 +67,7 @@ def _compile_share(session: pytest.Session, worker: int, workers: int) -> None:
     paths = [root / argument.partition("::")[0] for argument in session.config.args]
     files = sorted({*chain.from_iterable(path.rglob("test_*.py") if path.is_dir() else [path] for path in paths)})
     for file in files[worker::workers]:
-        with suppress(Exception, pytest.skip.Exception):  # whoever collects it tells
+        with suppress(Exception, pytest.skip.Exception):  # which the collection of this module reports
             importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 

@@ -194,7 +194,7 @@ async def over(end: CallingEnd) -> None:
 
 
 async def hello_of(scene: Scene, node_id: int) -> Hello:
-    """What a broker says to whoever has a broker's certificate."""
+    """Returns what a broker says of itself to somebody with another broker's certificate."""
     other = 1 if node_id != 1 else 2
     mine = Hello(other, "curious", scene.cluster.cluster_id, levels=SPOKEN_LEVELS)
     async with attacker(TlsNetwork(scene.store(scene.certificates, other)), mine) as peers:
@@ -471,7 +471,7 @@ def test_idle_connections_keep_no_broker_out(scene: Scene) -> None:
 def ask_raw(
     scene: Scene, node: int, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
 ) -> tuple[int, bytes]:
-    """One request with a client's certificate, as a browser has it at hand for any page."""
+    """Sends one request with a client's certificate, as a browser does for any page."""
     context = ssl.create_default_context(cafile=scene.certificates.ca)
     context.load_cert_chain(scene.reader)
     address = scene.cluster.broker(node).url.removeprefix("https://")

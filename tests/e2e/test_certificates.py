@@ -67,7 +67,7 @@ class Site:
         return context
 
     def ask(self, node_id: int, path: str, body: bytes | None = None) -> str:
-        """One request on a connection of its own, as curl would do it."""
+        """Sends one request on a connection of its own, as curl does."""
         request = urllib.request.Request(self.cluster.broker(node_id).url + path, body, {"Content-Type": JSON})
         with urllib.request.urlopen(request, context=self.context(), timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
@@ -120,7 +120,7 @@ class Load:
             try:
                 await ask()
                 self.done[kind] += 1
-            except Exception as error:  # noqa: BLE001 -- whatever it is, it is told at the end
+            except Exception as error:  # noqa: BLE001 -- any failure counts; the test prints it at its end
                 self.failed.append(f"{kind}: {type(error).__name__}: {error}")
                 return
 

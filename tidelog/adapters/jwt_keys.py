@@ -161,7 +161,7 @@ def _of_pem(content: bytes) -> list[JwtKey]:
                 if is_certificate
                 else serialization.load_pem_public_key(block[0])
             )
-        except Exception:  # noqa: BLE001 -- as above
+        except Exception:  # noqa: BLE001 -- the words of a library may quote the file
             raise _Unfit(f"block {number} of PEM cannot be read") from None
         found += _made(None, _algorithms(material), material)
     return found

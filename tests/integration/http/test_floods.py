@@ -23,7 +23,7 @@ AT_ONCE = 300
 
 
 def memory_bytes() -> int:
-    """What this process, broker and clients, has in memory now."""
+    """Returns how many bytes of memory this process, broker and clients, has now."""
     [line] = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmRSS")]
     return int(line.split()[1]) << 10
 

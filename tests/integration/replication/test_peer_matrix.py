@@ -113,8 +113,8 @@ RIGHT: Final[dict[str, str | int]] = {
     "CommitPositions": 50309,
     "FetchCommitted": 50309,
 }
-"""What a registered broker is told that sends the smallest message of each kind in its own name: the kind of answer, or
-the code of an error."""
+"""A registered broker that sends the smallest message of each kind in its own name gets these: the kind of the answer,
+or the code of an error."""
 NEWCOMERS: Final[dict[str, str | int]] = {
     "DescribeQuorum": "QuorumDescribed",
     "DescribeSnapshots": "SnapshotsDescribed",
@@ -122,7 +122,7 @@ NEWCOMERS: Final[dict[str, str | int]] = {
     "RegisterBroker": 40920,
     "BrokerHeartbeat": 40910,
 }
-"""What a process is told that the metadata do not name, or not any more, where it may ask at all."""
+"""A process that the metadata do not name, or not any more, gets these to what it may ask."""
 
 
 class Deaf:
@@ -137,13 +137,13 @@ class Deaf:
 
 @dataclass
 class Sender:
-    """Somebody who sends messages to one broker, and what that counts of them."""
+    """A sender of messages to one broker, and what that broker counts of them."""
 
     peers: PeerNode
     to: Broker
     hello: Hello
     info: BrokerInfo
-    """Who it claims to be, as far as a message has a field for that."""
+    """The node that it claims to be, where a message has a field for that."""
 
     async def ask(self, message: msgspec.Struct) -> tuple[str | int, dict[str, int]]:
         """Returns the kind of the answer, or the code of the error; and how often what was refused."""

@@ -192,7 +192,7 @@ def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Ca
 
 
 def administer(life: Life) -> None:
-    """What goes well."""
+    """Runs commands that succeed."""
     first, second = life.file("first.password", FIRST_PASSWORD), life.file("second.password", SECOND_PASSWORD)
     token = str(life.directory / "carol.token")
     for words in (
@@ -217,7 +217,7 @@ def administer(life: Life) -> None:
 
 
 def mistake(life: Life) -> None:
-    """What goes wrong, by commands and over HTTP."""
+    """Runs commands and requests that are refused."""
     refused = life.file("refused.password", REFUSED_PASSWORD)
     open_to_all = life.file("open.token", f"bootstrap.{BOOTSTRAP}", 0o644)
     carol = {"TIDELOG_TOKEN_FILE": str(life.directory / "carol.token")}
@@ -256,7 +256,7 @@ def mistake(life: Life) -> None:
 
 
 async def use_clients(life: Life) -> None:
-    """What programs print of themselves, when they log in and when they may not."""
+    """Runs programs that log in and one that is refused, and notes what their objects print."""
     login: dict[str, Any] = {"ssl_ca_location": life.ca, "sasl_mechanism": "PLAIN", "sasl_username": "carol"}
     right, wrong = {**login, "sasl_password": SECOND_PASSWORD}, {**login, "sasl_password": WRONG_PASSWORD}
     async with Producer(life.cluster.bootstrap, **right) as producer:

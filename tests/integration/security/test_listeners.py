@@ -90,10 +90,10 @@ class Unasked:
     """A handler that nobody gets to."""
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
-        raise NotImplementedError
+        raise AssertionError("nobody gets to it")
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
-        raise NotImplementedError
+        raise AssertionError("nobody gets to it")
 
 
 async def test_a_broker_that_starts_outlives_a_peer_port_that_is_full(tmp_path: Path) -> None:
