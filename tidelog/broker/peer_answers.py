@@ -27,6 +27,7 @@ from tidelog.broker.consensus.messages import (
     SnapshotPart,
     SnapshotsDescribed,
 )
+from tidelog.broker.consensus.plausible import check_prefix
 from tidelog.broker.groups.messages import ForwardGroup, GroupAnswered
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFetched, ReplicasFlushed
 from tidelog.broker.paxos.journal import decode_floor
@@ -286,7 +287,7 @@ def _check_sizes(asked: msgspec.Struct, answer: msgspec.Struct | None, size: int
 
 def _check_floor(floor: bytes) -> None:
     try:
-        decode_floor(floor)
+        check_prefix(decode_floor(floor))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFrame(f"these bytes are no beginning of a journal: {error}") from error
 

@@ -6,14 +6,13 @@ depends on all before it (`replication.paxos.apply`).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 
 import msgspec
 
 from tidelog.controller.records import VoterAssigned, decode_record, encode_record
-from tidelog.replication.paxos.apply import fold
-from tidelog.replication.paxos.state import Kind, Prefix, Slot
+from tidelog.replication.paxos.apply import Verdict, fold
+from tidelog.replication.paxos.state import Prefix, Slot
 
 USERS = b"\x00"
 OWN = b"\x01"
@@ -31,7 +30,7 @@ class LogEntry(msgspec.Struct, frozen=True):
     offset: int
     count: int
     is_void: bool
-    """Chosen, but older than what stands before it: it counts for nothing."""
+    """Chosen, but older than what stands before it, or behind a gap: it counts for nothing."""
     payload_bytes: int
     """-1 if the payload is not to be had where this was read."""
 
@@ -62,8 +61,8 @@ class LogView:
         self.begin = floor.position
         self._slots = slots
         self._prefix = floor
-        self._epochs = [(floor.position, floor.epoch)]
-        """From which position on which birth is the newest: changes with leaders only."""
+        self._void: set[int] = set()
+        """The positions whose values are void: only a change of leaders leaves some, a window of them at most."""
 
     @property
     def end(self) -> int:
@@ -72,15 +71,15 @@ class LogView:
 
     def extend(self, floor: Prefix) -> None:
         """Takes in what is learned, as far as everything is, of a log that begins at `floor` now."""
-        self.begin = floor.position
+        if floor.position > self.begin:
+            self.begin = floor.position
+            self._void = {position for position in self._void if position >= floor.position}
         if floor.position > self._prefix.position:
             self._prefix = floor
-            self._epochs = [(floor.position, floor.epoch)]
         while (slot := self._slots.get(self._prefix.position)) is not None and slot.learned:
-            before = self._prefix.epoch
-            self._prefix, _ = fold(self._prefix, slot.value)
-            if self._prefix.epoch != before:
-                self._epochs.append((self._prefix.position, self._prefix.epoch))
+            self._prefix, verdict = fold(self._prefix, slot.value)
+            if verdict is Verdict.VOID:
+                self._void.add(slot.position)
 
     def slot(self, position: int) -> Slot:
         """Returns the slot of a position from `begin` to before `end`."""
@@ -91,8 +90,7 @@ class LogView:
         """Describes the entry there; `payload` is None if it cannot be read."""
         slot = self.slot(position)
         value = slot.value
-        epoch = self._epochs[bisect_right(self._epochs, position, key=lambda known: known[0]) - 1][1]
-        is_void = value.kind is not Kind.NOP and value.birth < epoch
+        is_void = position in self._void
         size = len(payload) if payload is not None else (-1 if value.digest else 0)
         return LogEntry(
             position, value.kind.name.lower(), slot.number, value.birth, value.base_offset, value.count, is_void, size

@@ -14,6 +14,7 @@ from tidelog.sim.cluster.scenario import decode_scenario
 
 DIRECTORY = Path(__file__).parent / "kept"
 KEPT_OF_MAJORITIES = {
+    "batches-behind-a-hole": "a power cut took one of the batches under way, and the next leader kept those behind it",
     "copied-log-further-than-the-jump": "a replica went by voters that a copied log knew of, and its engine did not",
     "disk-with-two-ids": "a move that was ordered again gave a disk a new id, while the log needed it by the old one",
     "end-told-before-the-election": "a leader that was not elected yet told a reader that the log ends before",

@@ -108,6 +108,26 @@ def no_void_rule() -> list[Patch]:
     return [(apply, "is_void", lambda prefix, value: False)]
 
 
+def batches_count_behind_a_gap() -> list[Patch]:
+    return [(apply, "is_behind_a_gap", lambda prefix, value: False)]
+
+
+def batches_need_nothing_below() -> list[Patch]:
+    """A coordinator whose batches count one by one."""
+    append = LogCoordinator.append
+
+    def one_by_one(self: LogCoordinator, event: Append) -> list[Action]:
+        return append(self, structs.replace(event, is_in_order=False))
+
+    return [(LogCoordinator, "append", one_by_one)]
+
+
+def a_hole_breaks_nothing() -> list[Patch]:
+    """What follows a NOP goes on where the log was before."""
+    step_over = apply._pass
+    return [(apply, "_pass", lambda prefix, *, is_unbroken: step_over(prefix, is_unbroken=True))]
+
+
 def no_barrier() -> list[Patch]:
     """Elected as soon as everything below is applied."""
 
@@ -482,6 +502,9 @@ MUTANTS: tuple[Callable[[], list[Patch]], ...] = (
     emptied_replica_votes,
     goes_on_with_the_rivals_number,
     no_void_rule,
+    batches_count_behind_a_gap,
+    batches_need_nothing_below,
+    a_hole_breaks_nothing,
     no_barrier,
     floor_without_what_was_before,
     floor_is_not_durable,

@@ -8,7 +8,10 @@ import pytest
 
 from tests.sim.paxos.mutants import (
     MUTANTS,
+    a_hole_breaks_nothing,
     accept_does_not_raise_the_promise,
+    batches_count_behind_a_gap,
+    batches_need_nothing_below,
     candidate_does_not_copy_first,
     founders_are_not_compared,
     mutated,
@@ -32,6 +35,9 @@ SHOWN = {
     founders_are_not_compared: 330,
     only_a_quorum_can_deny: 170,
     candidate_does_not_copy_first: 150,
+    batches_count_behind_a_gap: 560,
+    batches_need_nothing_below: 560,
+    a_hole_breaks_nothing: 560,
     open_voters_are_ignored: 190,
     new_voters_decide_before_they_are_applied: 150,
 }

@@ -88,6 +88,12 @@ def check_offset(offset: int, end: int) -> None:
         raise ImplausibleNumber(f"the offset {offset} is more than 2^32 ahead of {end}, the end of what is known here")
 
 
+def check_prefix(prefix: Prefix) -> None:
+    """Raises `ImplausibleNumber`: behind a gap that is told of too far on, what is acknowledged would be void."""
+    if prefix.unbroken_from > prefix.position:
+        raise ImplausibleNumber(f"a log is told to be unbroken from {prefix.unbroken_from} on, to {prefix.position}")
+
+
 def _check_owner(number: int, sender: int) -> None:
     if owner_of(number) != sender:
         raise ImplausibleNumber(
@@ -129,6 +135,7 @@ def _check_slots(slots: tuple[Slot, ...], known: Known) -> None:
 
 
 def _check_floor(floor: Prefix, known: Known) -> None:
+    check_prefix(floor)
     _check_position(floor.position, known)
     _check_number(floor.epoch, known)
     check_offset(max(floor.next_offset, floor.start_offset), known.next_offset)

@@ -30,7 +30,7 @@ from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Files
 from tidelog.replication.paxos.apply import Verdict, fold
-from tidelog.replication.paxos.state import NOP, Kind, Metadata, Prefix, Value
+from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Value
 from tidelog.replication.paxos.voters import VoterSet, decode_voters
 from tidelog.storage.directory_identity import DirectoryIdentity, DirectoryIdentityStore
 from tidelog.storage.log_manager import METADATA_LOG, SNAPSHOTS, metadata_directories, stored_topics
@@ -204,7 +204,7 @@ def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry])
             else:
                 for i, line in enumerate(entry.payload.split(b"\n")):
                     image = apply(image, decode_record(line), value.base_offset + i)
-        if not entry.is_chosen and value != NOP:
+        if not entry.is_chosen and value.kind is not Kind.NOP:
             unproven.append(position)
         position += 1
     unreached = tuple(sorted(other for other in merged if other > position))

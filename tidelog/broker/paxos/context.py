@@ -86,4 +86,4 @@ class PartitionContext:
     """Runs a task of a replica, which ends it; whoever spawns sees to it that a failure is not lost."""
     journal_bounds: JournalBounds = field(default_factory=JournalBounds)
     level: Callable[[], int] = lambda: LEVEL_MAX
-    """The feature level to write journals at."""
+    """The cluster's feature level."""

@@ -10,8 +10,9 @@ chosen by itself; while the window is full, requests gather for the next.
 
 **Repeats** are found when a batch comes: `producers` knows what is applied and what is on its way. That is enough. The
 barrier of this leader was applied before it began, so it knew all that counts of what came before; and whatever an
-earlier leader still has on its way is void. A second judgement, at apply, would make what a log holds depend on tables
-that forget.
+earlier leader still has on its way is void. A batch counts only behind all that this leader proposed before it
+(`replication.paxos.apply`), so what it was judged by is there when it is applied. A second judgement, at apply, would
+make what a log holds depend on tables that forget.
 
 **Errors** are definite while nothing was proposed, and when the log shows something else at the value's position. A
 leader that has lost answers what waits as the log tells, or as unknown at its deadline.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.paxos.links import Links
@@ -11,26 +12,37 @@ from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.events import Append, Delete, Proposed, Reason, Refused
 from tidelog.replication.paxos.state import Value
 
+ORDER_LEVEL: Final = 3
+"""Since which feature level a value may need the log unbroken below it: all replicas must decide the same."""
+
 
 class Proposer:
-    """Proposes for the leaders of one replica, which share it. `lags` counts by node what others' logs lack."""
+    """Proposes for the leaders of one replica, which share it. `lags` counts by node what others' logs lack, and
+    `level` is the cluster's feature level."""
 
     def __init__(
-        self, engine: Engine, links: Links, is_out_of_room: Callable[[], bool], lags: Callable[[], dict[int, int]]
+        self,
+        engine: Engine,
+        links: Links,
+        is_out_of_room: Callable[[], bool],
+        lags: Callable[[], dict[int, int]],
+        level: Callable[[], int],
     ) -> None:
         self.lags = lags
+        self._level = level
         self._engine = engine
         self._links = links
         self._is_out_of_room = is_out_of_room
 
     def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
         """Proposes batches, already placed, whose bytes never change again. They count when a quorum has them on disk,
-        or, lazily, in memory. Returns position and value. Raises `LeaderNotAvailable`, `Overloaded` or `DiskFull`:
-        nothing was proposed."""
+        and behind all that was proposed before; or, lazily, when a quorum has them in memory. Returns position and
+        value. Raises `LeaderNotAvailable`, `Overloaded` or `DiskFull`: nothing was proposed."""
         if self._is_out_of_room():
             raise DiskFull("no space is left for this partition; nothing was appended")
         digest = self._engine.payloads.hold(payload)
-        answer = self._engine.propose(Append(count, digest, is_lazy=is_lazy))
+        is_in_order = not is_lazy and self._level() >= ORDER_LEVEL
+        answer = self._engine.propose(Append(count, digest, is_lazy=is_lazy, is_in_order=is_in_order))
         if isinstance(answer, Proposed):
             return answer.position, answer.value
         self._engine.payloads.release(digest)

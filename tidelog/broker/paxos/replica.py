@@ -143,7 +143,7 @@ class PaxosReplica:
             self._on_log_failed,
         )
         self._truncator = JournalTruncator(self.engine, files.store, self.applied, self._links, context.journal_bounds)
-        self._proposer = Proposer(self.engine, self._links, lambda: self.is_out_of_room, self._lags)
+        self._proposer = Proposer(self.engine, self._links, lambda: self.is_out_of_room, self._lags, context.level)
         self._spawn = context.spawn
         self._writing_facts: asyncio.Task[None] | None = None
         self._former: list[PaxosPartition] = []

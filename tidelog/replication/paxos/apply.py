@@ -13,8 +13,16 @@ coordinator's barrier is chosen below it, so whatever is older and stands above 
 ghost could take the offsets that a newer coordinator had counted on. What is void leaves a gap in the positions, and a
 NOP in place of a lost value leaves one in the offsets.
 
-The rule needs the newest birth *before* a position. So a log that begins at position 1000 says with which `Prefix`;
-without that, replicas with a long and with a short memory would disagree on what is void.
+Nor does Paxos keep the order of one coordinator's values. It fails with 7, 8 and 9 under way, of which the next one
+finds 7 and 9 and fills 8. A producer whose first batch is in 7 and whose next ones were in 8 and 9 would find its third
+before its second, which it can never put in order again. So a value may say from which position on it needs the log
+*unbroken*: every position of its own birth, and in force. It is void, too, if something else stands there. An
+acknowledged value never is: it was applied behind all below it, and what is chosen there stays. Only what a promise
+"in memory" covers can be chosen and then lost: no value needs such a one below it.
+
+The rules need the newest birth *before* a position, and since when the log is unbroken there. So a log that begins at
+position 1000 says with which `Prefix`; without that, replicas with a long and with a short memory would disagree on
+what is void.
 """
 
 from __future__ import annotations
@@ -30,30 +38,41 @@ class Verdict(Enum):
 
     APPLIED = "applied"
     VOID = "void"
-    """Chosen, but older than what stands before it: never acknowledged, never delivered."""
+    """Chosen, but older than what stands before it, or behind a gap: never acknowledged, never delivered."""
     NOTHING = "nothing"
     """A NOP."""
 
 
 def is_void(prefix: Prefix, value: Value) -> bool:
-    return value.birth < prefix.epoch
+    return value.birth < prefix.epoch or is_behind_a_gap(prefix, value)
+
+
+def is_behind_a_gap(prefix: Prefix, value: Value) -> bool:
+    return value.kind is Kind.APPEND and 0 < value.begin < prefix.unbroken_from
 
 
 def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
     """What the value at `prefix.position` means, and the prefix that includes it."""
-    position = prefix.position + 1
     if value.kind is Kind.NOP:
-        return Prefix(position, prefix.epoch, prefix.next_offset, prefix.start_offset), Verdict.NOTHING
+        return _pass(prefix, is_unbroken=value.begin > 0), Verdict.NOTHING
     if is_void(prefix, value):
-        return Prefix(position, prefix.epoch, prefix.next_offset, prefix.start_offset), Verdict.VOID
+        return _pass(prefix, is_unbroken=False), Verdict.VOID
     next_offset, start_offset = prefix.next_offset, prefix.start_offset
+    unbroken_from = prefix.unbroken_from if value.birth == prefix.epoch else prefix.position
     if value.count:
         assert value.base_offset >= next_offset, "offsets are given out once"
         next_offset = value.base_offset + value.count
     if value.kind is Kind.DELETE:
         assert value.base_offset <= next_offset, "what is deleted is there"
         start_offset = max(start_offset, value.base_offset)
-    return Prefix(position, value.birth, next_offset, start_offset), Verdict.APPLIED
+    return Prefix(prefix.position + 1, value.birth, next_offset, start_offset, unbroken_from), Verdict.APPLIED
+
+
+def _pass(prefix: Prefix, *, is_unbroken: bool) -> Prefix:
+    """Returns the prefix behind a position that is of no effect."""
+    position = prefix.position + 1
+    unbroken_from = prefix.unbroken_from if is_unbroken else position
+    return Prefix(position, prefix.epoch, prefix.next_offset, prefix.start_offset, unbroken_from)
 
 
 def fold_to(prefix: Prefix, slots: Mapping[int, Slot], position: int) -> Prefix:

@@ -47,6 +47,8 @@ class LogCoordinator(Proposer):
         self._next_position = 0
         self._is_changing = False
         """Its last value is proposed: new voters."""
+        self._in_order_from = 0
+        """Since which position all its batches were proposed in order; 0 if the last one was not."""
         self._own: dict[int, Value] = {}
         """What was proposed here first and is not applied yet."""
 
@@ -71,14 +73,16 @@ class LogCoordinator(Proposer):
         """The next batch, at `next_offset`. Refused if the window is full: that is backpressure, not failure. New
         voters come alone, and last: one change is open at a time."""
         assert event.kind in WITH_PAYLOAD and event.count >= (event.kind is Kind.APPEND)
-        assert event.kind is Kind.APPEND or not event.is_lazy
+        assert event.kind is Kind.APPEND or not (event.is_lazy or event.is_in_order)
+        assert not (event.is_lazy and event.is_in_order)
         refusal = self._refusal()
         if refusal is None and event.kind is Kind.VOTERS and not self.is_drained:
             refusal = Reason.NOT_DRAINED
         if refusal is not None:
             return [Refused(event, refusal)]
         self._is_changing = event.kind is Kind.VOTERS
-        value = Value(event.kind, self.number, self.next_offset, event.count, event.digest)
+        self._in_order_from = (self._in_order_from or self._next_position) if event.is_in_order else 0
+        value = Value(event.kind, self.number, self.next_offset, event.count, event.digest, self._in_order_from)
         self.next_offset += event.count
         return [Proposed(self._next_position, value), *self._propose(value, is_lazy=event.is_lazy)]
 

@@ -98,6 +98,9 @@ class Append(msgspec.Struct, frozen=True):
     kind: Kind = Kind.APPEND
     is_lazy: bool = False
     """It may be called chosen when a quorum has it in memory."""
+    is_in_order: bool = False
+    """It counts only if all that its coordinator proposed before it counts, back to the last `Append` that was not in
+    order. Not for one that is lazy: what is chosen in memory can be lost."""
 
 
 class Truncate(msgspec.Struct, frozen=True):

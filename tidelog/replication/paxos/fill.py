@@ -33,7 +33,8 @@ a copy, or for the word of a voter that the value was never chosen.
 If the quorum is all that is left of a log whose majority has lost its votes (`Reign.is_union`), nobody else will ever
 answer. What one of them accepted under the highest number may have been chosen with those who are gone, so it is taken
 for chosen, also by its name alone. What has lost even that gives way to what was accepted under the number below: if
-that was chosen, then what has lost its name was the same value. Only if there is none a NOP takes its place.
+that was chosen, then what has lost its name was the same value. Only if there is none a NOP takes its place, one that
+breaks no order (`apply.py`): what follows it may have been acknowledged.
 
 A fill begins with the promises of the whole quorum of its reign. For "nothing above m" it counts only those without
 whom nothing is chosen at that position (`reign.py`): others cannot have had it chosen, faulty or not.
@@ -50,7 +51,7 @@ from tidelog.replication.paxos.events import Action, Send
 from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply
 from tidelog.replication.paxos.numbers import NO_NUMBER
 from tidelog.replication.paxos.reign import Reign
-from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value
+from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value, given_up
 from tidelog.replication.quorum import blocks
 
 
@@ -160,7 +161,9 @@ class Fill:
             if self._reign.is_union and value != UNKNOWN:
                 return None  # voters, who must be read
         is_free = self._may_decide(position, NO_NUMBER, reported)
-        return Settled(position, NOP, False, True) if is_free else None
+        if not is_free:
+            return None
+        return Settled(position, given_up(position) if self._reign.is_union else NOP, False, True)
 
     def _by_name(self, position: int, reported: dict[int, Slot]) -> Settled | None:
         """Settles what waits only for voters that have lost their votes: by the name of what was accepted last."""

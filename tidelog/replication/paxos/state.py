@@ -67,7 +67,9 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     digest: bytes = b""
     """Names the payload's content: any copy with this digest is right."""
     begin: Natural = 0
-    """Of a TRUNCATE: the first position to stay; at most its own."""
+    """Of a TRUNCATE: the first position to stay; at most its own. Of an APPEND, if not 0: it counts only if the log is
+    unbroken from there to its own position (`apply`). Of a NOP, if not 0: its own position, where what was perhaps
+    chosen is given up; it breaks nothing."""
 
     def names_voters(self, since: int) -> bool:
         """Returns True if this says who votes, in a log where only births from `since` on count for that."""
@@ -76,6 +78,11 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 
 NOP = Value(Kind.NOP)
 UNKNOWN = Value(Kind.UNKNOWN)
+
+
+def given_up(position: int) -> Value:
+    """Returns the NOP for a position whose value was perhaps chosen, and is lost with the majority that knew it."""
+    return Value(Kind.NOP, begin=position)
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
@@ -101,6 +108,8 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The offset that the next record gets."""
     start_offset: Natural = 0
     """Records below are deleted."""
+    unbroken_from: Natural = 0
+    """From there to `position`, all values are of the newest birth, and in force."""
 
 
 ORIGIN = Prefix()

@@ -62,4 +62,17 @@ class NothingIsInvented(Invariant):
             self.require(effect.value.digest in self.truth.offered, node.node, effect)
 
 
-OUTCOMES: tuple[type[Invariant], ...] = (AckedIsKept, AppliedAlike, NothingIsInvented)
+class OffsetsHaveNoGaps(Invariant):
+    """Of what a coordinator proposed, all counts up to some batch, and nothing behind it."""
+
+    name = "offsets have no gaps"
+    watches = (Applied,)
+
+    def check(self, node: SimNode, effect: Effect) -> None:
+        assert isinstance(effect, Applied)
+        if effect.value.kind is Kind.APPEND and effect.verdict is Verdict.APPLIED:
+            next_offset = self.truth.prefixes[effect.position].next_offset
+            self.require(effect.value.base_offset == next_offset, node.node, effect, "after", next_offset)
+
+
+OUTCOMES: tuple[type[Invariant], ...] = (AckedIsKept, AppliedAlike, NothingIsInvented, OffsetsHaveNoGaps)

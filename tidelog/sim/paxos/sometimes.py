@@ -49,6 +49,7 @@ SOMETIMES = (
     "a faulty slot is reported in a promise",
     "a ghost is adopted",
     "a ghost is void",
+    "a batch behind a gap is void",
     "a hole is filled",
     "a leader leaves the voters",
     "a learned slot answers a write",
@@ -72,7 +73,6 @@ SOMETIMES = (
     "a write is refused",
     "a write is refused by what was accepted alone",
     "an election waits for a payload",
-    "offsets have a gap",
     "several batches are in flight",
     "the last copies are lost",
     "voters are applied unread",
@@ -165,11 +165,10 @@ class Sometimes:
         self._saw("a batch is acknowledged", is_own)
         is_replaced = is_own and (node.core.coordinator is None or node.core.coordinator.number != effect.value.birth)
         self._saw("a batch is acknowledged after its coordinator was replaced", is_replaced)
-        self._saw("a ghost is void", effect.verdict is Verdict.VOID)
+        if effect.verdict is Verdict.VOID and effect.position < len(self._truth.prefixes):
+            is_ghost = effect.value.birth < self._truth.prefixes[effect.position].epoch
+            self._saw("a ghost is void" if is_ghost else "a batch behind a gap is void")
         self._saw("a faulty payload is applied unread", effect.is_faulty)
-        if effect.value.count and effect.verdict is Verdict.APPLIED and effect.position < len(self._truth.prefixes):
-            prefix = self._truth.prefixes[effect.position]
-            self._saw("offsets have a gap", effect.value.base_offset > prefix.next_offset)
 
     def _saw(self, name: str, is_seen: bool = True) -> None:
         if is_seen:

@@ -197,7 +197,7 @@ class Story:
         self._batches += 1
         digest = b"%d" % self._batches
         self.sim.truth.offered.add(digest)
-        self.sim.step(node, Append(records, digest))
+        self.sim.step(node, Append(records, digest, is_in_order=True))
 
     def _strike(self, action: Action) -> None:
         match action:

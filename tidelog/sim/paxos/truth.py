@@ -155,7 +155,7 @@ class Truth:
         next_offset, start_offset = prefix.next_offset, prefix.start_offset
         if value.kind is Kind.NOP:
             verdict, epoch = Verdict.NOTHING, prefix.epoch
-        elif value.birth < prefix.epoch:
+        elif value.birth < prefix.epoch or self._is_behind_a_gap(value):
             verdict, epoch = Verdict.VOID, prefix.epoch
         elif value.count:
             if value.base_offset < next_offset:
@@ -168,4 +168,23 @@ class Truth:
         elif value.kind is Kind.VOTERS:
             self.voters.append((position, self.voter_sets[value.digest]))
         self.log.append((value, verdict))
-        self.prefixes.append(Prefix(position + 1, epoch, next_offset, start_offset))
+        unbroken_from = self._unbroken_from(value, verdict)
+        self.prefixes.append(Prefix(position + 1, epoch, next_offset, start_offset, unbroken_from))
+
+    def _is_behind_a_gap(self, value: Value) -> bool:
+        """Looked up here from the beginning: does anything but its leader's stand where it needs the log unbroken?"""
+        needed = self.log[value.begin :] if value.kind is Kind.APPEND and value.begin else []
+        return not all(
+            _is_given_up(below) or (verdict is Verdict.APPLIED and below.birth == value.birth)
+            for below, verdict in needed
+        )
+
+    def _unbroken_from(self, value: Value, verdict: Verdict) -> int:
+        prefix = self.prefixes[-1]
+        if verdict is not Verdict.APPLIED:
+            return prefix.unbroken_from if _is_given_up(value) else prefix.position + 1
+        return prefix.unbroken_from if value.birth == prefix.epoch else prefix.position
+
+
+def _is_given_up(value: Value) -> bool:
+    return value.kind is Kind.NOP and value.begin > 0

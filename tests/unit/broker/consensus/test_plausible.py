@@ -43,7 +43,7 @@ GOOD: tuple[Message, ...] = (
     PromiseResponse(Reply.REJECT, KNOWN, make_number(11, 3)),
     WriteResponse(Reply.ACCEPT, KNOWN, END),
     LearnRequest(0),
-    LearnResponse(Prefix(END + 2**31), (), END + 2**31),
+    LearnResponse(Prefix(END + 2**31, unbroken_from=END + 2**31), (), END + 2**31),
     RecoverRequest(),
 )
 BAD: tuple[Message, ...] = (
@@ -66,6 +66,7 @@ BAD: tuple[Message, ...] = (
     LearnResponse(Prefix(FAR), (), END),
     LearnResponse(Prefix(), (Slot(FAR, 0, NOP),), END),
     LearnResponse(Prefix(), (), FAR),
+    LearnResponse(Prefix(END, unbroken_from=END + 1), (), END),
     LearnResponse(Prefix(next_offset=FAR), (), END),
     LearnResponse(Prefix(start_offset=FAR), (), END),
     WriteRequest(KNOWN, END, Value(Kind.BARRIER, KNOWN + 1)),

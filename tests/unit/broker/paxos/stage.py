@@ -35,6 +35,7 @@ from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, Topic, Voter
 from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import NodeId
+from tidelog.model.levels import LEVEL_MAX
 from tidelog.model.ports import Buffer
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.environment import DISK_DELAY_S, SimClock, SimEntropy, SimRunner
@@ -140,7 +141,12 @@ class Site:
         self.throttle = Throttle(NodeId(self.node), BrokerConfig(), clock, stats)
         move_throttle = MoveThrottle(self.node, self.throttle)
         context = PartitionContext(
-            shared, ThrottledPeers(self, move_throttle), self.entropy, self.spawn, self.stage.journal_bounds
+            shared,
+            ThrottledPeers(self, move_throttle),
+            self.entropy,
+            self.spawn,
+            self.stage.journal_bounds,
+            lambda: self.stage.level,
         )
         identity = ReplicaIdentity("t", PARTITION, self.node, self.engine_id)
         self.replica = PaxosReplica(identity, founders, files, context)
@@ -312,6 +318,7 @@ class Stage:
         self.is_orderly = False
         """Frames arrive in their order, as on a connection that does not break."""
         self.journal_bounds = JournalBounds()
+        self.level = LEVEL_MAX
         self.config = TopicConfig()
         self.members = [Member(node, node, "") for node in range(1, replicas + 1)]
         self.sites = {node: Site(self, node, node) for node in range(1, replicas + 1)}

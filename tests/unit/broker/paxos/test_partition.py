@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.unit.broker.isr.stage import PARTITION, until
@@ -11,7 +12,10 @@ from tests.unit.broker.paxos.stage import Stage, play
 from tidelog.broker.partitions.partition_handle import Offsets
 from tidelog.broker.partitions.proposals import ProduceReceipt
 from tidelog.broker.paxos.journal_truncation import JournalBounds
+from tidelog.broker.paxos.messages import PartitionFrame
+from tidelog.broker.paxos.proposing import ORDER_LEVEL
 from tidelog.broker.routing.bulk_calls import offsets_of
+from tidelog.config.schema import TopicConfig
 from tidelog.model.errors import (
     ControllerLost,
     EndOffsetMoved,
@@ -21,6 +25,7 @@ from tidelog.model.errors import (
     OutOfOrderSequence,
     TimedOutAfterAppend,
 )
+from tidelog.replication.paxos.messages import WriteRequest
 
 
 def test_what_is_acknowledged_is_on_a_majority_and_everywhere_the_same() -> None:
@@ -69,6 +74,66 @@ def test_a_repeat_gets_the_offset_of_the_original_applied_or_on_its_way() -> Non
         assert isinstance(after, ProduceReceipt) and after.base_offset == 0
         gap = await stage.produce(2, b"c", producer=(7, 2))
         assert isinstance(gap, OutOfOrderSequence)
+
+    play(story)
+
+
+PIPELINED = (b"a", b"b", b"c", b"d")
+
+
+async def leader_dies_with_a_hole(stage: Stage) -> None:
+    """A producer has four batches under way; the second never leaves its leader, which dies."""
+
+    def is_let_through(sender: int, to: int, message: msgspec.Struct) -> bool:
+        request = message.frame.message if isinstance(message, PartitionFrame) else None
+        return not (isinstance(request, WriteRequest) and request.value.count and request.value.base_offset == 1)
+
+    await stage.lead(1)
+    stage.on_frame = is_let_through
+    asked = []
+    for sequence, value in enumerate(PIPELINED):
+        asked.append(asyncio.ensure_future(stage.produce(1, value, producer=(7, sequence))))
+        await asyncio.sleep(0)
+    await until(lambda: all(stage.sites[node].replica.engine.node.replica.end == 5 for node in (2, 3)))
+    await stage.sites[1].crash(is_power_lost=True)
+    await asyncio.gather(*asked)
+    stage.on_frame = lambda sender, to, message: True
+    await stage.lead(2)
+
+
+def test_batches_behind_a_hole_are_void_and_their_producer_goes_on_in_order() -> None:
+    """A power cut, or a crash, takes a batch of a pipelining producer, and leaves those that were sent after it."""
+
+    async def story(stage: Stage) -> None:
+        await leader_dies_with_a_hole(stage)
+        assert stage.sites[2].replica.high_watermark == 1
+        for sequence, value in enumerate(PIPELINED):
+            receipt = await stage.produce(2, value, producer=(7, sequence))
+            assert isinstance(receipt, ProduceReceipt) and receipt.base_offset == sequence
+        await stage.sites[1].boot()
+        await stage.quiet()
+        assert stage.sites[1].rows() == stage.sites[2].rows() == stage.sites[3].rows()
+
+    play(story)
+
+
+def test_before_all_brokers_know_of_the_rule_each_batch_counts_by_itself() -> None:
+    async def story(stage: Stage) -> None:
+        stage.level = ORDER_LEVEL - 1
+        await leader_dies_with_a_hole(stage)
+        assert stage.sites[2].replica.high_watermark == 4
+        assert isinstance(await stage.produce(2, b"b", producer=(7, 1)), OutOfOrderSequence)
+
+    play(story)
+
+
+def test_batches_that_are_promised_to_memory_alone_count_by_themselves() -> None:
+    """Of them, one that was chosen may be lost, and the next one known to be chosen."""
+
+    async def story(stage: Stage) -> None:
+        stage.config = TopicConfig(ack_durability="replicated")
+        await leader_dies_with_a_hole(stage)
+        assert stage.sites[2].replica.high_watermark == 4
 
     play(story)
 

@@ -14,7 +14,7 @@ from tidelog.replication.paxos.events import VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import PromiseResponse, Reply
 from tidelog.replication.paxos.reign import Reign
-from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value
+from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value, given_up
 from tidelog.replication.quorum import Unanimous
 
 NUMBER = 100
@@ -124,7 +124,7 @@ def test_a_replica_that_begins_anew_shows_nothing_and_hides_nothing() -> None:
     fill.promised(0, answer())
     assert fill.promised(1, answer(good(5), None, bad(6))) == [
         Settled(0, value(5), False, True),
-        Settled(1, NOP, False, True),
+        Settled(1, given_up(1), False, True),
         Settled(2, value(6), True, False),
     ]
     assert fill.is_complete
@@ -158,7 +158,7 @@ def test_voters_that_are_asked_already_need_not_be_read() -> None:
 # -- the rule, by brute force ------------------------------------------------------------------------------------------
 
 
-def expected_of(shown: list[Slot]) -> tuple[Value, bool, bool]:
+def expected_of(position: int, shown: list[Slot]) -> tuple[Value, bool, bool]:
     """Value, is it learned, has somebody its payload."""
 
     def is_whole(wanted: Value) -> bool:
@@ -169,7 +169,7 @@ def expected_of(shown: list[Slot]) -> tuple[Value, bool, bool]:
             return slot.value, True, is_whole(slot.value)
     named = [slot for slot in shown if slot.value != UNKNOWN]
     if not named:
-        return NOP, False, True
+        return given_up(position), False, True
     wins = max(named, key=lambda slot: slot.number).value
     return wins, not is_whole(wins), is_whole(wins)
 
@@ -189,7 +189,7 @@ def test_every_position_is_settled_at_once_by_the_rule(shown: list[list[Slot | N
     assert fill.is_complete and fill.end == end
     for position, decision in enumerate(settled):
         there = [slots[position] for slots in shown if slots[position] is not None]
-        assert decision == Settled(position, *expected_of([slot for slot in there if slot is not None]))
+        assert decision == Settled(position, *expected_of(position, [slot for slot in there if slot is not None]))
     assert len(settled) == end
 
 
