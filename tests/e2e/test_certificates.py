@@ -201,12 +201,13 @@ async def test_certificates_and_then_the_ca_are_replaced_under_load_and_nothing_
             await replace_each(site)
             await refuse_a_bad_file(site)
             await trust(site, tmp_path, site.made.ca, newer.ca)
+        put(newer.broker(1), site.file_of(1))
+        await asyncio.to_thread(cluster.restart, 1)  # it connects anew to brokers with certificates of the old CA
+        site.reloads[1] = 0
         async with load(site):  # clients that trust both
-            for node_id in cluster.node_ids:
+            for node_id in cluster.node_ids[1:]:
                 put(newer.broker(node_id), site.file_of(node_id))
                 await site.taken(node_id)
-        await asyncio.to_thread(cluster.restart, 1)  # its connections to the others are all new
-        site.reloads[1] = 0
         put(newer.client(), site.shown)
         async with load(site):  # clients of the new CA
             await trust(site, tmp_path, newer.ca)

@@ -41,7 +41,7 @@ from tidelog.broker.replicas.hand_over import HAND_OVER_S_MAX, HOLD_S_MAX
 from tidelog.broker.runtime.descriptors import share
 from tidelog.broker.runtime.progress import IN_FORCE_S_MAX
 from tidelog.config.errors import ConfigError
-from tidelog.config.exposure import exposed, not_allowed
+from tidelog.config.exposure import exposed, not_allowed, told_in_plain_text
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
 from tidelog.model.cluster import Endpoint
@@ -123,9 +123,10 @@ def _secure(config: BrokerConfig) -> Safeguards:
     path = config.cluster_secret_file
     secret = ClusterSecret(read_shared_secret(path, "cluster.secret.file")) if path is not None else None
     insecure_listeners = exposed(config, addresses_of)
-    if insecure_listeners and not config.security_allow_insecure:
-        raise not_allowed(insecure_listeners)
-    for sentence in insecure_listeners:
+    doubtful = [*insecure_listeners, *told_in_plain_text(config, addresses_of)]
+    if doubtful and not config.security_allow_insecure:
+        raise not_allowed(doubtful)
+    for sentence in doubtful:
         logger.warning("not secure, as security.allow.insecure allows", reason=sentence)
     return Safeguards(secret, insecure_listeners, _first_token(config))
 

@@ -2,13 +2,15 @@
 
 A listener on loopback is reached by programs of this machine alone, and needs nothing. On any other address the peer
 listener takes something by which brokers are known, and those of HTTP take TLS; or the operator's word that the network
-does that (`security.allow.insecure`). An address that stands for all of a machine's is any other address.
+does that (`security.allow.insecure`). An address that stands for all of a machine's is any other address. A token is
+shown to a broker of another machine over TLS, or with the same word.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
 
 from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
@@ -48,8 +50,21 @@ def _credulous(address: str) -> str:
     )
 
 
+def told_in_plain_text(config: BrokerConfig, resolve: Resolve) -> list[str]:
+    """Returns a sentence about a token that this broker would show to another machine in plain text; none if it has no
+    such token, or nobody can read it."""
+    where = urlsplit(config.cluster_join or "")
+    if config.cluster_token_file is None or where.scheme != "http" or is_loopback(where.hostname or "", resolve):
+        return []
+    sentence = (
+        f"cluster.join {config.cluster_join} is asked in plain text, with the token of cluster.token.file: let "
+        "cluster.join begin with https, at a broker with http.security.protocol=SSL"
+    )
+    return [sentence]
+
+
 def not_allowed(sentences: Sequence[str]) -> ConfigError:
-    """Makes the error of a start with exposed listeners that `security.allow.insecure` does not allow."""
+    """Makes the error of a start that is insecure, which `security.allow.insecure` does not allow."""
     return ConfigError(
         f"{'; '.join(sentences)} (docs/security.md). If nobody else reaches this network, security.allow.insecure=true "
         "starts the broker all the same"

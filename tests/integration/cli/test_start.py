@@ -193,6 +193,10 @@ def test_a_misspelt_name_in_the_file_is_said_with_the_file(misspelt: Misspelt, t
             "error: peer.listener 0.0.0.0:0 can be reached from other machines, and takes whoever",
         ),
         (
+            ["--join", "http://10.0.0.1:8082", "--set", "cluster.token.file=nowhere"],
+            "error: cluster.join http://10.0.0.1:8082 is asked in plain text, with the token",
+        ),
+        (
             ["--set", "cluster.secret.file=nowhere"],
             "error: cluster.secret.file: there is no file nowhere; make one with",
         ),

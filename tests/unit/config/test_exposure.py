@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.config.exposure import exposed, is_loopback, not_allowed
+from tidelog.config.exposure import exposed, is_loopback, not_allowed, told_in_plain_text
 from tidelog.config.load import load_config
 
 NAMES = {
@@ -62,6 +62,37 @@ def test_all_listeners_at_fault_are_in_one_error() -> None:
     error = str(not_allowed(sentences))
     assert all(sentence in error for sentence in sentences)
     assert error.endswith("security.allow.insecure=true starts the broker all the same")
+
+
+JOIN = "cluster.join=http://10.0.0.1:8082"
+TOKEN = "cluster.token.file=/etc/tidelog/token"
+
+
+def told(*flags: str) -> list[str]:
+    return told_in_plain_text(load_config(None, {}, dict(flag.split("=") for flag in flags)), resolve)
+
+
+def test_a_token_that_would_be_shown_to_another_machine_in_plain_text_is_named_with_the_way_out() -> None:
+    (sentence,) = told(JOIN, TOKEN)
+    assert sentence == (
+        "cluster.join http://10.0.0.1:8082 is asked in plain text, with the token of cluster.token.file: let "
+        "cluster.join begin with https, at a broker with http.security.protocol=SSL"
+    )
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        [TOKEN],
+        [JOIN],
+        [TOKEN, "cluster.join=https://10.0.0.1:8082"],
+        [TOKEN, "cluster.join=http://127.0.0.1:8082"],
+        [TOKEN, "cluster.join=http://localhost:8082"],
+    ],
+)
+def test_a_token_that_nobody_can_read_on_its_way_is_not_spoken_of(flags: list[str]) -> None:
+    assert told(*flags) == []
 
 
 KEYSTORE = "ssl.keystore.location=/etc/tidelog/broker-1.pem"
