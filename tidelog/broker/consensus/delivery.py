@@ -3,8 +3,8 @@ is lost for all.
 
 The engine applies values by their identity alone, and may jump over positions that every peer has truncated. The state
 machine behind can do neither. So whatever lacks its payload holds up those behind it until a peer's copy has come, and
-a gap holds them up until a snapshot has bridged it. Once the log begins behind a payload that is lacking, nobody sends
-it any more, and a snapshot must stand for it as well.
+a gap holds them up until a snapshot has bridged it. What is void is of no effect, and needs no payload. Once the log
+begins behind a payload that is lacking, nobody sends it any more, and a snapshot must stand for it as well.
 
 Whether a payload is lost, so that the state machine has to go on without it, is its owner's to decide (`is_lost`). One
 that is a log of records can; one whose next state depends on every entry never does.
@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tidelog.model.ports import Buffer
+from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Value
 
@@ -25,8 +26,8 @@ def _never(_: Applied) -> bool:
 
 
 class Delivery:
-    """`deliver` gets each applied value with its payload, None if it has none, or if it is lost. `position` is the next
-    to deliver; `floor` tells where the log begins; `is_lost` is asked about a value that is next, without payload."""
+    """`deliver` gets each value with its payload, None if it needs none, or if it is lost. `position` is the next to
+    deliver; `floor` tells where the log begins; `is_lost` is asked about a value that is next, without payload."""
 
     def __init__(
         self,
@@ -87,8 +88,9 @@ class Delivery:
         while self._waiting and self._waiting[0].position <= self.position:
             applied = self._waiting[0]
             if applied.position == self.position:
-                payload = self._read(applied.position, applied.value) if applied.value.digest else None
-                if applied.value.digest and payload is None and not self._is_lost(applied):
+                counts = applied.value.digest and applied.verdict is Verdict.APPLIED
+                payload = self._read(applied.position, applied.value) if counts else None
+                if counts and payload is None and not self._is_lost(applied):
                     return
                 self.position += 1
                 self._waiting.popleft()

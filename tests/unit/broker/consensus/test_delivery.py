@@ -24,11 +24,11 @@ class Log:
             lambda applied: applied.position in self.lost,
         )
 
-    def apply(self, position: int, *, is_here: bool = True) -> None:
+    def apply(self, position: int, *, is_here: bool = True, verdict: Verdict = Verdict.APPLIED) -> None:
         if is_here:
             self.payloads[position] = b"records"
         value = Value(Kind.APPEND, birth=1, base_offset=position, count=1, digest=b"digest")
-        self.delivery.applied(Applied(position, value, Verdict.APPLIED))
+        self.delivery.applied(Applied(position, value, verdict))
 
 
 def test_a_payload_that_is_lacking_holds_up_those_behind_it() -> None:
@@ -41,6 +41,15 @@ def test_a_payload_that_is_lacking_holds_up_those_behind_it() -> None:
     log.payloads[0] = b"records"
     log.delivery.advance()
     assert log.delivered == [0, 1]
+    assert not log.delivery.is_held_up
+
+
+def test_what_is_void_waits_for_nothing() -> None:
+    log = Log()
+    log.apply(0)
+    log.apply(1, is_here=False, verdict=Verdict.VOID)
+    log.apply(2)
+    assert log.delivered == [0, -1, 2]
     assert not log.delivery.is_held_up
 
 
