@@ -3,7 +3,8 @@
 Each is hunted where it may show: by the strikes and orders that it takes, on drawn clusters with short journals. Some
 rules of Paxos itself are hunted here too, as they are in brokers; `tests/sim/paxos` has all of them, and finds them
 sooner. (Two are found only there, and in none of 279 aimed clusters: that void entries have no effect, and that an
-accepted value raises the promise. That a faulty slot is told as faulty takes a story: `test_disk_mutants.py`.)
+accepted value raises the promise. That a faulty slot is told as faulty takes a story: `test_disk_mutants.py`; that a
+batch counts only behind those before it, which none of 400 shows, a history that was kept.)
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import pytest
 from msgspec import structs
 
 from tests.sim.cluster import paxos_mutants as mutants
+from tests.sim.cluster.test_kept import DIRECTORY
 from tests.sim.paxos import mutants as rules
 from tidelog.sim.cluster.drawing import draw_scenario
 from tidelog.sim.cluster.journal_rot import JOURNAL_ROT
 from tidelog.sim.cluster.run import run_scenario
-from tidelog.sim.cluster.scenario import Order, Scenario, Strike
+from tidelog.sim.cluster.scenario import Order, Scenario, Strike, decode_scenario
 from tidelog.sim.cluster.traffic import Mix
 from tidelog.sim.kit.seeds import stream
 
@@ -98,6 +100,14 @@ def test_an_obvious_bug_is_found_at_once(hunt: Hunt) -> None:
 @pytest.mark.parametrize("hunt", HUNTS, ids=lambda hunt: hunt.mutant.__name__)
 def test_a_planted_bug_is_found(hunt: Hunt) -> None:
     find(hunt)
+
+
+def test_a_batch_that_counts_behind_a_hole_is_noticed() -> None:
+    """Each rule is broken by itself: of what replicas apply, and of what leaders propose."""
+    scenario = decode_scenario((DIRECTORY / "batches-behind-a-hole.json").read_text())
+    for broken in (rules.batches_count_behind_a_gap, rules.batches_need_nothing_below):
+        with rules.mutated(broken):
+            assert run_scenario(scenario).violations, broken.__name__
 
 
 def test_all_of_them_are_hunted() -> None:
