@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from tidelog.broker.partitions.mailbox import Mailbox
-from tidelog.broker.partitions.proposals import ACKS_NONE, Proposal, admit_batches, stamp_keyed
+from tidelog.broker.partitions.proposals import Ahead, Asker, Proposal, admit_batches, stamp_keyed
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import RecordBatch
@@ -38,13 +38,13 @@ class Intake:
         deadline_s: float,
         idempotency: tuple[ProducerId, int] | None,
         expected_end: int | None,
+        asker: Asker | None,
     ) -> Proposal:
         """Takes a request in. Raises `TooLarge`, `InvalidTimestamp`, `UnprocessableBody` or `Overloaded`."""
         batches, append_time_ms = admit_batches(batches, config, self._clock.wall_ms())
         if idempotency is not None:
             batches = stamp_keyed(batches, *idempotency)
-        done = asyncio.get_running_loop().create_future() if acks != ACKS_NONE else None
-        proposal = Proposal(batches, acks, deadline_s, done, append_time_ms)
+        proposal = Proposal(batches, acks, deadline_s, asker, append_time_ms)
         proposal.expected_end = expected_end
         proposal.since_s = self._clock.monotonic_s()
         try:
@@ -61,16 +61,17 @@ class Intake:
         for proposal in taken:
             queue.observe(now_s - proposal.since_s)
             proposal.since_s = now_s
-        admitted = [proposal for proposal in taken if self._is_admitted(proposal, producers, appended_end)]
+        ahead: Ahead = {}
+        admitted = [proposal for proposal in taken if self._is_admitted(proposal, producers, ahead, appended_end)]
         return Group(self._topic, admitted, self._clock, self._stats)
 
-    def _is_admitted(self, proposal: Proposal, producers: ProducerTable, appended_end: int) -> bool:
+    def _is_admitted(self, proposal: Proposal, producers: ProducerTable, ahead: Ahead, appended_end: int) -> bool:
         if proposal.is_abandoned:
             return False
         try:
             if asyncio.get_running_loop().time() >= proposal.deadline_s:
                 raise proposal.late()
-            proposal.judge(producers)
+            proposal.judge(producers, ahead)
             proposal.require_end(appended_end)
         except TidelogError as error:
             self._stats.refused_appends += 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidelog.broker.partitions.deletion import delete_below, kept_from
@@ -22,6 +22,8 @@ from tidelog.broker.partitions.mailbox import GROUP_BYTES_MAX
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
 from tidelog.broker.partitions.proposals import (
     ACKS_ALL,
+    ACKS_NONE,
+    Asker,
     Placement,
     ProduceReceipt,
     Proposal,
@@ -263,19 +265,50 @@ class LedPartition(ABC):
         `LogOffline`, `ShuttingDown`): nothing was appended; and indefinite ones (`TimedOutAfterAppend`,
         `InternalError`): the outcome is unknown.
         """
+        if acks == ACKS_NONE:
+            self._submit(batches, acks, deadline_s, None, idempotency, expected_end)
+            return ProduceReceipt([], self.leader_epoch, [], "none")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[ProduceReceipt] = loop.create_future()
+        proposal = self._submit(batches, acks, deadline_s, Awaiting(done), idempotency, expected_end)
+        timer = loop.call_at(deadline_s, proposal.expire)
+        try:
+            return await done
+        finally:
+            timer.cancel()
+            del proposal, done  # it holds the error, whose traceback holds this frame and the batches
+
+    def produce_nowait(
+        self, batches: list[RecordBatch], *, acks: int, deadline_s: float, asker: Asker | None
+    ) -> Proposal:
+        """The twin of `produce` for who awaits nothing: takes the request in, and has `asker` told what became of it,
+        later. At `deadline_s` somebody has to call `Proposal.expire`. Requests are judged in the order of these calls.
+        Raises the definite errors of `produce` that are known already."""
+        self._require_users("written to; nothing was appended")
+        return self._submit(batches, acks, deadline_s, asker)
+
+    def has_room(self, size: int) -> bool:
+        """True if a request of so many bytes would not be refused for want of room. See `when_room`."""
+        return self._intake.mailbox.has_room(size)
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Calls `call` once, when there is more room than now, or when the role ends."""
+        self._intake.mailbox.when_room(call)
+
+    def _submit(
+        self,
+        batches: list[RecordBatch],
+        acks: int,
+        deadline_s: float,
+        asker: Asker | None,
+        idempotency: tuple[ProducerId, int] | None = None,
+        expected_end: int | None = None,
+    ) -> Proposal:
         if self._is_closing:
             raise self._refusal()
         self._lease.require()
         self._require_leading(acks)
-        proposal = self._intake.put(batches, self.config, acks, deadline_s, idempotency, expected_end)
-        if proposal.done is None:
-            return ProduceReceipt([], self.leader_epoch, [], "none")
-        timer = asyncio.get_running_loop().call_at(deadline_s, proposal.expire)
-        try:
-            return await proposal.done
-        finally:
-            timer.cancel()
-            del proposal  # it holds the error, whose traceback holds this frame and the batches
+        return self._intake.put(batches, self.config, acks, deadline_s, idempotency, expected_end, asker)
 
     def _end_role(self, *, is_deposed: bool) -> None:
         """Takes no more requests, and fails those in the mailbox. The first call says why."""
@@ -364,3 +397,24 @@ class LedPartition(ABC):
         """As `LocalCopy.offset_for_timestamp`. Raises `LeaderNotAvailable` if another may lead by now."""
         self._require_role()
         return await self._copy.offset_for_timestamp(timestamp_ms)
+
+
+class Awaiting:
+    """An `Asker` that is a coroutine."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: asyncio.Future[ProduceReceipt]) -> None:
+        self._done = done
+
+    @property
+    def is_gone(self) -> bool:
+        """True from the very moment it is cancelled."""
+        return self._done.done()
+
+    def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
+        """Has it go on."""
+        if isinstance(outcome, TidelogError):
+            self._done.set_exception(outcome)
+        else:
+            self._done.set_result(outcome)

@@ -1,17 +1,20 @@
 """A partition's mailbox: produce requests that wait for its task, bounded, handed out in groups.
 
-A group is what one gathered write appends. It ends where a producer comes a second time, because that batch's sequence
-can only be judged when the one before it is in the log; and before and after a request that expects the log to end at
-a certain offset, for the same reason.
+A group is what one gathered write appends. Producers may come in it again and again, as they do who send several
+requests without waiting, as long as each goes on where the one before ends. It ends where one does not, because such a
+batch can only be judged when the one before it is in the log; and before and after a request that expects the log to
+end at a certain offset, for the same reason.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
-from tidelog.broker.partitions.proposals import Proposal
+from tidelog.broker.partitions.proposals import Ahead, Proposal
 from tidelog.model.errors import Overloaded
+from tidelog.model.producers import SEQUENCES
 
 BYTES_MAX = 8 << 20
 """One request is always taken, however large."""
@@ -27,6 +30,7 @@ class Mailbox:
         self._proposals: deque[Proposal] = deque()
         self._bytes = 0
         self._wake = asyncio.Event()
+        self._wanting_room: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
         return len(self._proposals)
@@ -34,12 +38,20 @@ class Mailbox:
     def put(self, proposal: Proposal) -> None:
         """Takes a request in. Raises `Overloaded` if too much is waiting."""
         size = proposal.size
-        is_full = self._bytes + size > BYTES_MAX or len(self._proposals) >= PROPOSALS_MAX
-        if is_full and self._proposals:
+        if not self.has_room(size):
             raise Overloaded(f"{len(self._proposals)} requests are waiting for this partition; try again later")
         self._proposals.append(proposal)
         self._bytes += size
         self._wake.set()
+
+    def has_room(self, size: int) -> bool:
+        """True if a request of so many bytes would be taken in now."""
+        is_full = self._bytes + size > BYTES_MAX or len(self._proposals) >= PROPOSALS_MAX
+        return not is_full or not self._proposals
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Calls `call` once, when something was taken out."""
+        self._wanting_room.append(call)
 
     async def wait_for_mail(self) -> None:
         """Returns when something was put in since the last call."""
@@ -49,18 +61,36 @@ class Mailbox:
     def take_group(self, bytes_max: int = GROUP_BYTES_MAX) -> list[Proposal]:
         """The next requests to be appended by one write; none if nothing waits."""
         group: list[Proposal] = []
-        producers: dict[int, None] = {}
+        producers: Ahead = {}
         gathered = 0
         while self._proposals and gathered < bytes_max:
             proposal = self._proposals[0]
-            ids = [batch.header.producer_id for batch in proposal.batches if batch.header.producer_id >= 0]
-            if any(producer_id in producers for producer_id in ids):
-                break
             if group and (proposal.expected_end is not None or group[-1].expected_end is not None):
+                break
+            if not _follows(proposal, producers):
                 break
             self._proposals.popleft()
             self._bytes -= proposal.size
             gathered += proposal.size
-            producers.update(dict.fromkeys(ids))
             group.append(proposal)
+        if self._wanting_room:
+            calls, self._wanting_room = self._wanting_room, []
+            for call in calls:
+                call()
         return group
+
+
+def _follows(proposal: Proposal, producers: Ahead) -> bool:
+    """Returns False if a producer of the group comes again, and does not go on where it was; else notes what it sent.
+    Within one request that is for `Proposal.judge` to say."""
+    came: Ahead = {}
+    for batch in proposal.batches:
+        header = batch.header
+        if header.producer_id < 0:
+            continue
+        place = header.producer_epoch, header.base_sequence
+        if header.producer_id not in came and producers.get(header.producer_id, place) != place:
+            return False
+        came[header.producer_id] = header.producer_epoch, (header.base_sequence + header.record_count) % SEQUENCES
+    producers.update(came)
+    return True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tidelog.config.schema import TopicConfig
 from tidelog.model.batch_header import BatchHeader, RecordBatch, stamp_append_time, stamp_producer
@@ -51,6 +51,23 @@ class ProduceReceipt:
         return self.batches[-1][1] if self.batches else None
 
 
+class Asker(Protocol):
+    """Whoever waits for what becomes of a request."""
+
+    @property
+    def is_gone(self) -> bool:
+        """True if nobody would hear the answer."""
+        ...
+
+    def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
+        """Is told, once. Must not raise, nor take long: whoever answers many calls one after the other."""
+        ...
+
+
+Ahead = dict[int, tuple[int, int]]
+"""By producer, epoch and first sequence of what follows the batches that are judged and not appended yet."""
+
+
 @dataclass(slots=True, eq=False)
 class Proposal:
     """One produce request: its batches go in together, contiguously, or not at all."""
@@ -58,8 +75,8 @@ class Proposal:
     batches: list[RecordBatch]
     acks: int
     deadline_s: float
-    done: asyncio.Future[ProduceReceipt] | None
-    """None if nobody waits (acks=0)."""
+    asker: Asker | None
+    """None if nobody waits: with acks=0, or once it was told."""
     log_append_time_ms: int | None = None
     expected_end: int | None = None
     """Where the last batch must end, lest this be refused."""
@@ -83,21 +100,24 @@ class Proposal:
 
     @property
     def is_abandoned(self) -> bool:
-        """True if whoever waited has given up."""
-        return self.done is not None and self.done.done()
+        """True if whoever waited has given up, or was told something else."""
+        return self.acks != ACKS_NONE and not self.is_waiting
 
     @property
     def is_waiting(self) -> bool:
         """True while somebody waits for the answer."""
-        return self.done is not None and not self.done.done()
+        return self.asker is not None and not self.asker.is_gone
 
     def fail(self, error: TidelogError) -> None:
-        if self.done is not None and not self.done.done():
-            self.done.set_exception(error.forget_origin())  # where this proposal is at hand
+        self._tell(error.forget_origin())  # where this proposal is at hand
 
     def complete(self, receipt: ProduceReceipt) -> None:
-        if self.done is not None and not self.done.done():
-            self.done.set_result(receipt)
+        self._tell(receipt)
+
+    def _tell(self, outcome: ProduceReceipt | TidelogError) -> None:
+        asker, self.asker = self.asker, None
+        if asker is not None and not asker.is_gone:
+            asker.hear(outcome)
 
     def expire(self) -> None:
         """The deadline has passed."""
@@ -109,10 +129,12 @@ class Proposal:
             return TimedOutAfterAppend("appended, but not committed in time; it may still be: retry idempotently")
         return Overloaded("not appended: the deadline passed while the request was waiting for the log")
 
-    def judge(self, producers: ProducerTable) -> None:
-        """Checks each batch's sequence, counting in those before it here. Raises as `ProducerTable.check`."""
-        ahead: dict[int, tuple[int, int]] = {}
-        self.verdicts = [_judge(batch.header, producers, ahead) for batch in self.batches]
+    def judge(self, producers: ProducerTable, ahead: Ahead) -> None:
+        """Checks each batch's sequence, counting in those before it here, and those `ahead` of this request, which are
+        to be appended with it; adds its own to these. Raises as `ProducerTable.check`, and has added nothing then."""
+        before = ahead.copy() if len(self.batches) > 1 else ahead
+        self.verdicts = [_judge(batch.header, producers, before) for batch in self.batches]
+        ahead.update(before)
 
     def require_end(self, appended_end: int) -> None:
         """Holds the request to the end that it expects; a repeat of what is there expects nothing. Judged before.
@@ -133,7 +155,7 @@ class Proposal:
         )
 
 
-def _judge(header: BatchHeader, producers: ProducerTable, ahead: dict[int, tuple[int, int]]) -> Duplicate | None:
+def _judge(header: BatchHeader, producers: ProducerTable, ahead: Ahead) -> Duplicate | None:
     producer_id = header.producer_id
     if producer_id < 0:
         return None
@@ -141,7 +163,7 @@ def _judge(header: BatchHeader, producers: ProducerTable, ahead: dict[int, tuple
     if producer_id not in ahead:
         verdict = producers.check(producer_id, header.producer_epoch, header.base_sequence, header.record_count)
     elif ahead[producer_id] != (header.producer_epoch, header.base_sequence):
-        raise OutOfOrderSequence(f"the batches of producer {producer_id} in this request are not consecutive")
+        raise OutOfOrderSequence(f"the batches of producer {producer_id} that came together are not consecutive")
     if verdict is None:
         ahead[producer_id] = (header.producer_epoch, (header.base_sequence + header.record_count) % SEQUENCES)
     return verdict
