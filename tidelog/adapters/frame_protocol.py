@@ -16,6 +16,9 @@ Sending. Frames handed over in one turn of the event loop leave together, in one
 An incomplete frame has a deadline that grows with its size. A connection that somebody else opened is not read while
 its peer does not take our answers, so whoever asks without listening waits, and costs no more memory. The first bytes
 of HTTP are recognised and answered with directions, as this is what people try on a port they don't know.
+
+Frames are what brokers send each other, and what Kafka's clients send (`client_frames.py`); `PortWords` has what is
+said on either port.
 """
 
 from __future__ import annotations
@@ -60,15 +63,40 @@ class TcpTimeouts:
     """For a closed connection to send what it was given."""
 
 
+@dataclass(frozen=True, slots=True)
+class PortWords:
+    """Holds what is said of one port: to those who come to the wrong one, and to those who look why."""
+
+    port: str
+    """A sentence that says whose port it is."""
+    http: str
+    """The reason why a connection that speaks HTTP ends."""
+    tls: str
+    """The reason why one that begins with TLS does, and what to do."""
+
+
+PEER_WORDS: Final = PortWords(
+    "This is the peer port of a tidelog broker, for other brokers.",
+    "somebody speaks HTTP to the peer port",
+    "it speaks TLS, and this port plain text: set security.inter.broker.protocol to the same on all brokers",
+)
+
+
 class FrameProtocol(asyncio.BufferedProtocol):
     """One connection: a `FrameConnection` for its receiver, an asyncio protocol for the system."""
 
     def __init__(
-        self, receiver: Receiver, timeouts: TcpTimeouts, *, http_address: Callable[[], str] | None = None
+        self,
+        receiver: Receiver,
+        timeouts: TcpTimeouts,
+        *,
+        http_address: Callable[[], str] | None = None,
+        words: PortWords = PEER_WORDS,
     ) -> None:
         self.frame_bytes_max = FRAME_BYTES_MAX
         self._make_receiver = receiver
         self._timeouts = timeouts
+        self._words = words
         self._http_address = http_address
         """Given if somebody else opened the connection, until its first frame came."""
         self._is_accepted = http_address is not None
@@ -76,6 +104,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._is_connected = False
         """True between `connection_made` and `connection_lost`."""
         self._is_closed = False
+        self._is_held = False
+        """True while no more frames are to be delivered."""
         self._remote = "?"
         # receiving
         self._chunk = bytearray(CHUNK_BYTES)
@@ -231,14 +261,16 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _take_chunk(self) -> None:
         """Delivers the frames in the chunk; what is left of it moves to its front, or into the large frame's buffer."""
         start, end = 0, self._chunk_end
-        while end - start >= LENGTH_BYTES and not self._is_closed:
+        while end - start >= LENGTH_BYTES and not self._is_closed and not self._is_held:
             length = int.from_bytes(self._chunk_view[start : start + LENGTH_BYTES])
             if length > self.frame_bytes_max:
                 self._refuse_length(length, bytes(self._chunk_view[start : start + LENGTH_BYTES]))
                 return
             body = start + LENGTH_BYTES
             if body + length > end:
-                if length > CHUNK_BYTES - LENGTH_BYTES:
+                if length > CHUNK_BYTES - LENGTH_BYTES and self._may_begin(
+                    length, bytes(self._chunk_view[body : min(end, body + 2)])
+                ):
                     self._begin_large(length, body)
                     return
                 break
@@ -248,6 +280,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
             left = bytes(self._chunk_view[start:end])
             self._chunk_view[: len(left)] = left
             self._chunk_end = len(left)
+
+    def _may_begin(self, length: int, begun: bytes) -> bool:
+        """Returns False if a large frame, of which this is there, is not to be received yet."""
+        return True
 
     def _begin_large(self, length: int, body: int) -> None:
         self._frame_bytes, self._frame_end = length, self._chunk_end - body
@@ -277,20 +313,18 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._deadline = None
         if self._frame is None and not self._chunk_end:
             return
-        if frames == self._frames and was_large == (self._frame is not None):
+        if frames == self._frames and was_large == (self._frame is not None) and not self._is_held:
             self._break_off("a frame did not arrive in time")
         else:
             self._watch()
 
     def _refuse_length(self, length: int, first: bytes) -> None:
         if first.startswith(_TLS_START):
-            self._break_off(
-                "it speaks TLS, and this port plain text: set security.inter.broker.protocol to the same on all brokers"
-            )
+            self._break_off(self._words.tls)
             return
         if self._http_address is not None and first in _HTTP_STARTS:
-            self._transport.write(_http_answer(self._http_address()))
-            self._break_off("somebody speaks HTTP to the peer port")
+            self._transport.write(_http_answer(self._words.port, self._http_address()))
+            self._break_off(self._words.http)
         else:
             self._break_off(
                 f"a frame of {length} bytes is announced ({first.hex()}); the bound is {self.frame_bytes_max}"
@@ -302,10 +336,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.close()
 
 
-def _http_answer(http_address: str) -> bytes:
-    body = (
-        f"This is the peer port of a tidelog broker, for other brokers. HTTP clients go to {http_address}.\n".encode()
-    )
+def _http_answer(port: str, http_address: str) -> bytes:
+    body = f"{port} HTTP clients go to {http_address}.\n".encode()
     return (
         b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
         b"Content-Length: %d\r\n\r\n%b"

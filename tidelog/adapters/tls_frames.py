@@ -23,8 +23,27 @@ RECORD_BYTES: Final = 16 << 10
 TURN_BYTES: Final = 1 << 20
 
 
-class TlsFrameProtocol(FrameProtocol):
-    """A connection on a transport that encrypts. `own` is the certificate that this broker shows on it."""
+class EncryptedFrames(FrameProtocol):
+    """A connection on a transport that encrypts."""
+
+    def close(self) -> None:
+        """See the port. What waits for its turn goes out now."""
+        while self._unsent and not self._is_closed:
+            self._flush()
+        super().close()
+
+    def _flush(self) -> None:
+        if not self._unsent or self._is_closed:
+            return
+        turn, rest = records(self._unsent, TURN_BYTES)
+        self._unsent, self._unsent_bytes = rest, sum(map(len, rest))
+        if rest:
+            self._loop.call_soon(self._flush)
+        self._transport.writelines(turn)
+
+
+class TlsFrameProtocol(EncryptedFrames):
+    """Such a connection between brokers. `own` is the certificate that this broker shows on it."""
 
     def __init__(
         self,
@@ -59,21 +78,6 @@ class TlsFrameProtocol(FrameProtocol):
         shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         self._peer_digest = hashlib.sha256(shown).digest() if shown else b""
         super().connection_made(transport)
-
-    def close(self) -> None:
-        """See the port. What waits for its turn goes out now."""
-        while self._unsent and not self._is_closed:
-            self._flush()
-        super().close()
-
-    def _flush(self) -> None:
-        if not self._unsent or self._is_closed:
-            return
-        turn, rest = records(self._unsent, TURN_BYTES)
-        self._unsent, self._unsent_bytes = rest, sum(map(len, rest))
-        if rest:
-            self._loop.call_soon(self._flush)
-        self._transport.writelines(turn)
 
 
 def records(buffers: Sequence[Buffer], size: int) -> tuple[list[Buffer], list[Buffer]]:

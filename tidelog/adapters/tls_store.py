@@ -53,11 +53,19 @@ class TlsStore:
     # -- for listeners -----------------------------------------------------------------------------------------------
 
     async def bind(
-        self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int, *, is_ops: bool = False
+        self,
+        make: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        backlog: int,
+        *,
+        is_ops: bool = False,
+        name: str = "http",
     ) -> Sequence[TlsListener]:
-        """Binds an address for HTTP clients, or for operators; serves nobody yet. Raises `OSError`."""
+        """Binds an address for clients of the listener with that name, or for operators; serves nobody yet. Raises
+        `OSError`."""
         terms = TlsTerms(
-            "ops" if is_ops else "http",
+            "ops" if is_ops else name,
             lambda: self.contexts.ops if is_ops else self.contexts.http,
             self.note_refused,
             HTTP_SHUTDOWN_S,

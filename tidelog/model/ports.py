@@ -8,7 +8,7 @@ Every source of nondeterminism is one of these, given by the caller. Production 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -208,6 +208,45 @@ class FrameReceiver(Protocol):
 
         `error` is None if this or the other side closed the connection in order.
         """
+        ...
+
+
+class ClientConnection(FrameConnection, Protocol):
+    """A connection that a client has opened."""
+
+    @property
+    def certificate(self) -> dict[str, Any] | None:
+        """The client's, verified, as `ssl` parses it; None if it showed none."""
+        ...
+
+    @property
+    def is_clogged(self) -> bool:
+        """True while the client does not take what was sent: no more of it is read meanwhile."""
+        ...
+
+    def hold(self) -> None:
+        """Receives no frame before `go_on`, and reads nothing: the client waits."""
+        ...
+
+    def go_on(self) -> None:
+        """Ends `hold`. Frames that have come already are received at once."""
+        ...
+
+
+class ClientReceiver(FrameReceiver, Protocol):
+    """Hears what a client says. Must not raise."""
+
+    def may_begin(self, length: int, begun: bytes) -> bool:
+        """A large frame begins, and these bytes of it are there, at least two: returns False after `hold`, if it is not
+        to be read before `go_on`; then it is announced again."""
+        ...
+
+    def unclogged(self) -> None:
+        """The client takes what was sent again."""
+        ...
+
+    def broken_off(self, why: str) -> None:
+        """The connection is closed, since no frame came of it; in words for people."""
         ...
 
 

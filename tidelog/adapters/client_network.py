@@ -1,0 +1,55 @@
+"""Listening for clients that speak in frames, in plain text or with TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from tidelog.adapters.client_frames import ClientFrames, ClientReceiverMaker, EncryptedClientFrames
+from tidelog.adapters.frame_protocol import PortWords, TcpTimeouts
+from tidelog.adapters.tls_listener import TlsListener
+from tidelog.adapters.tls_store import TlsStore
+
+BACKLOG: Final = 1_024
+TIMEOUTS: Final = TcpTimeouts(unsent_s_max=30.0)
+
+
+class ClientNetwork:
+    """The network as a listener sees it. With a `store` all connections are encrypted."""
+
+    def __init__(self, words: PortWords, http_address: Callable[[], str], store: TlsStore | None = None) -> None:
+        self._words = words
+        self._http_address = http_address
+        self._store = store
+
+    async def bind(
+        self, host: str, port: int, receiver: ClientReceiverMaker, *, frame_bytes_max: int
+    ) -> BoundClientListener:
+        """Binds an address; takes no connections yet. Raises `OSError`."""
+        kind = ClientFrames if self._store is None else EncryptedClientFrames
+        make = partial(kind, receiver, TIMEOUTS, self._words, self._http_address, frame_bytes_max)
+        if self._store is not None:
+            return BoundClientListener(await self._store.bind(make, host, port, BACKLOG, name="kafka"))
+        loop = asyncio.get_running_loop()
+        return BoundClientListener([await loop.create_server(make, host, port, backlog=BACKLOG, start_serving=False)])
+
+
+class BoundClientListener:
+    """An address at which connections are taken once it was told to."""
+
+    def __init__(self, bound: Sequence[asyncio.Server | TlsListener]) -> None:
+        self._bound = bound
+        host, port, *_ = bound[0].sockets[0].getsockname()
+        self.address: tuple[str, int] = (host, port)
+
+    async def start_serving(self) -> None:
+        """Takes connections from now on."""
+        for listener in self._bound:
+            await listener.start_serving()
+
+    def close(self) -> None:
+        """Takes no more; those taken stay. Idempotent."""
+        for listener in self._bound:
+            listener.close()
