@@ -22,6 +22,7 @@ from tests.integration.http.wire import Address, Reply, ask
 from tidelog.broker.face.partitions import Partitions
 from tidelog.broker.http.server import HttpServer
 from tidelog.broker.isr.partition import Partition
+from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES
 from tidelog.broker.routing.routing import Routing
@@ -134,10 +135,12 @@ class Node:
     def data(self) -> Self:
         return self
 
-    def local_copy(self, partition_id: PartitionId) -> Partition | None:
-        return self.partitions.get(partition_id)
+    def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
+        led = self.partitions.get(partition_id)
+        return None if led is None else led._copy
 
-    any_copy = local_copy
+    def any_copy(self, partition_id: PartitionId) -> Partition | None:
+        return self.partitions.get(partition_id)
 
     def _local(self, topic: str, partition: int) -> Partition:
         assert self._site is not None

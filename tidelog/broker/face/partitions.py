@@ -5,11 +5,13 @@ The values that handles take and give are named here too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from tidelog.broker.partitions.led_partition import LedPartition
+from tidelog.broker.partitions.local_copy import LocalCopy
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches, Offsets, PartitionHandle, ReadHandle
-from tidelog.broker.partitions.proposals import ProduceReceipt
+from tidelog.broker.partitions.proposals import Asker, ProduceReceipt, Proposal
 from tidelog.broker.repair.loss_finding import LossFinder
 from tidelog.broker.repair.loss_report import LossReport
 from tidelog.broker.repair.remains_finding import RemainsFinder
@@ -19,20 +21,24 @@ from tidelog.broker.repair.verifying import Verifier
 from tidelog.broker.repair.verifying_files import FilesVerifier
 from tidelog.broker.routing import bulk_calls
 from tidelog.broker.routing.routing import Routing
-from tidelog.broker.runtime.purgatory import Purgatory
+from tidelog.broker.runtime.purgatory import Purgatory, Watchers
 from tidelog.model.cluster import PartitionInfo, Topic
 from tidelog.model.errors import BrokerNotRegistered, LeaderNotAvailable, TidelogError
 from tidelog.model.ids import PartitionId, ProducerId
 from tidelog.transport.peer import PeerLost, PeerUnreachable
 
 __all__ = [
+    "Asker",
     "Extent",
     "FetchedBatches",
+    "LedPartition",
+    "LocalCopy",
     "LossReport",
     "Offsets",
     "PartitionHandle",
     "Partitions",
     "ProduceReceipt",
+    "Proposal",
     "ReadHandle",
     "RemainsReport",
     "VerifyFilesQuery",
@@ -65,7 +71,7 @@ class Replicas(Protocol):
         """Finds what is left of a partition that nobody leads."""
         ...
 
-    def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
+    def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
         """This broker's own copy of a partition; None if it holds none, or cannot open it."""
         ...
 
@@ -87,7 +93,17 @@ class Partitions:
         `LeaderNotAvailable`."""
         return self._routing.partition(topic, partition)
 
-    def local_copy(self, partition_id: PartitionId) -> ReadHandle | None:
+    def led_here(self, topic: str, partition: int) -> LedPartition:
+        """Returns a partition that this broker leads, for clients that find the leaders themselves. Raises
+        `UnknownTopic`, `UnknownPartition`, `NotLeader`, `LeaderNotAvailable`."""
+        return self._routing.led_here(topic, partition)
+
+    async def wait_until(self, is_ready: Callable[[], bool], watched: Iterable[Watchers], deadline_s: float) -> None:
+        """Returns when `is_ready()`, looked at whenever one of these partitions changes, or at the deadline (loop
+        time). Raises `Overloaded`."""
+        await self._purgatory.wait(watched, is_ready, deadline_s)
+
+    def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
         """This broker's own copy of a partition; None if it holds none, or cannot open it."""
         return self._replicas.local_copy(partition_id)
 

@@ -10,6 +10,7 @@ from tidelog.model.batch_codec import decode_batch, empty_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, parse_header
 from tidelog.storage.log_reader import FILLER_OFFSETS_MAX, PassingRead
 from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.segment import Damage
 
 LOOKUP_BYTES = 1 << 20
 REPAIR_S_MAX = 1.0
@@ -47,6 +48,16 @@ def has_bytes(log: PartitionLog, offset: int, bytes_min: int, high_watermark: in
     if offset >= high_watermark:
         return False
     return log.has_bytes_passing(offset, bytes_min, high_watermark)
+
+
+def bytes_from(log: PartitionLog, offset: int, high_watermark: int) -> int:
+    """Returns how many bytes of batches lie between `offset` and the high watermark."""
+    size = 0
+    for entry in log.entries(offset) if offset < high_watermark else ():
+        if isinstance(entry, Damage) or entry.next_offset > high_watermark:
+            break
+        size += entry.length
+    return size
 
 
 def first_since(log: PartitionLog, timestamp_ms: int, high_watermark: int) -> tuple[int, int] | None:

@@ -389,6 +389,31 @@ class LedPartition(ABC):
         self._lease.require()
         return fetched
 
+    def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
+        """Reads as `LocalCopy.read_nowait`. Raises `LeaderNotAvailable` if another may lead by now."""
+        self._require_role()
+        fetched = self._copy.read_nowait(offset, bytes_max=bytes_max)
+        self._lease.require()
+        return fetched
+
+    def bytes_ready(self, offset: int, bytes_max: int) -> int:
+        """Returns as `LocalCopy.bytes_ready`."""
+        return self._copy.bytes_ready(offset, bytes_max)
+
+    def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """Returns the newest epoch up to `leader_epoch` that has written here, and where its batches end, or the next
+        epoch's begin (Kafka: OffsetForLeaderEpoch); (-1, -1) if none has. Raises `LeaderNotAvailable` if another may
+        lead by now, or if this broker does not know yet where the partition ends."""
+        self._require_role()
+        lineage = self.log.lineage
+        if leader_epoch >= self.leader_epoch:
+            return self.leader_epoch, self.log_end_offset
+        known = [epoch for epoch, _ in lineage if epoch <= leader_epoch]
+        if not known:
+            return -1, -1
+        ends = [start for epoch, start in lineage if epoch > leader_epoch]
+        return known[-1], ends[0] if ends else self.log_end_offset
+
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """As `LocalCopy.wait_for_data`."""
         await self._copy.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
@@ -397,6 +422,13 @@ class LedPartition(ABC):
         """As `LocalCopy.offset_for_timestamp`. Raises `LeaderNotAvailable` if another may lead by now."""
         self._require_role()
         return await self._copy.offset_for_timestamp(timestamp_ms)
+
+    async def newest_record(self) -> tuple[int, int] | None:
+        """Returns (offset, timestamp) of the committed record with the highest timestamp, the first of several; None if
+        there is none, or while one that is newer than all others in its segment is not committed. Raises as
+        `offset_for_timestamp`."""
+        newest = max((segment.max_timestamp for segment in self.log.segments), default=-1)
+        return await self.offset_for_timestamp(newest) if newest >= 0 else None
 
 
 class Awaiting:

@@ -12,12 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidelog.broker.partitions.committed import first_since, has_bytes, read_when_repaired
+from tidelog.broker.partitions.committed import bytes_from, first_since, has_bytes, read_when_repaired
 from tidelog.broker.partitions.partition_handle import Extent, FetchedBatches
 from tidelog.broker.runtime.purgatory import Purgatory, Watchers
 from tidelog.broker.runtime.stats import Stats
-from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, OffsetOutOfRange
+from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, OffsetOutOfRange, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
+from tidelog.storage.log_reader import PassingRead
 from tidelog.storage.partition_log import PartitionLog
 
 
@@ -71,20 +72,33 @@ class LocalCopy:
         filled, `LogOffline` where one ends that gets no more, or `DamagedBatch` if the batch that holds `offset` is
         damaged still.
         """
+        try:
+            return self.read_nowait(offset, bytes_max=bytes_max)
+        except DamagedBatch:
+            high_watermark = self.replica.high_watermark
+            read = await read_when_repaired(self.replica, self.purgatory, offset, bytes_max, high_watermark)
+            return self._fetched(offset, read, high_watermark)
+
+    def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
+        """The twin of `read` for who does not wait: not for a repair either. Raises as `read`."""
         log = self._log()
         if offset >= self.replica.high_watermark and not self.is_leading:
             log.require_online()
             self._require_filled()
         high_watermark = self.replica.high_watermark
         try:
-            try:
-                read, lost = log.read_passing(offset, bytes_max, high_watermark)
-            except DamagedBatch:
-                self.stats.damaged_reads += 1
-                read, lost = await read_when_repaired(self.replica, self.purgatory, offset, bytes_max, high_watermark)
+            read = log.read_passing(offset, bytes_max, high_watermark)
+        except DamagedBatch:
+            self.stats.damaged_reads += 1
+            raise
         except OffsetOutOfRange as error:
             error.high_watermark, error.leader_epoch = high_watermark, self.replica.leader_epoch
             raise
+        return self._fetched(offset, read, high_watermark)
+
+    def _fetched(self, offset: int, passing: PassingRead, high_watermark: int) -> FetchedBatches:
+        """Returns what was read, counted."""
+        (read, lost), log = passing, self.replica.log
         if read.data:
             self._count(read.next_offset - offset, len(read.data), lost)
         return FetchedBatches(
@@ -106,6 +120,16 @@ class LocalCopy:
         traffic = self.stats.traffic.of(self.topic)
         traffic.out_records += offsets
         traffic.out_bytes += size
+
+    def bytes_ready(self, offset: int, bytes_max: int) -> int:
+        """Returns how much a read at `offset` would find, up to `bytes_max`; that much, too, if it would raise."""
+        replica = self.replica
+        try:
+            if not replica.is_readable or has_bytes(replica.log, offset, bytes_max, replica.high_watermark):
+                return bytes_max
+        except TidelogError:
+            return bytes_max
+        return bytes_from(replica.log, offset, replica.high_watermark)
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """Returns when `bytes_min` committed bytes lie behind `offset`, or at the deadline (event loop time).

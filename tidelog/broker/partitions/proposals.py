@@ -52,7 +52,7 @@ class ProduceReceipt:
 
 
 class Asker(Protocol):
-    """Whoever waits for what becomes of a request."""
+    """Waits for what becomes of a request."""
 
     @property
     def is_gone(self) -> bool:
@@ -65,7 +65,7 @@ class Asker(Protocol):
 
 
 Ahead = dict[int, tuple[int, int]]
-"""By producer, epoch and first sequence of what follows the batches that are judged and not appended yet."""
+"""Maps producers to epoch and first sequence of what follows the batches that are judged and not appended yet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -88,9 +88,11 @@ class Proposal:
     since_s: float = 0.0
     """When it came into the mailbox; from when it was taken out, that time."""
 
-    @property
-    def size(self) -> int:
-        return sum(batch.header.size for batch in self.batches)
+    size: int = field(init=False)
+    """Bytes of all batches."""
+
+    def __post_init__(self) -> None:
+        self.size = sum([batch.header.size for batch in self.batches])
 
     def appended(self, log_end_offset: int) -> None:
         """All batches are in the log now. A repeat whose offsets are forgotten is somewhere below the log's end."""

@@ -94,6 +94,17 @@ class PaxosPartition(LedPartition):
             self._require_end()
         return await super().read(offset, bytes_max=bytes_max)
 
+    def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
+        """Reads as `LedPartition.read_nowait`; what is known here before the election, too."""
+        if offset > self.high_watermark:
+            self._require_end()
+        return super().read_nowait(offset, bytes_max=bytes_max)
+
+    def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """Returns as `LedPartition.end_of_epoch`, once elected."""
+        self._require_end()
+        return super().end_of_epoch(leader_epoch)
+
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """As `LedPartition.offset_for_timestamp`; that there is none is known once this leader is elected."""
         found = await super().offset_for_timestamp(timestamp_ms)

@@ -26,6 +26,7 @@ from tidelog.broker.routing.peer_partition import Peers
 from tidelog.broker.routing.remote_partition import RemotePartition
 from tidelog.config.schema import TopicConfig
 from tidelog.model.cluster import NO_LEADER, Topic
+from tidelog.model.errors import NotLeader
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.transport.peer import Answer
 
@@ -60,6 +61,18 @@ class Routing:
         if info.leader == NO_LEADER:
             raise no_leader(target)
         return RemotePartition(self.calls, target, self._config(described))
+
+    def led_here(self, topic: str, partition: int) -> LedPartition:
+        """Returns a partition that this broker leads, for clients that find the leaders themselves: nothing is
+        forwarded. Raises `UnknownTopic`, `UnknownPartition`, `NotLeader` if another broker leads it; and
+        `LeaderNotAvailable` if nobody does, or this broker has not opened it yet."""
+        described, info = self._lookup.find(topic, partition)
+        known = PartitionId(described.topic_id, partition)
+        if info.leader == self._lookup.node_id:
+            return self._lookup.opened(topic, known)
+        if info.leader == NO_LEADER:
+            raise no_leader(Target(topic, described.topic_id, partition))
+        raise NotLeader(f"broker {info.leader} leads partition {topic}-{partition}", info.leader_epoch)
 
     def on_metadata_applied(self) -> None:
         """The image has changed, or what is open here: requests that wait for that look again."""
