@@ -18,10 +18,12 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.broker.face.attempts import Attempts
 from tidelog.broker.face.jwt_login import JwtLogin, Signed
+from tidelog.broker.face.scram_login import NONCE_BYTES, ScramExchange
 from tidelog.model.access import ANONYMOUS, Principal
 from tidelog.model.certificate_names import Rule, principal_of
 from tidelog.model.credentials import Access, Token, User, refused, secret_hash
 from tidelog.model.errors import InvalidRequest, Overloaded
+from tidelog.model.jwt import is_jwt
 from tidelog.model.passwords import HASH_BYTES, PASSWORD_BYTES_MAX, SALT_BYTES, is_right, made_user, nobodys_hash
 from tidelog.model.ports import BlockingRunner, Clock, Entropy
 
@@ -105,6 +107,14 @@ class Login:
         """Returns True if there is a token of this id: a secret from a file may have dots, as others' tokens do."""
         return self._token(text.partition(".")[0]) is not None
 
+    def by_bearer(self, text: str, *, takes_own: bool, takes_jwts: bool) -> Proof:
+        """Returns whose token this is, one of this cluster's or another issuer's. Raises `NotAuthenticated`."""
+        if self.jwts is not None and takes_jwts and is_jwt(text) and not self.is_token(text):
+            return Proof(*self.jwts.prove(text))
+        if takes_own:
+            return self.by_token(text)
+        raise refused("scheme")
+
     def _token(self, token_id: str) -> Token | None:
         first = self.first_token
         if first is not None and first.token_id == token_id:
@@ -185,6 +195,25 @@ class Login:
         del self._under_way[key]
         if not task.cancelled():
             task.exception()  # whoever waited has got it, or is gone
+
+    # -- SCRAM ---------------------------------------------------------------------------------------------------------
+
+    def begin_scram(self, exchange: ScramExchange, message: bytes, host: str) -> bytes:
+        """Returns the answer to the first message of a login by SCRAM. Raises `NotAuthenticated`, `TooManyAttempts`."""
+        name = exchange.read_first(message)
+        if len(name) > NAME_BYTES_MAX:
+            raise refused("password")
+        self._attempts.begin((name, host), self._clock.monotonic_s())
+        return exchange.first(self._access().users.get(name), self._key, self._entropy.token_hex(NONCE_BYTES))
+
+    def end_scram(self, exchange: ScramExchange, message: bytes, host: str) -> tuple[Proof, bytes]:
+        """Returns the user's proof, and the answer to the last message. Raises `NotAuthenticated`."""
+        answer = exchange.final(message)
+        user = exchange.user
+        if user is None or self._access().users.get(user.name) != user:
+            raise refused("password")
+        self._attempts.succeeded((user.name, host))
+        return Proof(Principal("User", user.name), user), answer
 
     # -- what is made --------------------------------------------------------------------------------------------------
 

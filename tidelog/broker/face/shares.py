@@ -107,6 +107,15 @@ class Shares:
         if found is not None:
             found[0].spend(amount, self._now_s())
 
+    def owed_s(self, key: str, caller: Client) -> float:
+        """Returns for how long a caller should use nothing more; a listener that does not read its connection meanwhile
+        needs to refuse nothing."""
+        found = self._of_client(key, caller)
+        owed_s = 0.0 if found is None else found[0].owed_s(self._now_s())
+        if owed_s > 0:
+            self.delayed[key] = self.delayed.get(key, 0) + 1
+        return owed_s
+
     def refuse_if_owing(self, key: str, caller: Client) -> None:
         """Raises `QuotaExceeded` for a caller that would have to wait for too long whatever it uses next."""
         found = self._of_client(key, caller)

@@ -14,7 +14,6 @@ from typing import Any, Final
 from tidelog.broker.face.login import NO_PROOF, Login, Proof
 from tidelog.model.certificate_names import Rule
 from tidelog.model.credentials import refused
-from tidelog.model.jwt import is_jwt
 
 CHALLENGES: Final = {
     "token": 'Bearer realm="tidelog"',
@@ -53,19 +52,12 @@ class Authentication:
         scheme, _, credentials = (header or "").partition(" ")
         scheme = scheme.lower()
         if scheme == "bearer":
-            return self._by_bearer(credentials.strip())
+            own, jwts = "token" in self._methods, "jwt" in self._methods
+            return self._login.by_bearer(credentials.strip(), takes_own=own, takes_jwts=jwts)
         if scheme == "basic" and "basic" in self._methods:
             name, password = _name_and_password(credentials.strip())
             return await self._login.by_password(name, password, host)
         raise refused("nothing shown" if header is None else "scheme")
-
-    def _by_bearer(self, token: str) -> Proof:
-        jwts = self._login.jwts
-        if jwts is not None and "jwt" in self._methods and is_jwt(token) and not self._login.is_token(token):
-            return Proof(*jwts.prove(token))
-        if "token" in self._methods:
-            return self._login.by_token(token)
-        raise refused("scheme")
 
 
 def _name_and_password(credentials: str) -> tuple[str, str]:
