@@ -13,13 +13,15 @@ import asyncio
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 import uvloop
 
+from tidelog.adapters.client_network import ClientNetwork
 from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
+from tidelog.adapters.frame_protocol import PortWords
 from tidelog.adapters.heap import keep_freed_memory
 from tidelog.adapters.jwt_store import JwtStore
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
@@ -31,6 +33,7 @@ from tidelog.adapters.tls_listener import HANDSHAKES_MAX
 from tidelog.adapters.tls_store import TlsStore
 from tidelog.broker.auditing import Auditing
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
+from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.jwt_login import JwtLogin, terms_of
 from tidelog.broker.face.login import first_token
 from tidelog.broker.http.server import HttpServer, http_listener, start_http, start_ops
@@ -44,7 +47,7 @@ from tidelog.config.errors import ConfigError
 from tidelog.config.exposure import exposed, not_allowed, told_in_plain_text
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.values import split_address
-from tidelog.model.cluster import Endpoint
+from tidelog.model.cluster import KAFKA, Endpoint
 from tidelog.model.credentials import Token
 from tidelog.model.errors import InvalidRequest, OldDirectory
 from tidelog.model.passwords import check_library
@@ -53,6 +56,9 @@ from tidelog.storage.disk_files import DiskFiles
 from tidelog.transport.peer import ClusterSecret
 from tidelog.transport.peer.node import DEFAULT_BOUNDS as PEER_BOUNDS
 from tidelog.transport.security import Security
+
+if TYPE_CHECKING:
+    from tidelog.broker.kafka.server import KafkaServer
 
 STOP_GRACE_S = 5.0
 """How long requests may take to end once the broker has handed over what it leads."""
@@ -66,6 +72,11 @@ LEAVE_S_MAX = HAND_OVER_S_MAX + HOLD_S_MAX + IN_FORCE_S_MAX + STEP_ASIDE_S_MAX
 """How long it may take to hand over; a hundredth of that is usual."""
 STOP_S_MAX = LEAVE_S_MAX + STOP_GRACE_S + SHUTDOWN_S_MAX + CLOSE_S_MAX
 GC_THRESHOLDS = (20_000, 50, 50)
+KAFKA_WORDS = PortWords(
+    "This port of a tidelog broker speaks Kafka's protocol.",
+    "it speaks HTTP, and this port Kafka's protocol",
+    "it speaks TLS, and this port plain text: see kafka.security.protocol",
+)
 
 logger = structlog.get_logger("tidelog.broker")
 
@@ -80,16 +91,16 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
     safeguards = _secure(config)
     keep_freed_memory()
     limit = raise_open_files_limit()
-    descriptors = share(limit, config.http_connections_max, _other_connections(config))
-    if descriptors.clients < config.http_connections_max:
+    descriptors = share(limit, _clients(config), _other_connections(config))
+    if descriptors.clients < _clients(config):
         logger.warning(
-            "few files may be open, so fewer clients may connect than http.connections.max says; raise the limit "
-            "(ulimit -n, LimitNOFILE=)",
+            "few files may be open, so fewer clients may connect than http.connections.max and kafka.connections.max "
+            "say; raise the limit (ulimit -n, LimitNOFILE=)",
             limit=limit,
             clients=descriptors.clients,
             files=descriptors.files,
         )
-        config = config.model_copy(update={"http_connections_max": descriptors.clients})
+        config = config.model_copy(update=_shared_out(config, descriptors.clients))
     _settle_memory()
     while True:
         try:
@@ -98,12 +109,24 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
             logger.error("beginning anew on the data directory", reason=str(error))
 
 
+def _clients(config: BrokerConfig) -> int:
+    """Returns how many connections of clients the settings allow."""
+    return config.http_connections_max + (0 if config.kafka_address is None else config.kafka_connections_max)
+
+
+def _shared_out(config: BrokerConfig, clients: int) -> dict[str, int]:
+    """Returns the bounds of both listeners, in proportion, where there are fewer places than they allow."""
+    http = max(1, clients * config.http_connections_max // _clients(config))
+    return {"http_connections_max": http, "kafka_connections_max": max(1, clients - http)}
+
+
 def _other_connections(config: BrokerConfig) -> int:
     """Returns how many there may be that are not clients': of brokers, of operators, and in their handshakes."""
     protocols = (
         config.http_security_protocol,
         config.security_inter_broker_protocol,
         config.http_ops_security_protocol,
+        "SSL" if config.kafka_address is not None and config.is_kafka_encrypted else "",
     )
     operators = 0 if config.http_ops_listener is None else config.http_ops_connections_max
     return PEER_BOUNDS.connections_max + operators + HANDSHAKES_MAX * protocols.count("SSL")
@@ -157,7 +180,7 @@ async def _serve(
 ) -> int:
     log_level = LogLevel(config.log_level)
     tls = TlsStore(config) if config.uses_tls else None
-    jwts = JwtStore(config) if "jwt" in config.http_authentication else None
+    jwts = JwtStore(config) if config.takes_jwts else None
     stores = [store for store in (tls, jwts) if store is not None]
     stop_requested = stop_on_signals(log_level.switch, *(store.reload for store in stores))
     disk, entropy = DiskThreads(), SystemEntropy()
@@ -179,7 +202,7 @@ async def _serve(
     broker.face.login.first_token = safeguards.first_token
     if jwts is not None:
         broker.face.login.jwts = JwtLogin(terms_of(config), jwts, SystemClock(), entropy)
-    servers: list[HttpServer] = []
+    servers: list[HttpServer | KafkaServer] = []
     watching = [asyncio.create_task(store.watch()) for store in stores]
     is_encrypted = config.http_security_protocol == "SSL"
     auditing = Auditing(config)
@@ -187,13 +210,21 @@ async def _serve(
         listener, face = http_listener(config), auditing.open(broker, tls)
         server = await start_http(face, listener, host_name(), thread_busy_s, log_level, tls, is_encrypted=is_encrypted)
         servers.append(server)
-        more = ""
+        more, advertised = "", {listener.name: server.advertised}
         if config.http_ops_listener is not None:
             at = Endpoint(*split_address(config.http_ops_listener))
             servers.append(await start_ops(server, at, tls if config.http_ops_security_protocol == "SSL" else None))
             more = f" ops={Endpoint(at.host, servers[-1].address[1])}"
-        if not await _start(broker, {listener.name: server.advertised}, stop_requested):
+        kafka = await _open_kafka(config, face, tls)
+        if kafka is not None:
+            servers.append(kafka)
+            server.context.metrics_page.registry.register(kafka.metrics)
+            advertised[KAFKA] = kafka.advertised
+            more += f" kafka={kafka.bound}"
+        if not await _start(broker, advertised, stop_requested):
             return _status(broker)
+        if kafka is not None:
+            await kafka.serve()
         await auditing.note_recoveries(broker)
         _settle_memory()
         bound = Endpoint(listener.bind.host, server.address[1])
@@ -206,6 +237,29 @@ async def _serve(
             task.cancel()
         await auditing.close()
     return _status(broker) if has_stopped else 1
+
+
+async def _open_kafka(config: BrokerConfig, face: BrokerFace, tls: TlsStore | None) -> KafkaServer | None:
+    """Binds the address for Kafka's clients; None if there is none, or if it is nobody's wish and taken. Raises
+    `OSError`."""
+    if config.kafka_address is None:
+        return None
+    from tidelog.broker.kafka.server import KafkaServer, kafka_listener  # noqa: PLC0415 -- a start without it is quicker
+
+    listener = kafka_listener(config)
+    assert listener is not None
+    server = KafkaServer(face, listener, host_name())
+    network = ClientNetwork(KAFKA_WORDS, lambda: config.http_listener, tls if config.is_kafka_encrypted else None)
+    try:
+        await server.open(network)
+    except OSError as error:
+        if config.kafka_listener is not None:
+            raise
+        logger.warning(
+            "Kafka's clients cannot connect: the address is taken", address=str(listener.bind), error=str(error)
+        )
+        return None
+    return server
 
 
 def _network(config: BrokerConfig, tls: TlsStore | None) -> TcpNetwork:
@@ -230,7 +284,9 @@ def _as_client(config: BrokerConfig) -> Security:
     )
 
 
-async def _stop(servers: Sequence[HttpServer], broker: Broker, auditing: Auditing, *threads: DiskThreads) -> bool:
+async def _stop(
+    servers: Sequence[HttpServer | KafkaServer], broker: Broker, auditing: Auditing, *threads: DiskThreads
+) -> bool:
     """Stops in order; False if that takes too long. Then the process ends as if it were killed."""
     try:
         async with asyncio.timeout(STOP_S_MAX):

@@ -27,6 +27,8 @@ def exposed(config: BrokerConfig, resolve: Resolve) -> list[str]:
     doubtful = []
     if config.http_security_protocol != "SSL":
         doubtful.append((config.http_listener, _plain("http", config.http_listener)))
+    if config.kafka_address is not None and not config.is_kafka_encrypted:
+        doubtful.append((config.kafka_address, _plain("kafka", config.kafka_address)))
     if not are_peers_known:
         doubtful.append((config.peer_listener, _credulous(config.peer_listener)))
     if config.http_ops_listener is not None and config.http_ops_security_protocol != "SSL":

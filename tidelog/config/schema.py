@@ -22,6 +22,7 @@ from tidelog.config.settings.encryption import EncryptionSettings
 from tidelog.config.settings.groups import GroupSettings
 from tidelog.config.settings.housekeeping import HousekeepingSettings
 from tidelog.config.settings.identity import IdentitySettings
+from tidelog.config.settings.kafka import KAFKA_DEFAULT, KafkaSettings
 from tidelog.config.settings.new_topics import NewTopicSettings
 from tidelog.config.settings.requests import RequestSettings
 from tidelog.config.settings.rest_consumers import RestConsumerSettings
@@ -49,6 +50,7 @@ ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 -- to recognise them, not to bin
 
 class BrokerConfig(  # its fields are in the order of these, from the last one on
     RestConsumerSettings,
+    KafkaSettings,
     RequestSettings,
     GroupSettings,
     HousekeepingSettings,
@@ -90,8 +92,31 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
                 "ssl.truststore.location, a file with the certificates of the CAs to trust; `tidelog tls init` makes "
                 "one"
             )
-        if self.ssl_client_auth != "none" and self.http_security_protocol != "SSL":
+        if self.ssl_client_auth != "none" and not (self.http_security_protocol == "SSL" or self.is_kafka_encrypted):
             raise ValueError("ssl.client.auth needs http.security.protocol=SSL: plain HTTP knows no certificates")
+        return self
+
+    @model_validator(mode="after")
+    def _knows_kafka_clients(self) -> Self:
+        """A client that logs in over HTTP does with Kafka's protocol, too; and nobody shows a secret in plain text."""
+        has_sasl = self.kafka_security_protocol.startswith("SASL_")
+        if has_sasl != bool(self.sasl_enabled_mechanisms):
+            raise ValueError(
+                "kafka.security.protocol=SASL_SSL (or SASL_PLAINTEXT) and sasl.enabled.mechanisms need each other: how "
+                "Kafka's clients log in, and by what"
+            )
+        shown = {"PLAIN", "OAUTHBEARER"} & {*self.sasl_enabled_mechanisms}
+        if shown and self.kafka_security_protocol != "SASL_SSL":
+            raise ValueError(
+                f"{', '.join(sorted(shown))} in sasl.enabled.mechanisms shows what is secret: it needs "
+                "kafka.security.protocol=SASL_SSL"
+            )
+        is_known = has_sasl or self.authorizer_enabled or self.ssl_client_auth == "required"
+        if self.kafka_listener and self.http_authentication and not is_known:
+            raise ValueError(
+                "http.authentication asks who calls, and kafka.listener lets everybody in: set "
+                "kafka.security.protocol=SASL_SSL and sasl.enabled.mechanisms, or leave kafka.listener out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -131,7 +156,26 @@ class BrokerConfig(  # its fields are in the order of these, from the last one o
             self.http_security_protocol,
             self.security_inter_broker_protocol,
             self.http_ops_security_protocol,
-        )
+        ) or (self.kafka_address is not None and self.is_kafka_encrypted)
+
+    @property
+    def kafka_address(self) -> str | None:
+        """Returns where Kafka's clients connect, HOST:PORT; None if nowhere."""
+        if self.kafka_listener is not None:
+            return self.kafka_listener or None
+        is_plain = not self.model_fields_set & {"http_listener", "http_authentication", "kafka_security_protocol"}
+        return KAFKA_DEFAULT if is_plain else None
+
+    @property
+    def is_kafka_encrypted(self) -> bool:
+        """Returns True if Kafka's clients speak TLS."""
+        return self.kafka_security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def takes_jwts(self) -> bool:
+        """Returns True if somebody may log in by a JSON Web Token."""
+        has_keys = self.sasl_oauthbearer_jwks_endpoint_url is not None
+        return "jwt" in self.http_authentication or ("OAUTHBEARER" in self.sasl_enabled_mechanisms and has_keys)
 
     @property
     def ops_authentication(self) -> tuple[str, ...]:

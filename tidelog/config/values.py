@@ -197,9 +197,14 @@ SegmentBytes = Annotated[Integer, Field(ge=1024, le=INT32_MAX)]
 ShownBytes = Annotated[Integer, Field(ge=2**20, le=2**26)]
 BatchBytes = Annotated[Integer, Field(ge=64, le=INT32_MAX)]
 Address = Annotated[str, AfterValidator(_is_address)]
+OptionalAddress = Annotated[str, AfterValidator(lambda value: value and _is_address(value))]
+"""An address, or nothing."""
 Voters = Annotated[tuple[str, ...], BeforeValidator(_read_voters)]
 Principals = Annotated[tuple[str, ...], BeforeValidator(_read_principals)]
 LoginMethods = Annotated[tuple[Literal["token", "basic", "certificate", "jwt"], ...], BeforeValidator(_read_words)]
+SaslMechanisms = Annotated[
+    tuple[Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"], ...], BeforeValidator(_read_words)
+]
 JwtAlgorithms = Annotated[tuple[JwtAlgorithm, ...], BeforeValidator(_read_words), Field(min_length=1)]
 Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
 Words = Annotated[tuple[Text, ...], BeforeValidator(_read_words)]
@@ -224,5 +229,6 @@ CompressionType = Annotated[
 CommitSemantics = Literal["processed", "next"]
 AckDurability = Literal["fsynced", "replicated"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL"]
+KafkaSecurity = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 ClientAuth = Literal["none", "requested", "required"]
 Never = Annotated[Literal[False], BeforeValidator(_refuse_auto_creation)]

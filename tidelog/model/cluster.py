@@ -35,6 +35,8 @@ PAXOS: Final = "paxos"
 PROTOCOLS: Final[tuple[str, ...]] = get_args(CommitProtocol)
 HTTP = "http"
 """The name of the listener that speaks HTTP."""
+KAFKA = "kafka"
+"""The name of the listener that speaks Kafka's protocol."""
 NO_VOTER = 0
 """In the place of a voter id; the ids that are given out begin with 1."""
 

@@ -1,4 +1,5 @@
-"""Kafka's error codes, as far as errors of ours have one (org.apache.kafka.common.protocol.Errors).
+"""Kafka's error codes (org.apache.kafka.common.protocol.Errors), as far as errors of ours have one, or the listener of
+Kafka's clients says it by itself.
 
 A Kafka client concludes two things from a code: whether it tries again, and whether its records may have been appended.
 Both are said here as Java's producer and librdkafka read them; librdkafka's part is `rd_kafka_err_action`.
@@ -23,11 +24,16 @@ class KafkaCode(enum.IntEnum):
     MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
     COORDINATOR_NOT_AVAILABLE = 15
+    INVALID_TOPIC_EXCEPTION = 17
     NOT_ENOUGH_REPLICAS = 19
+    INVALID_REQUIRED_ACKS = 21
     UNKNOWN_MEMBER_ID = 25
     TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_CONFIG = 40
@@ -36,17 +42,23 @@ class KafkaCode(enum.IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     KAFKA_STORAGE_ERROR = 56
     SASL_AUTHENTICATION_FAILED = 58
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
     STALE_BROKER_EPOCH = 77
+    OFFSET_NOT_AVAILABLE = 78
     GROUP_MAX_SIZE_REACHED = 81
     INVALID_RECORD = 87
     THROTTLING_QUOTA_EXCEEDED = 89
     RESOURCE_NOT_FOUND = 91
     DUPLICATE_RESOURCE = 92
     INVALID_UPDATE_VERSION = 95
+    UNKNOWN_TOPIC_ID = 100
     DUPLICATE_BROKER_REGISTRATION = 101
     BROKER_ID_NOT_REGISTERED = 102
     INCONSISTENT_CLUSTER_ID = 104
@@ -78,6 +90,11 @@ _RETRIED: Final = (
     KafkaCode.NOT_ENOUGH_REPLICAS,
     KafkaCode.NOT_CONTROLLER,
     KafkaCode.KAFKA_STORAGE_ERROR,
+    KafkaCode.FETCH_SESSION_ID_NOT_FOUND,
+    KafkaCode.FENCED_LEADER_EPOCH,
+    KafkaCode.UNKNOWN_LEADER_EPOCH,
+    KafkaCode.OFFSET_NOT_AVAILABLE,
+    KafkaCode.UNKNOWN_TOPIC_ID,
     KafkaCode.THROTTLING_QUOTA_EXCEEDED,
 )
 

@@ -11,6 +11,7 @@ from typing import Final
 HOST: Final = "127.0.0.1"
 READY: Final = re.compile(
     r"tidelog: ready (?P<url>https?://\S+) cluster=(?P<cluster>\S+) node=(?P<node>\d+)(?: ops=(?P<ops>\S+))?"
+    r"(?: kafka=(?P<kafka>\S+))?"
 )
 
 
@@ -19,10 +20,14 @@ def voters_setting(peers: Sequence[str]) -> str:
     return ",".join(f"{node_id}@{peer}" for node_id, peer in enumerate(peers, start=1))
 
 
-def start_command(node_id: int, data_dir: Path, http: str, *, peer: str, settings: Mapping[str, str]) -> list[str]:
+def start_command(
+    node_id: int, data_dir: Path, http: str, *, peer: str, settings: Mapping[str, str], kafka: str | None = None
+) -> list[str]:
     """The words of `tidelog start`, which can be typed again by hand. Addresses are HOST:PORT."""
     words = [sys.executable, "-m", "tidelog", "start", "--data-dir", str(data_dir), "--node-id", str(node_id)]
     words += ["--http", http, "--peer", peer]
+    if kafka is not None:
+        words += ["--kafka", kafka]
     for name, value in settings.items():
         words += ["--set", f"{name}={value}"]
     return words

@@ -17,6 +17,8 @@ READ_BY_METHOD = {
     "feature.level.max": "levels",
     "http.ops.authentication": "ops_authentication",
     "http.ops.ssl.client.auth": "ops_client_auth",
+    "kafka.listener": "kafka_address",
+    "kafka.security.protocol": "is_kafka_encrypted",
     "min.insync.replicas": "min_insync_replicas_for",
     "sasl.oauthbearer.jwks.endpoint.url": "jwt_keys_file",
 }

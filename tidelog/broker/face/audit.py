@@ -49,7 +49,7 @@ class AuditEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     client_id: str = ""
     address: str = ""
     listener: str = ""
-    """`http`, `ops` or `peer`."""
+    """`http`, `ops`, `kafka` or `peer`."""
     request_id: str = ""
     method: str = ""
     route: str = ""

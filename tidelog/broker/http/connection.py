@@ -34,6 +34,9 @@ from tidelog.model.errors import InvalidRequest
 
 IPPROTO_TCP: Final = 6
 TCP_USER_TIMEOUT: Final = 18  # Linux
+FRAME_START: Final = b"\0"
+"""The first byte of a client of Kafka's protocol that has come to the wrong port: it would wait, and understand no
+answer."""
 CHUNKS_MAX: Final = 2048
 """Bounds the chunks of a body taken in before other requests have their turn: some 2 ms; aiohttp takes in 16,384."""
 
@@ -269,6 +272,10 @@ class Connection(web.RequestHandler):
             return
         if self._is_serving:  # the rest of a body, as a rule
             super().data_received(data)
+            return
+        if not self.has_asked and data.startswith(FRAME_START) and self.transport is not None:
+            self._metrics.refused("not HTTP")
+            self.transport.close()
             return
         was_busy = self.is_busy
         super().data_received(data)

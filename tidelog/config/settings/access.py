@@ -116,7 +116,8 @@ class AccessSettings(Settings):
 
     @model_validator(mode="after")
     def _knows_the_issuer(self) -> Self:
-        if "jwt" not in self.http_authentication:
+        has_keys = self.sasl_oauthbearer_jwks_endpoint_url is not None
+        if "jwt" not in self.http_authentication and not has_keys:
             return self
         needed = {
             "sasl.oauthbearer.jwks.endpoint.url": self.sasl_oauthbearer_jwks_endpoint_url,
@@ -125,8 +126,8 @@ class AccessSettings(Settings):
         }
         missing = [name for name, value in needed.items() if not value]
         if missing:
+            what = "http.authentication=jwt" if "jwt" in self.http_authentication else "OAUTHBEARER by such tokens"
             raise ValueError(
-                f"http.authentication=jwt needs {' and '.join(missing)}: without it, tokens that were made for others "
-                "would do"
+                f"{what} needs {' and '.join(missing)}: without it, tokens that were made for others would do"
             )
         return self

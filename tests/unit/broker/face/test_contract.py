@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[4]
-LISTENERS = ["tidelog.broker.http"]
+LISTENERS = ["tidelog.broker.http", "tidelog.broker.kafka"]
 
 
 def test_a_listener_may_import_nothing_of_the_broker_but_its_face() -> None:

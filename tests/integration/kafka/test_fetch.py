@@ -1,0 +1,123 @@
+"""Fetch: waits for enough over all partitions, gives the first batch whole, and passes no loss in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+from kio.schema.errors import ErrorCode
+
+from tests.integration.kafka.conftest import KafkaSite, batch, values_of
+from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.losses import AcceptedLoss, LostRanges
+
+
+async def test_a_fetch_waits_for_data_of_any_partition(site: KafkaSite) -> None:
+    reader, writer = await site.client(), await site.client()
+    waiting = asyncio.ensure_future(reader.fetch(("t", 0, 0), ("t", 1, 0), max_wait=5_000))
+    while not len(site.server.parts.admission.waits):
+        await asyncio.sleep(0)
+    await writer.produce(("t", 1, batch(b"now")))
+    empty, found = await waiting
+    assert (values_of(empty.records or b""), values_of(found.records)) == ([], [b"now"])
+
+
+async def test_a_wait_is_for_so_many_bytes_over_all_partitions(site: KafkaSite) -> None:
+    reader, writer = await site.client(), await site.client()
+    one = batch(b"x" * 100)
+    waiting = asyncio.ensure_future(reader.fetch(("t", 0, 0), ("t", 1, 0), max_wait=5_000, min_bytes=2 * len(one)))
+    await writer.produce(("t", 0, one))
+    while not len(site.server.parts.admission.waits):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    await writer.produce(("t", 1, one))
+    assert [len(found.records) for found in await waiting] == [len(one)] * 2
+
+
+async def test_a_wait_ends_at_its_time_with_what_there_is(site: KafkaSite) -> None:
+    client = await site.client()
+    await client.produce(("t", 0, batch(b"a")))
+    (found,) = await client.fetch(("t", 0, 0), max_wait=20, min_bytes=1 << 20)
+    assert values_of(found.records) == [b"a"]
+    (nothing,) = await client.fetch(("t", 0, 1), max_wait=20)
+    assert (nothing.error_code, nothing.records or b"") == (ErrorCode.none, b"")
+
+
+async def test_the_first_batch_is_given_whole_and_the_others_as_long_as_there_is_room(site: KafkaSite) -> None:
+    client = await site.client()
+    large = batch(b"x" * 50_000)
+    for partition in (0, 1):
+        await client.produce(("t", partition, large))
+    first, second = await client.fetch(("t", 0, 0), ("t", 1, 0), max_bytes=100, partition_bytes=10)
+    assert (len(first.records), second.records or b"") == (len(large), b"")
+
+
+async def test_the_batch_that_holds_an_offset_is_given_whole(site: KafkaSite) -> None:
+    client = await site.client()
+    await client.produce(("t", 0, batch(b"a", b"b", b"c")))
+    (found,) = await client.fetch(("t", 0, 2))
+    assert values_of(found.records) == [b"a", b"b", b"c"]
+
+
+async def test_epochs_ids_and_sessions_that_are_not_these(site: KafkaSite) -> None:
+    client = await site.client()
+    epoch = site.led().leader_epoch
+    (newer,) = await client.fetch(("t", 0, 0), epoch=epoch + 1)
+    assert newer.error_code == ErrorCode.unknown_leader_epoch
+    (same,) = await client.fetch(("t", 0, 0), epoch=epoch)
+    assert same.error_code == ErrorCode.none
+    if epoch:
+        (older,) = await client.fetch(("t", 0, 0), epoch=epoch - 1)
+        assert older.error_code == ErrorCode.fenced_leader_epoch
+    (unknown,) = await client.fetch((uuid.UUID(int=9), 0, 0), version=13)
+    assert unknown.error_code == ErrorCode.unknown_topic_id
+    session = await client.fetch_whole(("t", 0, 0), session_id=5, session_epoch=3)
+    assert session.error_code == ErrorCode.fetch_session_id_not_found
+    assert (await client.fetch_whole(("t", 0, 0), session_epoch=0)).session_id == 0
+
+
+async def test_offsets_that_were_given_up_are_not_passed_in_silence(site: KafkaSite) -> None:
+    client = await site.client()
+    for value in (b"a", b"b", b"c", b"d"):
+        await client.produce(("t", 0, batch(value)))
+    site.led().log.give_up(LostRanges([AcceptedLoss(1, 3, 0, "tester", 1)]))
+    (before,) = await client.fetch(("t", 0, 0))
+    assert values_of(before.records) == [b"a"]
+    for offset in (1, 2):
+        (lost,) = await client.fetch(("t", 0, offset))
+        assert (lost.error_code, lost.records or b"") == (KafkaCode.INVALID_RECORD, b"")
+    (behind,) = await client.fetch(("t", 0, 3))
+    assert values_of(behind.records) == [b"d"]
+
+
+async def test_a_client_that_reads_nothing_costs_no_more_than_its_answers_bound(site: KafkaSite) -> None:
+    client, other = await site.client(), await site.client()
+    for _ in range(8):
+        await other.produce(("t", 0, batch(b"x" * 900_000)))
+    from tests.integration.kafka.conftest import fetch_tree, request_frame
+    from tidelog.broker.kafka.apis import Key
+
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    for number in range(50):
+        client.send(
+            request_frame(Key.FETCH, 12, fetch_tree(("t", 0, 0), max_bytes=8 << 20, partition_bytes=8 << 20), number)
+        )
+    for _ in range(20):
+        (done,) = await other.produce(("t", 1, batch(b"a")))
+        assert done.error_code == ErrorCode.none
+    assert site.server.parts.admission.answers.used <= 2 * (8 << 20)
+    await client.close()
+    while site.server.parts.admission.connections.open > 1:
+        await asyncio.sleep(0.01)
+    assert site.server.parts.admission.answers.used == 0
+
+
+async def test_a_stop_ends_waits(site: KafkaSite) -> None:
+    client = await site.client()
+    waiting = asyncio.ensure_future(client.fetch(("t", 0, 0), max_wait=30_000))
+    while not len(site.server.parts.admission.waits):
+        await asyncio.sleep(0)
+    await site.server.stop(5.0)
+    (found,) = await waiting
+    assert found.error_code == ErrorCode.none
+    assert await client.receive() == b""

@@ -1,0 +1,128 @@
+"""The decoders read what others write, and nothing that is written takes them longer or further than its bytes."""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.integration.kafka.conftest import fetch_tree, request_frame
+from tidelog.broker.kafka.api_versions import client_software
+from tidelog.broker.kafka.apis import APIS, Key
+from tidelog.broker.kafka.call import Call, Head, read_call
+from tidelog.broker.kafka.cold import ColdCodecs
+from tidelog.broker.kafka.fetch_codec import read_fetch
+from tidelog.broker.kafka.metadata import read_asked
+from tidelog.broker.kafka.produce_codec import read_produce
+from tidelog.broker.kafka.wire import ENTRIES_MAX, Malformed, Reader, array, string, tagged, uvarint
+
+COLD = ColdCodecs()
+PRODUCE = {
+    "transactional_id": None,
+    "acks": 1,
+    "timeout": 1,
+    "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b"abc"}]}],
+}
+METADATA = {
+    "topics": [{"name": "t", "topic_id": None}],
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
+UNREAD = {Key.METADATA: 3, Key.API_VERSIONS: 1}
+"""How much at the end of a request changes nothing, and is not looked at."""
+LISTED = [{"partition_index": 0, "timestamp": -1}]
+SEEDS = {
+    Key.PRODUCE: (9, PRODUCE),
+    Key.FETCH: (12, fetch_tree(("t", 0, 0))),
+    Key.METADATA: (12, METADATA),
+    Key.API_VERSIONS: (3, {"client_software_name": "a", "client_software_version": "b"}),
+    Key.LIST_OFFSETS: (
+        7,
+        {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": LISTED}]},
+    ),
+    Key.INIT_PRODUCER_ID: (4, {"transactional_id": None, "transaction_timeout": 0}),
+    Key.SASL_AUTHENTICATE: (2, {"auth_bytes": b"abc"}),
+}  # fmt: skip
+
+
+def read_body(call: Call) -> object:
+    match call.api.key:
+        case Key.PRODUCE:
+            return read_produce(call)
+        case Key.FETCH:
+            return read_fetch(call)
+        case Key.METADATA:
+            return read_asked(call)
+        case Key.API_VERSIONS:
+            return client_software(call)
+    return COLD.read(call)
+
+
+def read_frame(frame: bytes) -> object:
+    """Reads a frame as a connection does."""
+    view = memoryview(bytearray(frame))
+    head = Head(view)
+    api = APIS.get(head.key)
+    return None if api is None or not api.has(head.version) else read_body(read_call(api, head, view, 0.0))
+
+
+FRAMES = [request_frame(key, version, tree) for key, (version, tree) in SEEDS.items()]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=[key.label for key in SEEDS])
+def test_a_frame_that_is_cut_anywhere_is_malformed(frame: bytes) -> None:
+    assert read_frame(frame)
+    for end in range(len(frame) - UNREAD.get(Key(int.from_bytes(frame[:2])), 0)):
+        with pytest.raises(Malformed):
+            read_frame(frame[:end])
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(FRAMES), st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=6), st.binary())
+def test_damage_is_malformed_or_another_request(frame: bytes, damage: list[tuple[int, int]], more: bytes) -> None:
+    data = bytearray(frame)
+    for position, value in damage:
+        data[position % len(data)] = value
+    with contextlib.suppress(Malformed):
+        read_frame(bytes(data) + more)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_million_damaged_frames() -> None:
+    rng = Random(1)
+    for _ in range(1_000_000):
+        data = bytearray(rng.choice(FRAMES))
+        for _ in range(rng.randrange(1, 6)):
+            data[rng.randrange(len(data))] = rng.choice((0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        with contextlib.suppress(Malformed):
+            read_frame(bytes(data[: rng.randrange(len(data)) if rng.random() < 0.2 else None]))
+
+
+@given(st.integers(0, (1 << 35) - 1))
+def test_varints(value: int) -> None:
+    reader = Reader(memoryview(uvarint(value)))
+    assert (reader.uvarint(), reader.position) == (value, reader.end)
+
+
+@given(st.none() | st.text(max_size=300), st.booleans())
+def test_strings(text: str | None, is_flexible: bool) -> None:
+    reader = Reader(memoryview(string(text, is_flexible=is_flexible)))
+    assert (reader.nullable_string(is_flexible=is_flexible), reader.position) == (text, reader.end)
+
+
+def test_tagged_fields_are_skipped_by_who_does_not_know_them() -> None:
+    reader = Reader(memoryview(tagged({0: b"abc", 7: b""}) + b"\x05"))
+    reader.tags(is_flexible=True)
+    assert reader.int8() == 5
+
+
+@pytest.mark.parametrize("is_flexible", [True, False])
+def test_an_array_is_held_against_what_is_left(is_flexible: bool) -> None:
+    for count in (11, ENTRIES_MAX + 1, (1 << 31) - 1):
+        with pytest.raises(Malformed):
+            Reader(memoryview(array(count, is_flexible=is_flexible) + bytes(20))).array(2, is_flexible=is_flexible)
+    assert Reader(memoryview(array(10, is_flexible=is_flexible) + bytes(20))).array(2, is_flexible=is_flexible) == 10

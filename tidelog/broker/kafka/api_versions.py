@@ -1,0 +1,52 @@
+"""ApiVersions: which calls there are, and in which versions. A client begins with this.
+
+The answer's own head never has tagged fields, so that a client that asks in a version that is too new can read it: it
+is told version 0, with the error and the table, and asks again.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from tidelog.broker.kafka.apis import APIS, Key
+from tidelog.broker.kafka.call import Answer, Call, Head
+from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, array
+from tidelog.model.kafka_codes import KafkaCode
+
+FLEXIBLE_FROM: Final = 3
+NAME_CHARS_MAX: Final = 64
+
+
+@cache
+def table(version: int, error: int = 0) -> bytes:
+    """Returns the body of an answer."""
+    is_flexible = version >= FLEXIBLE_FROM
+    end = NO_TAGS if is_flexible else b""
+    entries = [b"".join(map(INT16.pack, (api.key, api.oldest, api.newest))) + end for api in APIS.values()]
+    out = INT16.pack(error) + array(len(entries), is_flexible=is_flexible) + b"".join(entries)
+    return out + (INT32.pack(0) if version >= 1 else b"") + end
+
+
+def answer_versions(call: Call) -> Answer:
+    """Answers with the table."""
+    return [INT32.pack(call.correlation_id) + table(call.version)]
+
+
+def answer_too_new(head: Head) -> Answer:
+    """Answers a version of ApiVersions that this broker does not know."""
+    return [INT32.pack(head.correlation_id) + table(0, KafkaCode.UNSUPPORTED_VERSION)]
+
+
+def client_software(call: Call) -> str:
+    """Returns name and version of the client's software, as far as it says so, for people; empty if not. Raises
+    `Malformed`."""
+    if call.version < FLEXIBLE_FROM:
+        return ""
+    reader = call.reader
+    name, version = reader.string(is_flexible=True), reader.string(is_flexible=True)
+    words = f"{name[:NAME_CHARS_MAX]} {version[:NAME_CHARS_MAX]}"
+    return words if words.isprintable() else ""
+
+
+assert APIS[Key.API_VERSIONS].flexible_from == FLEXIBLE_FROM

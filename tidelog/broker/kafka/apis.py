@@ -1,0 +1,74 @@
+"""The calls of Kafka's protocol that this listener answers, and in which versions.
+
+A client asks for this table first (ApiVersions), and takes the absence of a key for "not there". Transactions (24 to
+28), share groups and telemetry are left out on purpose. Produce is offered from 0 on, and refused below 3: librdkafka
+before 2.10 sends its records without compression to a broker that does not offer that.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class Key(enum.IntEnum):
+    """Names the calls; the numbers are Kafka's."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    SASL_AUTHENTICATE = 36
+    DESCRIBE_CLUSTER = 60
+
+    @property
+    def label(self) -> str:
+        """Kafka's name for it, as in `InitProducerId`."""
+        return self.name.title().replace("_", "")
+
+
+NEVER: Final = 1 << 15
+
+
+class Api(NamedTuple):
+    """Describes a call: its versions, and from which on it is flexible."""
+
+    key: Key
+    oldest: int
+    newest: int
+    flexible_from: int
+
+    def has(self, version: int) -> bool:
+        """Returns True if a version of it is answered."""
+        return self.oldest <= version <= self.newest
+
+    def is_flexible(self, version: int) -> bool:
+        """Returns True if a version is written with varints and tagged fields."""
+        return version >= self.flexible_from
+
+
+APIS: Final[Mapping[int, Api]] = MappingProxyType(
+    {
+        api.key: api
+        for api in (
+            Api(Key.PRODUCE, 0, 12, 9),
+            Api(Key.FETCH, 4, 17, 12),
+            Api(Key.LIST_OFFSETS, 1, 10, 6),
+            Api(Key.METADATA, 0, 13, 9),
+            Api(Key.SASL_HANDSHAKE, 0, 1, NEVER),
+            Api(Key.API_VERSIONS, 0, 4, 3),
+            Api(Key.INIT_PRODUCER_ID, 0, 4, 2),
+            Api(Key.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            Api(Key.SASL_AUTHENTICATE, 0, 2, 2),
+            Api(Key.DESCRIBE_CLUSTER, 0, 2, 0),
+        )
+    }
+)
+BEFORE_LOGIN: Final = frozenset({Key.API_VERSIONS, Key.SASL_HANDSHAKE, Key.SASL_AUTHENTICATE})
+"""Names the only calls of who has not logged in, where a login is asked for."""

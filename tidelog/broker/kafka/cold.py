@@ -1,0 +1,174 @@
+"""The codecs of calls that are not hot, by the definitions of the library `kio`, which are made from Kafka's own.
+
+A message's module is imported when its first request comes: all of them would take a tenth of a second of the broker's
+start. An answer is given as a tree of plain values under kio's names, with the fields of all versions; those that a
+version does not have are left out here, so that a call is written once for all its versions.
+
+kio writes answers. It does not read requests: its native reader aborts the process on some damaged frames, which
+anybody could send. They are read here, field by field as kio defines them, each length held against what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from datetime import timedelta
+from importlib import import_module
+from io import BytesIO
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, get_args, get_origin
+
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.wire import Malformed, Reader
+
+Tree = Mapping[str, Any]
+
+_PACKAGES: Final = "kio.schema"
+_NUMBERS: Final[Mapping[str, Callable[[Reader], Any]]] = MappingProxyType(
+    {
+        "bool": Reader.boolean,
+        "int8": Reader.int8,
+        "int16": Reader.int16,
+        "int32": Reader.int32,
+        "int64": Reader.int64,
+        "timedelta_i32": Reader.int32,
+        "timedelta_i64": Reader.int64,
+        "uuid": Reader.uuid,
+    }
+)
+"""The readers of values whose size says their type; times are in ms, and ids hexadecimal digits."""
+
+
+class _Field(NamedTuple):
+    name: str
+    kind: str
+    nested: type[Any] | None
+    is_required: bool
+    is_array: bool
+    is_nullable: bool
+    is_tagged: bool
+
+
+class ColdCodecs:
+    """The codecs of one listener, made when they are first needed."""
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[int, int], type[Any]] = {}
+        self._writers: dict[tuple[int, int], tuple[type[Any], Callable[[BytesIO, Any], None]]] = {}
+        self._fields: dict[type[Any], list[_Field]] = {}
+
+    def read(self, call: Call) -> Any:
+        """Returns the body of a request, with kio's names. Raises `Malformed`."""
+        message = self._requests.get((call.api.key, call.version))
+        if message is None:
+            message = self._requests[call.api.key, call.version] = _message(call, "request")
+        return self._read_message(call.reader, message)
+
+    def _read_message(self, reader: Reader, message: type[Any]) -> Any:
+        is_flexible = bool(message.__flexible__)
+        read = {
+            field.name: self._read_field(reader, field, is_flexible=is_flexible)
+            for field in self._fields_of(message)
+            if not field.is_tagged
+        }
+        reader.tags(is_flexible=is_flexible)
+        return message(**read)
+
+    def _read_field(self, reader: Reader, field: _Field, *, is_flexible: bool) -> Any:
+        if not field.is_array:
+            return self._read_entry(reader, field, is_flexible=is_flexible)
+        count = reader.array(1, is_flexible=is_flexible)
+        if count < 0:
+            if not field.is_nullable:
+                raise Malformed(f"{field.name} is missing")
+            return None
+        return tuple(self._read_entry(reader, field, is_flexible=is_flexible) for _ in range(count))
+
+    def _read_entry(self, reader: Reader, field: _Field, *, is_flexible: bool) -> Any:
+        if field.nested is not None:
+            return self._read_message(reader, field.nested)
+        if field.kind == "string":
+            is_nullable = field.is_nullable and not field.is_array
+            read = reader.nullable_string if is_nullable else reader.string
+            return read(is_flexible=is_flexible)
+        if field.kind == "bytes":
+            span = reader.nullable_span(is_flexible=is_flexible)
+            if span is None and not field.is_nullable:
+                raise Malformed(f"{field.name} is missing")
+            return None if span is None else bytes(reader.frame[span[0] : span[1]])
+        return _NUMBERS[field.kind](reader)
+
+    def _fields_of(self, message: type[Any]) -> list[_Field]:
+        known = self._fields.get(message)
+        if known is None:
+            known = self._fields[message] = _fields_of(message)
+        return known
+
+    def write(self, call: Call, tree: Tree) -> Answer:
+        """Returns the answer to a call."""
+        known = self._writers.get((call.api.key, call.version))
+        if known is None:
+            from kio.serial import entity_writer  # noqa: PLC0415 -- not before a client needs it
+
+            message = _message(call, "response")
+            known = self._writers[call.api.key, call.version] = message, entity_writer(message)
+        message, writer = known
+        out = BytesIO()
+        writer(out, self._made(message, tree))
+        return [call.head(), out.getvalue()]
+
+    def _made(self, message: type[Any], tree: Tree) -> Any:
+        """Makes an object of kio's of those values that it has a place for."""
+        known = self._fields_of(message)
+        return message(
+            **{
+                field.name: self._value(field, tree[field.name])
+                for field in known
+                if field.is_required or field.name in tree
+            }
+        )
+
+    def _value(self, field: _Field, value: Any) -> Any:
+        if field.nested is not None and isinstance(value, Mapping):
+            return self._made(field.nested, value)
+        if field.nested is not None and isinstance(value, Sequence):
+            return tuple(self._made(field.nested, entry) for entry in value)
+        if field.kind.startswith("timedelta"):
+            return timedelta(milliseconds=value)
+        if field.kind == "error_code":
+            from kio.schema.errors import ErrorCode  # noqa: PLC0415 -- not before a client needs it
+
+            return ErrorCode(value)
+        return tuple(value) if isinstance(value, list) else value
+
+
+def _message(call: Call, kind: str) -> type[Any]:
+    key = call.api.key
+    module = import_module(f"{_PACKAGES}.{key.name.lower()}.v{call.version}.{kind}")
+    message: type[Any] = getattr(module, f"{key.label}{kind.title()}")
+    return message
+
+
+def _fields_of(message: type[Any]) -> list[_Field]:
+    found = []
+    for field in fields(message):
+        nested = [part for part in (field.type, *_parts(field.type)) if hasattr(part, "__dataclass_fields__")]
+        is_required = field.default is MISSING and field.default_factory is MISSING
+        kind = field.metadata.get("kafka_type", "")
+        parts = (field.type, *get_args(field.type))
+        found.append(
+            _Field(
+                field.name,
+                kind,
+                nested[0] if nested else None,
+                is_required,
+                is_array=any(get_origin(part) is tuple for part in parts),
+                is_nullable=type(None) in parts,
+                is_tagged="tag" in field.metadata,
+            )
+        )
+    return found
+
+
+def _parts(kind: Any) -> list[Any]:
+    return [inner for part in get_args(kind) for inner in (part, *_parts(part))]

@@ -1,0 +1,343 @@
+"""The connection of a client: its requests are begun in order, and answered in order.
+
+Produce requests may be under way many at a time, since producers send without waiting; any other request begins when
+all before it are answered, and is alone until it is, as in Kafka. A request that cannot begin yet holds the connection:
+nothing more is read, and the client waits. It cannot for want of memory, or of room in a partition's mailbox, or since
+its client has used up its share. What is small is answered in the call in which it came; only what has to wait becomes
+a task, which ends with the connection.
+
+A frame that is none ends the connection, as Kafka does it: what follows could not be found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from tidelog.broker.kafka.api_versions import answer_too_new, answer_versions, client_software
+from tidelog.broker.kafka.apis import APIS, Key
+from tidelog.broker.kafka.call import Answer, Call, Head, read_call
+from tidelog.broker.kafka.fetch import Fetching, answer_failed
+from tidelog.broker.kafka.handlers import Handlers
+from tidelog.broker.kafka.identity import Identity
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.broker.kafka.memory import ConnectionMemory
+from tidelog.broker.kafka.pacing import Pacing
+from tidelog.broker.kafka.produce import Production, read_production
+from tidelog.broker.kafka.slot import Slot
+from tidelog.broker.kafka.wire import Malformed
+from tidelog.model.errors import NotAuthenticated, TidelogError, TooManyConnections
+from tidelog.model.ports import ClientConnection
+
+KEY_BYTES: Final = 2
+ROOM_LOOK_S: Final = 0.02
+"""How often a request that waits for memory looks whether there is some."""
+
+logger = structlog.get_logger("tidelog.kafka")
+
+
+class Connection:
+    """A `ClientReceiver`."""
+
+    def __init__(self, parts: Parts, handlers: Handlers, stream: ClientConnection, address: str) -> None:
+        self.address = address
+        self.heard_s = parts.face.clock.monotonic_s()
+        """When something came last, or was answered."""
+        self._parts = parts
+        self._handlers = handlers
+        self._stream = stream
+        self._slots: deque[Slot] = deque()
+        self._is_alone = False
+        """True while a request is under way that must be the only one."""
+        self._waiting: tuple[memoryview, float] | None = None
+        """A frame that could not be begun yet, and when it came."""
+        self._looking: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_lost = self._is_draining = False
+        self._software = ""
+        self._identity = Identity(parts.face, handlers.rules, address)
+        self._memory = ConnectionMemory(parts.admission, stream)
+        self._pacing = Pacing(parts.face.shares, parts.limits)
+
+    # -- frames ------------------------------------------------------------------------------------------------------
+
+    def may_begin(self, length: int, begun: bytes) -> bool:
+        """See the port: a large frame takes its memory before it is read."""
+        limits = self._parts.limits
+        key = int.from_bytes(begun[:KEY_BYTES])
+        bound = limits.produce_bytes_max if key == Key.PRODUCE else limits.request_bytes_max
+        if not self._identity.is_known:
+            bound = limits.login_bytes_max
+        if length > bound:
+            self._end(f"a request of {length} bytes came; it may have {bound}")
+            return False
+        if not self._memory.take_frame(length, is_announced=True):
+            self._stream.hold()
+            self._look_later(ROOM_LOOK_S)
+            return False
+        return True
+
+    def frame_received(self, frame: memoryview) -> None:
+        """See the port."""
+        self.heard_s = self._parts.face.clock.monotonic_s()
+        if not self._begin(frame, self.heard_s):
+            self._waiting = frame, self.heard_s
+            self._stream.hold()
+
+    def unclogged(self) -> None:
+        """See the port."""
+        self._memory.release_records()
+        self._look_again()
+
+    def broken_off(self, why: str) -> None:
+        """See the port."""
+        self._handlers.refused("broken off", self._stream.remote, why)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See the port: what is under way for this client ends, unless it was appended."""
+        self._is_lost = True
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        for slot in self._slots:
+            if slot.production is not None:
+                slot.production.leave()
+            self._memory.give_back(slot.size)
+        self._slots.clear()
+        self._waiting = None
+        self._memory.close()
+        self._identity.release()
+        self._handlers.lost(self)
+
+    def close(self) -> None:
+        """Ends the connection after what was answered."""
+        self._stream.close()
+
+    def drain(self) -> None:
+        """Ends the connection as soon as nothing is under way."""
+        self._is_draining = True
+        if not self._slots:
+            self._stream.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while something is under way."""
+        return bool(self._slots) or self._waiting is not None
+
+    def _end(self, why: str) -> None:
+        """Ends the connection of a client that asks for what cannot be answered."""
+        if not self._is_lost:
+            self._handlers.refused("request", self._stream.remote, why)
+            self._stream.close()
+
+    # -- beginning ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, frame: memoryview, came_s: float) -> bool:
+        """Begins a request. Returns False if it has to wait. What nobody foresaw is logged, and ends the connection."""
+        try:
+            return self._begin_call(frame, came_s)
+        except (Malformed, NotAuthenticated, TooManyConnections) as error:
+            self._end(error.message)
+        except Exception:
+            logger.exception("a request failed in a way that was not foreseen", remote=self._stream.remote)
+            self._stream.close()
+        return True
+
+    def _begin_call(self, frame: memoryview, came_s: float) -> bool:
+        head = Head(frame)
+        api = APIS.get(head.key)
+        if api is None or not api.has(head.version):
+            return self._begin_unknown(frame, head)
+        if not self._has_turn(api.key) or self._stream.is_clogged:
+            return False
+        call = read_call(api, head, frame, came_s)
+        self._identity.refuse(api.key, self._stream.certificate)
+        if not self._has_means(call):
+            return False
+        slot = Slot(call, len(frame), self._parts.metrics.of(call.api.key, call.version))
+        if api.key is Key.PRODUCE:
+            return self._begin_produce(slot)
+        self._begin_alone(slot)
+        return True
+
+    def _has_turn(self, key: Key) -> bool:
+        if not self._slots:
+            return True
+        return key is Key.PRODUCE and not self._is_alone and len(self._slots) < self._parts.limits.pipeline_max
+
+    def _begin_unknown(self, frame: memoryview, head: Head) -> bool:
+        if head.key != Key.API_VERSIONS:
+            self._end(f"version {head.version} of call {head.key} is asked for, which ApiVersions does not offer")
+        elif self._slots:
+            return False
+        else:
+            self._memory.drop_frame()
+            self._stream.send(answer_too_new(head))
+        return True
+
+    def _has_means(self, call: Call) -> bool:
+        """Returns False while the client has used more than its share, or while there is no memory for the request."""
+        pause_s = self._pacing.pause_s(call, self._identity.caller)
+        if pause_s > 0 or not self._memory.take_frame(len(call.frame)):
+            self._look_later(pause_s or ROOM_LOOK_S)
+            return False
+        return True
+
+    # -- what is alone -----------------------------------------------------------------------------------------------
+
+    def _begin_alone(self, slot: Slot) -> None:
+        call = slot.call
+        slot.stats.waiting.observe(self._parts.face.clock.monotonic_s() - call.began_s)
+        if call.api.key is Key.FETCH:
+            self._begin_fetch(slot)
+            return
+        if call.api.key is Key.API_VERSIONS:
+            self._note_software(client_software(call))
+            self._answer_now(slot, answer_versions(call))
+            return
+        if call.api.key is Key.METADATA:
+            self._answer_now(slot, self._parts.metadata.answer(call, self._identity.caller))
+            return
+        request, identity = self._parts.cold.read(call), self._identity
+        self._spawn(slot, partial(self._handlers.answer, call, request, identity.caller, identity.sasl))
+
+    def _begin_fetch(self, slot: Slot) -> None:
+        fetching = Fetching(self._parts, slot.call, self._identity.caller)
+        if fetching.is_refused:
+            self._answer_now(slot, fetching.answer_refused())
+        elif fetching.try_now() or fetching.wait_s == 0 or self._parts.admission.waits.is_ended:
+            self._answer_now(slot, self._fetched(fetching))
+        else:
+            self._spawn(slot, partial(self._wait_and_fetch, fetching))
+
+    async def _wait_and_fetch(self, fetching: Fetching) -> tuple[Answer, bool]:
+        try:
+            await fetching.wait(asyncio.get_running_loop().time() + fetching.wait_s)
+            fetching.try_now()
+        except TidelogError as error:
+            return answer_failed(fetching.call, fetching.request, error), True
+        return self._fetched(fetching), False
+
+    def _fetched(self, fetching: Fetching) -> Answer:
+        if fetching.bytes:
+            self._memory.hold_records(fetching.bytes)
+        return fetching.answer(self._pacing.charge(fetching.call, self._identity.caller, fetching.bytes))
+
+    def _spawn(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer, bool]]]) -> None:
+        """Begins what has to wait; `work` is called when its task has its turn, if the client is there still."""
+        self._memory.hand_on()
+        self._slots.append(slot)
+        self._is_alone = True
+        self._task = asyncio.get_running_loop().create_task(self._run(slot, work))
+
+    async def _run(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer, bool]]]) -> None:
+        """Awaits what answers a request. What nobody foresaw is logged, and ends the connection: the client cannot
+        know what became of it."""
+        try:
+            slot.answer, slot.has_error = await work()
+        except Malformed as error:
+            self._end(error.message)
+            return
+        except Exception:
+            logger.exception("a request failed in a way that was not foreseen", call=slot.call.api.key.label)
+            self._stream.close()
+            return
+        self._task = None
+        self._identity.logged_in()
+        self._done(slot)
+        sasl = self._identity.sasl
+        if sasl is not None and sasl.has_failed:
+            self._handlers.refused("login", self._stream.remote, sasl.cause or "no login")
+            self._stream.close()
+
+    def _note_software(self, software: str) -> None:
+        if software and not self._software:
+            self._software = software
+            self._parts.metrics.met(software)
+
+    # -- Produce -----------------------------------------------------------------------------------------------------
+
+    def _begin_produce(self, slot: Slot) -> bool:
+        call = slot.call
+        production = read_production(self._parts, call, partial(self._produced, slot))
+        led = production.led()
+        waited_s = self._parts.face.clock.monotonic_s() - call.began_s
+        if waited_s < self._parts.limits.room_s_max and production.wants_room(led, self._look_soon):
+            self._look_later(self._parts.limits.room_s_max)
+            return False
+        slot.stats.waiting.observe(waited_s)
+        slot.production = production
+        self._memory.hand_on()
+        self._slots.append(slot)
+        production.begin(led, self._identity.caller)
+        if production.is_done:
+            self._produced(slot, production)
+        return True
+
+    def _produced(self, slot: Slot, production: Production) -> None:
+        if self._is_lost:
+            return
+        slot.has_error = production.has_failed
+        if production.request.acks != 0:
+            slot.answer = production.answer(self._pacing.charge(slot.call, self._identity.caller, slot.size))
+        elif production.has_failed:
+            self._end("records that no answer was asked for were refused")  # there is no other way to say so
+        self._done(slot)
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def _answer_now(self, slot: Slot, answer: Answer) -> None:
+        """Answers a request that was alone, and for which nothing had to be waited."""
+        self._memory.hand_on()
+        slot.answer = answer
+        self._send(slot)
+
+    def _done(self, slot: Slot) -> None:
+        slot.is_done = True
+        while self._slots and self._slots[0].is_done:
+            self._send(self._slots.popleft())
+        if not self._slots:
+            self._is_alone = False
+            if self._is_draining:
+                self._stream.close()
+        self._look_soon()
+
+    def _send(self, slot: Slot) -> None:
+        stats = slot.stats
+        self._memory.give_back(slot.size)
+        now_s = self.heard_s = self._parts.face.clock.monotonic_s()
+        stats.requests += 1
+        stats.errors += slot.has_error
+        stats.received_bytes += slot.size
+        stats.total.observe(now_s - slot.call.began_s)
+        if slot.answer is not None:
+            stats.sent_bytes += sum(map(len, slot.answer))
+            self._stream.send(slot.answer)
+
+    # -- looking again -----------------------------------------------------------------------------------------------
+
+    def _look_later(self, seconds: float) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = asyncio.get_running_loop().call_later(seconds, self._look_again)
+
+    def _look_soon(self) -> None:
+        if self._waiting is not None and not self._is_lost:
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        """Begins the request that waits, if it can, and reads on."""
+        if self._is_lost:
+            return
+        if self._waiting is not None:
+            frame, came_s = self._waiting
+            if not self._begin(frame, came_s):
+                return
+            self._waiting = None
+        self._stream.go_on()

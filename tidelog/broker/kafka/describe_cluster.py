@@ -1,0 +1,36 @@
+"""DescribeCluster: the brokers, and which of them to ask for what changes the cluster: any of them does."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidelog.broker.face.cluster import Cluster
+from tidelog.model.cluster import KAFKA
+from tidelog.model.kafka_codes import KafkaCode
+
+BROKERS: Final = 1
+"""The one type of endpoints that there is here; the other is controllers."""
+
+
+def describe_cluster(cluster: Cluster, request: Any) -> dict[str, Any]:
+    """Returns the answer, as a tree of kio's."""
+    endpoints = getattr(request, "endpoint_type", BROKERS)
+    brokers = [broker for broker in cluster.image.live_brokers if KAFKA in broker.listeners]
+    return {
+        "throttle_time": 0,
+        "error_code": 0 if endpoints == BROKERS else KafkaCode.INVALID_REQUEST,
+        "error_message": None if endpoints == BROKERS else "controllers have no listener of their own: ask brokers",
+        "endpoint_type": endpoints,
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.node_id,
+        "brokers": [
+            {
+                "broker_id": broker.node_id,
+                "host": broker.listeners[KAFKA].host,
+                "port": broker.listeners[KAFKA].port,
+                "rack": broker.rack,
+                "is_fenced": broker.is_fenced,
+            }
+            for broker in brokers
+        ],
+    }

@@ -1,0 +1,201 @@
+"""Fetch: committed batches of many partitions at once, now or when there are enough.
+
+What is there is read without giving the event loop away; only a request that has to wait becomes a coroutine. It is
+looked at again whenever one of its partitions changes, until `min_bytes` are there over all of them, one of them has an
+error to tell, or its time is up. The first batch of an answer is given whole, however large; the others as long as
+`max_bytes` lasts. A partition is read at its leader, or from the copy of a broker in the client's rack (KIP-392).
+
+Offsets that an operator has given up are not passed in silence, as HTTP tells them in a header for which there is no
+place here: a read that comes to them is answered with the error of `RecordsLost`, and goes on when its client seeks
+behind them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.broker.face.partitions import FetchedBatches, LedPartition, LocalCopy
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.codes import code_of
+from tidelog.broker.kafka.endpoints import hint_of
+from tidelog.broker.kafka.fetch_codec import IDS_FROM, NO_SESSION, FetchEntry, FetchRequest, read_fetch, write_fetched
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller, Operation, Resource
+from tidelog.model.cluster import PartitionInfo
+from tidelog.model.errors import NotLeader, OffsetOutOfRange, RecordsLost, TidelogError
+from tidelog.model.ids import PartitionId
+from tidelog.model.kafka_codes import KafkaCode
+
+ROOM_BYTES_MIN: Final = 64 << 10
+"""So much is read even if the memory for answers is taken by clients that read slowly."""
+WHOLE_FETCH: Final = (-1, 0)
+"""The epochs of a request that names all its partitions: there are no sessions here."""
+
+
+class Fetching:
+    """Serves one request; `try_now` is called as often as it takes."""
+
+    def __init__(self, parts: Parts, call: Call, caller: Caller) -> None:
+        """Raises `Malformed`."""
+        self.call = call
+        self.request = read_fetch(call)
+        self.bytes = 0
+        """The size of the records that were found."""
+        self._parts = parts
+        self._caller = caller
+        self._names_topics()
+
+    def _names_topics(self) -> None:
+        if self.call.version < IDS_FROM:
+            return
+        image = self._parts.cluster.image
+        for topic_id, entries in self.request.topics:
+            topic = self._parts.ids.find(image, topic_id)
+            for entry in entries:
+                entry.topic = "" if topic is None else topic.name
+
+    @property
+    def wait_s(self) -> float:
+        """For how long it may wait."""
+        return min(max(self.request.wait_ms, 0), self._parts.limits.request_timeout_ms_max) / 1000
+
+    @property
+    def is_refused(self) -> bool:
+        """True if it is of a session, of which there are none."""
+        return self.request.session_id != NO_SESSION or self.request.session_epoch not in WHOLE_FETCH
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def try_now(self) -> bool:
+        """Reads what is there. Returns False if that is not enough, and nothing else is to be told."""
+        answers = self._parts.admission.answers
+        room = max(answers.bytes_max - answers.used, ROOM_BYTES_MIN)
+        left = min(max(self.request.bytes_max, 1), self._parts.limits.fetch_bytes_max, room)
+        self.bytes = 0
+        has_news = False
+        for entry in self.request.entries:
+            entry.reset()
+            if left > 0:
+                self._read(entry, min(max(entry.bytes_max, 1), left))
+            if entry.error or entry.preferred >= 0:
+                has_news = True
+            left -= len(entry.data)
+            self.bytes += len(entry.data)
+        return has_news or self.bytes >= self.request.bytes_min
+
+    def _read(self, entry: FetchEntry, bytes_max: int) -> None:
+        try:
+            source = self._source(entry)
+            if source is None:
+                return
+            fetched = source.read_nowait(entry.offset, bytes_max=bytes_max)
+            if fetched.lost:
+                raise RecordsLost("the records at this offset are lost")
+            self._take(entry, fetched)
+        except OffsetOutOfRange as error:
+            is_ahead = self.is_elsewhere(entry) and entry.offset > error.log_end_offset
+            entry.error = KafkaCode.OFFSET_NOT_AVAILABLE if is_ahead else code_of(error)
+        except TidelogError as error:
+            entry.error = code_of(error)
+
+    @staticmethod
+    def _take(entry: FetchEntry, fetched: FetchedBatches) -> None:
+        entry.data = fetched.data
+        entry.high_watermark = fetched.high_watermark
+        entry.log_start_offset = fetched.log_start_offset
+
+    def _source(self, entry: FetchEntry) -> LedPartition | LocalCopy | None:
+        """Returns the replica to read; None if there is something else to tell, which is noted: an epoch of another
+        leadership, or a replica that is nearer. Raises `NotAuthorized`, and as `Partitions.led_here`."""
+        if not entry.topic:
+            entry.error = KafkaCode.UNKNOWN_TOPIC_ID
+            return None
+        self._parts.refuse_unauthorized(self._caller, Operation.READ, Resource("Topic", entry.topic))
+        try:
+            led = self._parts.partitions.led_here(entry.topic, entry.partition)
+        except NotLeader:
+            copy = self._copy(entry)
+            if copy is None:
+                entry.hint = hint_of(self._parts.cluster.image, self._info(entry))
+                raise
+            entry.error = _epoch_error(entry, copy.replica.leader_epoch)
+            return None if entry.error else copy
+        entry.error = _epoch_error(entry, led.leader_epoch)
+        if self.request.rack and not entry.error:
+            entry.preferred = self._nearer(entry)
+            entry.high_watermark, entry.log_start_offset = led.high_watermark, led.log_start_offset
+        return None if entry.error or entry.preferred >= 0 else led
+
+    def is_elsewhere(self, entry: FetchEntry) -> bool:
+        """Returns True if another broker leads the partition."""
+        return self._info(entry).leader != self._parts.cluster.node_id
+
+    def _info(self, entry: FetchEntry) -> PartitionInfo:
+        return self._parts.cluster.topic(entry.topic).partitions[entry.partition]
+
+    # -- copies nearby -----------------------------------------------------------------------------------------------
+
+    def _copy(self, entry: FetchEntry) -> LocalCopy | None:
+        """Returns this broker's copy for a client of its rack; None for others."""
+        rack = self._parts.cluster.config.broker_rack
+        if rack is None or self.request.rack != rack:
+            return None
+        topic = self._parts.cluster.topic(entry.topic)
+        return self._parts.partitions.local_copy(PartitionId(topic.topic_id, entry.partition))
+
+    def _nearer(self, entry: FetchEntry) -> int:
+        """Returns the broker of an in-sync replica in the client's rack, if the leader is in another; -1 if none is."""
+        image, own = self._parts.cluster.image, self._parts.cluster.config.broker_rack
+        if own == self.request.rack:
+            return -1
+        brokers = [image.brokers[node] for node in self._info(entry).isr if image.is_live(node)]
+        return next((one.node_id for one in brokers if one.rack == self.request.rack), -1)
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    async def wait(self, deadline_s: float) -> None:
+        """Returns when `try_now` may find enough, at the deadline (loop time), or when the listener shuts down. Raises
+        `Overloaded`."""
+        sources: list[tuple[LedPartition | LocalCopy, FetchEntry]] = []
+        for entry in self.request.entries:
+            try:
+                source = self._source(entry)
+            except TidelogError:
+                source = None
+            if source is None:
+                return
+            sources.append((source, entry))
+        watched = [one.watchers if isinstance(one, LedPartition) else one.replica.watchers for one, _ in sources]
+        wanted = max(self.request.bytes_min, 1)
+
+        def is_ready() -> bool:
+            found = 0
+            for source, entry in sources:
+                found += source.bytes_ready(entry.offset, wanted - found)
+                if found >= wanted:
+                    return True
+            return False
+
+        async with self._parts.admission.waits.until(deadline_s):
+            await self._parts.partitions.wait_until(is_ready, watched, deadline_s)
+
+    def answer(self, throttle_ms: int) -> Answer:
+        """Returns what the client is told."""
+        return write_fetched(self.call, self.request, throttle_ms)
+
+    def answer_refused(self) -> Answer:
+        """Returns that there is no such session."""
+        return write_fetched(self.call, self.request, 0, KafkaCode.FETCH_SESSION_ID_NOT_FOUND)
+
+
+def _epoch_error(entry: FetchEntry, leader_epoch: int) -> int:
+    if entry.leader_epoch in (-1, leader_epoch):
+        return 0
+    return KafkaCode.FENCED_LEADER_EPOCH if entry.leader_epoch < leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
+
+
+def answer_failed(call: Call, request: FetchRequest, error: TidelogError) -> Answer:
+    """Returns the answer to a request of which nothing was read: the error stands with each partition."""
+    for entry in request.entries:
+        entry.data, entry.error = b"", code_of(error)
+    return write_fetched(call, request, 0)

@@ -1,0 +1,159 @@
+"""Fetch, read and answered by hand. Record batches go out as they were read: the answer is a list of buffers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from msgspec import Struct
+
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
+from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, array, string, tagged, uvarint
+from tidelog.model.ports import Buffer
+
+SESSIONS_FROM: Final = 7
+RACKS_FROM: Final = 11
+IDS_FROM: Final = 13
+HINTS_FROM: Final = 16
+NO_SESSION: Final = 0
+NO_REPLICA: Final = -1
+_ENTRY_BYTES_MIN: Final = 5
+_HEAD: Final = struct.Struct(">ihqqq")
+_CURRENT_LEADER: Final = 1
+
+
+class FetchEntry(Struct):
+    """Holds one partition of a request, and then of its answer."""
+
+    topic: str
+    """The topic's name; empty if there is no topic of this id."""
+    partition: int
+    leader_epoch: int
+    offset: int
+    bytes_max: int
+    error: int = 0
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    data: Buffer = b""
+    preferred: int = NO_REPLICA
+    hint: Hint | None = None
+
+    def reset(self) -> None:
+        """Forgets what was found for it."""
+        self.data, self.error, self.preferred, self.hint = b"", 0, NO_REPLICA, None
+
+
+class FetchRequest(Struct):
+    """Fetch, as it came. `topics` are in order, each with the name or the id that the answer repeats."""
+
+    wait_ms: int
+    bytes_min: int
+    bytes_max: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[str, list[FetchEntry]]]
+    rack: str = ""
+
+    @property
+    def entries(self) -> list[FetchEntry]:
+        """All partitions, in order."""
+        return [entry for _, entries in self.topics for entry in entries]
+
+
+def read_fetch(call: Call) -> FetchRequest:
+    """Raises `Malformed`."""
+    reader, version = call.reader, call.version
+    if version < 15:
+        reader.int32()  # the broker that asks, of which there is none
+    wait_ms, bytes_min, bytes_max = reader.int32(), reader.int32(), reader.int32()
+    reader.int8()  # isolation: all that can be read is committed
+    session_id, session_epoch = (reader.int32(), reader.int32()) if version >= SESSIONS_FROM else (0, -1)
+    request = FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, _read_topics(call))
+    if version >= SESSIONS_FROM:
+        _skip_forgotten(call)
+    if version >= RACKS_FROM:
+        request.rack = reader.string(is_flexible=call.is_flexible)
+    reader.tags(is_flexible=call.is_flexible)
+    return request
+
+
+def _read_topics(call: Call) -> list[tuple[str, list[FetchEntry]]]:
+    reader, is_flexible = call.reader, call.is_flexible
+    topics = []
+    for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
+        topic = reader.uuid() if call.version >= IDS_FROM else reader.string(is_flexible=is_flexible)
+        count = reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)
+        topics.append((topic, [_read_entry(call, topic) for _ in range(count)]))
+        reader.tags(is_flexible=is_flexible)
+    return topics
+
+
+def _read_entry(call: Call, topic: str) -> FetchEntry:
+    reader, version = call.reader, call.version
+    partition = reader.int32()
+    leader_epoch = reader.int32() if version >= 9 else -1
+    offset = reader.int64()
+    if version >= 12:
+        reader.int32()  # the epoch of what was fetched last: for brokers
+    if version >= 5:
+        reader.int64()  # where the asking broker's log begins
+    bytes_max = reader.int32()
+    reader.tags(is_flexible=call.is_flexible)
+    return FetchEntry(topic, partition, leader_epoch, offset, bytes_max)
+
+
+def _skip_forgotten(call: Call) -> None:
+    reader, is_flexible = call.reader, call.is_flexible
+    for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
+        if call.version >= IDS_FROM:
+            reader.uuid()
+        else:
+            reader.string(is_flexible=is_flexible)
+        for _ in range(reader.array(4, is_flexible=is_flexible)):
+            reader.int32()
+        reader.tags(is_flexible=is_flexible)
+
+
+def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: int = 0) -> Answer:
+    """Returns the answer: what stands between the records, and the records."""
+    version, is_flexible = call.version, call.is_flexible
+    pieces: Answer = []
+    out = bytearray(call.head()) + INT32.pack(throttle_ms)
+    if version >= SESSIONS_FROM:
+        out += INT16.pack(error) + INT32.pack(NO_SESSION)
+    topics = [] if error else request.topics
+    out += array(len(topics), is_flexible=is_flexible)
+    for topic, entries in topics:
+        out += bytes.fromhex(topic) if version >= IDS_FROM else string(topic, is_flexible=is_flexible)
+        out += array(len(entries), is_flexible=is_flexible)
+        for entry in entries:
+            _write_entry(out, entry, version, is_flexible=is_flexible)
+            if entry.data:
+                pieces += [out, entry.data]
+                out = bytearray()
+            out += _end_of(entry, version, is_flexible=is_flexible)
+        if is_flexible:
+            out += NO_TAGS
+    if version >= HINTS_FROM:
+        out += nodes_tag([entry.hint for entry in request.entries if entry.hint is not None])
+    elif is_flexible:
+        out += NO_TAGS
+    return [*pieces, out]
+
+
+def _write_entry(out: bytearray, entry: FetchEntry, version: int, *, is_flexible: bool) -> None:
+    """Writes what stands before the records of a partition, their length included."""
+    high_watermark = entry.high_watermark  # without transactions the last stable offset, too
+    head = _HEAD.pack(entry.partition, entry.error, high_watermark, high_watermark, entry.log_start_offset)
+    out += head if version >= 5 else head[:-8]
+    out += NO_TAGS if is_flexible else b"\xff\xff\xff\xff"  # no aborted transactions
+    if version >= RACKS_FROM:
+        out += INT32.pack(entry.preferred)
+    out += uvarint(len(entry.data) + 1) if is_flexible else INT32.pack(len(entry.data))
+
+
+def _end_of(entry: FetchEntry, version: int, *, is_flexible: bool) -> bytes:
+    if entry.hint is not None and version >= HINTS_FROM:
+        return tagged({_CURRENT_LEADER: leader_tag(entry.hint)})
+    return NO_TAGS if is_flexible else b""

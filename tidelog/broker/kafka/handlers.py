@@ -1,0 +1,83 @@
+"""The calls that are not hot, each to its function; and what a connection needs of its listener."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.describe_cluster import describe_cluster
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.broker.kafka.offsets import OffsetCalls
+from tidelog.broker.kafka.producer_ids import init_producer_id
+from tidelog.broker.kafka.sasl import SaslLogin
+from tidelog.model.access import Caller
+from tidelog.model.certificate_names import parse_rules
+from tidelog.model.kafka_codes import KafkaCode
+
+Tree = dict[str, Any]
+_NO_LOGIN: Final[Mapping[Key, Tree]] = MappingProxyType(
+    {
+        Key.SASL_HANDSHAKE: {"error_code": KafkaCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": []},
+        Key.SASL_AUTHENTICATE: {
+            "error_code": KafkaCode.ILLEGAL_SASL_STATE,
+            "error_message": "nobody logs in here (kafka.security.protocol)",
+            "auth_bytes": b"",
+        },
+    }
+)
+
+
+class Hosting(Protocol):
+    """The listener, as its connections know it."""
+
+    def refused(self, reason: str, remote: str, why: str) -> None:
+        """A connection is turned away, or broken off."""
+        ...
+
+    def lost(self, connection: Any) -> None:
+        """A connection is no more."""
+        ...
+
+
+class Handlers:
+    """The calls of one listener."""
+
+    def __init__(self, parts: Parts, host: Hosting) -> None:
+        self._parts = parts
+        self._offsets = OffsetCalls(parts)
+        self.rules = parse_rules(parts.cluster.config.ssl_principal_mapping_rules)
+        self.refused = host.refused
+        self.lost = host.lost
+        self._table: dict[Key, Callable[[Any, Caller], Awaitable[Tree]]] = {
+            Key.LIST_OFFSETS: self._offsets.list_offsets,
+            Key.OFFSET_FOR_LEADER_EPOCH: self._epochs,
+            Key.INIT_PRODUCER_ID: self._init_producer_id,
+            Key.DESCRIBE_CLUSTER: self._describe_cluster,
+        }
+
+    async def answer(self, call: Call, request: Any, caller: Caller, login: SaslLogin | None) -> tuple[Answer, bool]:
+        """Returns the answer to a request of kio's, and whether it is an error."""
+        tree = await self._tree(call, request, caller, login)
+        return self._parts.cold.write(call, tree), bool(tree.get("error_code"))
+
+    async def _tree(self, call: Call, request: Any, caller: Caller, login: SaslLogin | None) -> Tree:
+        key = call.api.key
+        if key in _NO_LOGIN and login is None:
+            return dict(_NO_LOGIN[key])
+        if key is Key.SASL_HANDSHAKE and login is not None:
+            return login.handshake(request)
+        if key is Key.SASL_AUTHENTICATE and login is not None:
+            return await login.authenticate(request)
+        return await self._table[key](request, caller)
+
+    async def _epochs(self, request: Any, caller: Caller) -> Tree:
+        return self._offsets.epochs(request, caller)
+
+    async def _init_producer_id(self, request: Any, caller: Caller) -> Tree:
+        return await init_producer_id(self._parts, request, caller)
+
+    async def _describe_cluster(self, request: Any, caller: Caller) -> Tree:
+        return describe_cluster(self._parts.cluster, request)

@@ -1,0 +1,71 @@
+"""`Parts`: what the calls of one listener share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidelog.broker.face.admission import Admission
+from tidelog.broker.face.audit import AuditEvent
+from tidelog.broker.face.cluster import Cluster
+from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.partitions import Partitions
+from tidelog.broker.kafka.cold import ColdCodecs
+from tidelog.broker.kafka.limits import KafkaLimits
+from tidelog.broker.kafka.metadata import MetadataCalls
+from tidelog.broker.kafka.metrics import KafkaMetrics
+from tidelog.broker.kafka.topic_ids import TopicIds
+from tidelog.model.access import Caller, Operation, Resource, refusal
+from tidelog.model.cluster import KAFKA
+from tidelog.model.errors import NotAuthorized
+
+
+@dataclass(slots=True)
+class Parts:
+    """Holds what belongs to one listener: the broker it speaks for, its bounds, and what its connections share."""
+
+    face: BrokerFace
+    admission: Admission
+    limits: KafkaLimits
+    metrics: KafkaMetrics
+    ids: TopicIds = field(default_factory=TopicIds)
+    cold: ColdCodecs = field(default_factory=ColdCodecs)
+    metadata: MetadataCalls = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metadata = MetadataCalls(self.face.cluster, self.admission, self.ids)
+
+    def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        """Returns True if a caller may do this to a resource; a refusal is noted in the audit log."""
+        if self.admission.is_open or self.admission.may(caller, operation, resource):
+            return True
+        if self.face.audit is not None:
+            self.face.audit.denied(
+                AuditEvent(
+                    event="denied",
+                    principal=str(caller.principal),
+                    address=caller.host,
+                    listener=KAFKA,
+                    operation=operation.value,
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    allowed=False,
+                    error_code=NotAuthorized.code,
+                    reason="no right",
+                )
+            )
+        return False
+
+    def refuse_unauthorized(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+        """Raises `NotAuthorized` unless a caller may do this to a resource."""
+        if not self.may(caller, operation, resource):
+            raise refusal(caller, operation, resource)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as this broker knows it."""
+        return self.face.cluster
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions of the cluster."""
+        return self.face.partitions

@@ -1,0 +1,192 @@
+"""Metadata: who leads which partition, and where the brokers' listeners for Kafka's clients are.
+
+After a broker is lost all clients ask at once, so the bytes of a topic are made once for as long as it stays as it is,
+and the brokers' once for each image. Brokers without such a listener are not named: a partition that one of them leads
+has no leader for these clients. A topic is never made by being asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from tidelog.broker.face.admission import Admission
+from tidelog.broker.face.cluster import Cluster
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.topic_ids import TopicIds
+from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, array, int32s, string
+from tidelog.model.access import Caller, Operation, Resource
+from tidelog.model.cluster import KAFKA, NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.names import check_topic_name
+
+FLEXIBLE_FROM: Final = 9
+OPERATIONS_NOT_ASKED: Final = INT32.pack(-(1 << 31))
+NO_ID: Final = "0" * 32
+UUID_AND_NAME: Final = 18
+"""The least that a topic of a request takes which names it by both."""
+KNOWN_MAX: Final = 20_000
+"""Topics whose bytes are kept, of all versions together."""
+
+
+class Asked(NamedTuple):
+    """Names a topic of a request, by its name or its id."""
+
+    name: str | None
+    topic_id: str = NO_ID
+
+
+def read_asked(call: Call) -> list[Asked] | None:
+    """Returns the topics that a request asks for; None for all. Raises `Malformed`.
+
+    What follows is not read, as it would change nothing: whether to make topics, and to tell what the client may do.
+    librdkafka 2.16 writes more there than the version has.
+    """
+    reader, version, is_flexible = call.reader, call.version, call.is_flexible
+    has_ids = version >= 10
+    count = reader.array(UUID_AND_NAME if has_ids else 1, is_flexible=is_flexible)
+    asked: list[Asked] = []
+    for _ in range(count):
+        topic_id = reader.uuid() if has_ids else NO_ID
+        asked.append(Asked(reader.nullable_string(is_flexible=is_flexible), topic_id))
+        reader.tags(is_flexible=is_flexible)
+    return None if count < 0 or (version == 0 and count == 0) else asked
+
+
+class MetadataCalls:
+    """Answers the call, and keeps the bytes of answers."""
+
+    def __init__(self, cluster: Cluster, admission: Admission, ids: TopicIds) -> None:
+        self._cluster = cluster
+        self._admission = admission
+        self._ids = ids
+        self._topics: dict[tuple[str, int], tuple[Topic, tuple[int, ...], bytes]] = {}
+        self._brokers: dict[int, tuple[ClusterImage, bytes]] = {}
+
+    def answer(self, call: Call, caller: Caller) -> Answer:
+        """Raises `Malformed`."""
+        asked = read_asked(call)
+        image = self._cluster.image
+        version, is_flexible = call.version, call.is_flexible
+        bodies = self._all(image, version, caller) if asked is None else self._chosen(image, version, caller, asked)
+        end = OPERATIONS_NOT_ASKED if 8 <= version <= 10 else b""
+        end += INT16.pack(0) if version >= 13 else b""
+        return [
+            call.head(),
+            INT32.pack(0) if version >= 3 else b"",
+            self._brokers_of(image, version),
+            array(len(bodies), is_flexible=is_flexible),
+            *bodies,
+            end + (NO_TAGS if is_flexible else b""),
+        ]
+
+    def _may_see(self, caller: Caller, name: str) -> bool:
+        return self._admission.may(caller, Operation.DESCRIBE, Resource("Topic", name))
+
+    def _all(self, image: ClusterImage, version: int, caller: Caller) -> list[bytes]:
+        live = _reachable(image)
+        topics = [topic for topic in image.topics.values() if self._may_see(caller, topic.name)]
+        return [self._topic(topic, live, version) for topic in topics]
+
+    def _chosen(self, image: ClusterImage, version: int, caller: Caller, asked: Iterable[Asked]) -> list[bytes]:
+        live = _reachable(image)
+        bodies = []
+        for name, topic_id in dict.fromkeys(asked):
+            topic = None if name is None else image.topics.get(name)
+            if name is None:
+                topic = self._ids.find(image, topic_id)
+            shown = topic.name if topic is not None else name
+            if shown is not None and not self._may_see(caller, shown):
+                unknown = KafkaCode.TOPIC_AUTHORIZATION_FAILED if name is not None else KafkaCode.UNKNOWN_TOPIC_ID
+                bodies.append(_without_partitions(name, topic_id, unknown, version))
+            elif topic is None:
+                bodies.append(_without_partitions(name, topic_id, _why_unknown(name), version))
+            else:
+                bodies.append(self._topic(topic, live, version))
+        return bodies
+
+    def _brokers_of(self, image: ClusterImage, version: int) -> bytes:
+        """Returns the brokers, the cluster's id, and a broker for administration: any does, this one is as good."""
+        known = self._brokers.get(version)
+        if known is not None and known[0] is image:
+            return known[1]
+        is_flexible = version >= FLEXIBLE_FROM
+        brokers = [broker for broker in image.live_brokers if KAFKA in broker.listeners]
+        out = array(len(brokers), is_flexible=is_flexible)
+        for broker in brokers:
+            out += _broker(broker, version)
+        if version >= 2:
+            out += string(self._cluster.cluster_id, is_flexible=is_flexible)
+        if version >= 1:
+            out += INT32.pack(self._cluster.node_id)
+        self._brokers[version] = (image, out)
+        return out
+
+    def _topic(self, topic: Topic, live: tuple[int, ...], version: int) -> bytes:
+        known = self._topics.get((topic.name, version))
+        if known is not None and known[0] is topic and known[1] == live:
+            return known[2]
+        is_flexible = version >= FLEXIBLE_FROM
+        out = bytearray(_topic_head(topic.name, topic.topic_id, 0, version, is_internal=topic.is_internal))
+        out += array(len(topic.partitions), is_flexible=is_flexible)
+        for info in topic.partitions:
+            out += _partition(info, live, version)
+        out += _topic_end(version)
+        if len(self._topics) >= KNOWN_MAX:
+            self._topics.clear()
+        self._topics[topic.name, version] = (topic, live, bytes(out))
+        return bytes(out)
+
+
+def _reachable(image: ClusterImage) -> tuple[int, ...]:
+    return tuple(broker.node_id for broker in image.live_brokers if KAFKA in broker.listeners)
+
+
+def _why_unknown(name: str | None) -> KafkaCode:
+    if name is None:
+        return KafkaCode.UNKNOWN_TOPIC_ID
+    try:
+        check_topic_name(name)
+    except InvalidRequest:
+        return KafkaCode.INVALID_TOPIC_EXCEPTION
+    return KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _broker(broker: BrokerInfo, version: int) -> bytes:
+    is_flexible, at = version >= FLEXIBLE_FROM, broker.listeners[KAFKA]
+    out = INT32.pack(broker.node_id) + string(at.host, is_flexible=is_flexible) + INT32.pack(at.port)
+    if version >= 1:
+        out += string(broker.rack, is_flexible=is_flexible)
+    return out + (NO_TAGS if is_flexible else b"")
+
+
+def _topic_head(name: str | None, topic_id: str, error: int, version: int, *, is_internal: bool) -> bytes:
+    out = INT16.pack(error)
+    out += string(name if version >= 12 else name or "", is_flexible=version >= FLEXIBLE_FROM)
+    if version >= 10:
+        out += bytes.fromhex(topic_id)
+    return out + (bytes([is_internal]) if version >= 1 else b"")
+
+
+def _topic_end(version: int) -> bytes:
+    out = OPERATIONS_NOT_ASKED if version >= 8 else b""
+    return out + (NO_TAGS if version >= FLEXIBLE_FROM else b"")
+
+
+def _without_partitions(name: str | None, topic_id: str, error: KafkaCode, version: int) -> bytes:
+    empty = array(0, is_flexible=version >= FLEXIBLE_FROM)
+    return _topic_head(name, topic_id, error, version, is_internal=False) + empty + _topic_end(version)
+
+
+def _partition(info: PartitionInfo, live: tuple[int, ...], version: int) -> bytes:
+    is_flexible = version >= FLEXIBLE_FROM
+    leader = info.leader if info.leader in live else NO_LEADER
+    out = INT16.pack(KafkaCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else 0)
+    out += INT32.pack(info.partition) + INT32.pack(leader)
+    if version >= 7:
+        out += INT32.pack(info.leader_epoch)
+    out += int32s(info.replicas, is_flexible=is_flexible) + int32s(info.isr, is_flexible=is_flexible)
+    if version >= 5:
+        out += int32s(tuple(node for node in info.replicas if node not in live), is_flexible=is_flexible)
+    return out + (NO_TAGS if is_flexible else b"")

@@ -1,0 +1,111 @@
+"""ListOffsets and OffsetForLeaderEpoch: where a partition begins and ends, where a time does, where an epoch did.
+
+Both are answered by the leader alone. Offsets are looked for behind the event loop's back nowhere: a look-up by time
+reads one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from tidelog.broker.face.partitions import LedPartition
+from tidelog.broker.kafka.codes import code_of
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller, Operation, Resource
+from tidelog.model.errors import InvalidRequest, TidelogError
+from tidelog.model.kafka_codes import KafkaCode
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+NEWEST_TIME: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+"""Stands for the end of what is in another store, of which there is none."""
+NOTHING: Final = -1
+
+
+class OffsetCalls:
+    """Answers both calls."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def list_offsets(self, request: Any, caller: Caller) -> dict[str, Any]:
+        """Returns the answer to ListOffsets, as a tree of kio's."""
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [await self._listed(topic.name, asked, caller) for asked in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+        return {"throttle_time": 0, "topics": topics}
+
+    async def _listed(self, topic: str, asked: Any, caller: Caller) -> dict[str, Any]:
+        found = {
+            "partition_index": asked.partition_index,
+            "error_code": 0,
+            "timestamp": NOTHING,
+            "offset": NOTHING,
+            "leader_epoch": NOTHING,
+        }
+        try:
+            led = self._led(topic, asked.partition_index, caller)
+            found["error_code"] = _epoch_error(led, getattr(asked, "current_leader_epoch", NOTHING))
+            if not found["error_code"]:
+                found["offset"], found["timestamp"] = await _offset(led, asked.timestamp)
+                found["leader_epoch"] = led.leader_epoch
+        except TidelogError as error:
+            found["error_code"] = code_of(error)
+        return found
+
+    def epochs(self, request: Any, caller: Caller) -> dict[str, Any]:
+        """Returns the answer to OffsetForLeaderEpoch, as a tree of kio's."""
+        topics: Iterable[Any] = request.topics
+        return {
+            "throttle_time": 0,
+            "topics": [
+                {"topic": one.topic, "partitions": [self._epoch(one.topic, asked, caller) for asked in one.partitions]}
+                for one in topics
+            ],
+        }
+
+    def _epoch(self, topic: str, asked: Any, caller: Caller) -> dict[str, Any]:
+        found = {"partition": asked.partition, "error_code": 0, "leader_epoch": NOTHING, "end_offset": NOTHING}
+        try:
+            led = self._led(topic, asked.partition, caller)
+            found["error_code"] = _epoch_error(led, asked.current_leader_epoch)
+            if not found["error_code"]:
+                found["leader_epoch"], found["end_offset"] = led.end_of_epoch(asked.leader_epoch)
+        except TidelogError as error:
+            found["error_code"] = code_of(error)
+        return found
+
+    def _led(self, topic: str, partition: int, caller: Caller) -> LedPartition:
+        self._parts.refuse_unauthorized(caller, Operation.DESCRIBE, Resource("Topic", topic))
+        return self._parts.partitions.led_here(topic, partition)
+
+
+def _epoch_error(led: LedPartition, known: int) -> int:
+    if known < 0 or known == led.leader_epoch:
+        return 0
+    return KafkaCode.FENCED_LEADER_EPOCH if known < led.leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
+
+
+async def _offset(led: LedPartition, timestamp: int) -> tuple[int, int]:
+    """Returns an offset, and the timestamp (ms) of the record there where one was looked for."""
+    if timestamp >= 0:
+        found = await led.offset_for_timestamp(timestamp)
+        return (NOTHING, NOTHING) if found is None else found
+    extent = await led.extent()
+    if timestamp == LATEST:
+        return extent.high_watermark, NOTHING
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return extent.log_start_offset, NOTHING
+    if timestamp == LATEST_TIERED:
+        return NOTHING, NOTHING
+    if timestamp == NEWEST_TIME:
+        found = await led.newest_record()
+        return (NOTHING, NOTHING) if found is None else found
+    raise InvalidRequest(f"{timestamp} is no time, and stands for none")

@@ -1,0 +1,52 @@
+"""The share of a connection's client: what it has used too much of, it pays for by pauses.
+
+As in Kafka: a request is served, then charged, and its answer says for how long the client should pause
+(`throttle_time_ms`). Whoever does not is not read for that long.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from tidelog.broker.face.shares import Client, Shares
+from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.limits import KafkaLimits
+from tidelog.model.access import Caller
+from tidelog.model.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_RATE
+
+_CHARGED: Final = MappingProxyType({Key.PRODUCE: PRODUCER_BYTE_RATE, Key.FETCH: CONSUMER_BYTE_RATE})
+"""The calls that move records, each with the quota that they count for."""
+
+
+class Pacing:
+    """Charges the clients of one listener."""
+
+    def __init__(self, shares: Shares, limits: KafkaLimits) -> None:
+        self._shares = shares
+        self._s_max = limits.throttle_s_max
+
+    def pause_s(self, call: Call, caller: Caller) -> float:
+        """Returns for how long a request has to wait; 0 if it may begin, and is counted then."""
+        key = _CHARGED.get(call.api.key)
+        if key is None or not self._shares.are_set:
+            return 0.0
+        client = Client(caller.principal, call.client_id)
+        owed_s = self._owed_s(key, client)
+        if owed_s <= 0:
+            self._shares.charge(REQUEST_RATE, client, 1)
+        return owed_s
+
+    def charge(self, call: Call, caller: Caller, size: int) -> int:
+        """Charges so many bytes of records; returns for how many milliseconds the client should pause."""
+        key = _CHARGED.get(call.api.key)
+        if key is None or not self._shares.are_set:
+            return 0
+        client = Client(caller.principal, call.client_id)
+        self._shares.charge(key, client, size)
+        return int(1000 * self._owed_s(key, client))
+
+    def _owed_s(self, key: str, client: Client) -> float:
+        owed_s = max(self._shares.owed_s(key, client), self._shares.owed_s(REQUEST_RATE, client))
+        return min(owed_s, self._s_max)

@@ -1,0 +1,197 @@
+"""Produce: batches go to the partitions that this broker leads, at the cost of a call; nothing is forwarded.
+
+A partition of another leader is answered with NOT_LEADER_OR_FOLLOWER and that leader: a hop that nobody sees would hide
+a client's old metadata for ever. Each partition has its own outcome; what is wrong with one troubles no other. All that
+a request names is handed to the partitions before the next request of the connection is looked at, so that pipelined
+batches of one producer are judged in the order they came in. The answer goes out when the last partition has one.
+
+A request that finds a mailbox full waits, with its connection unread, until there is room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.broker.face.partitions import LedPartition, ProduceReceipt, Proposal
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.codes import code_of
+from tidelog.broker.kafka.endpoints import hint_of
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.broker.kafka.produce_codec import (
+    TRANSACTIONS_FROM,
+    ProduceEntry,
+    ProduceRequest,
+    read_produce,
+    write_produced,
+)
+from tidelog.model.access import Caller, Operation, Resource
+from tidelog.model.batch_header import split_batches
+from tidelog.model.errors import InvalidBatch, NotLeader, TidelogError
+from tidelog.model.kafka_codes import OLD_REPEAT, KafkaCode
+
+ACKS: Final = (-1, 0, 1)
+
+
+class Production:
+    """Carries one request out, and waits for the outcomes of all its partitions."""
+
+    def __init__(self, parts: Parts, call: Call, request: ProduceRequest, finish: Callable[[Production], None]) -> None:
+        """`finish` is called once, when all partitions have an outcome; not from inside `begin`."""
+        self.call = call
+        self.request = request
+        self.has_failed = False
+        """True if a partition has refused; whoever asked for acks=0 can be told that in one way only."""
+        self.is_gone = False
+        """True once the connection is lost: what is not appended yet will not be."""
+        self._parts = parts
+        self._finish = finish
+        self._proposals: list[Proposal] = []
+        self._left = 0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True if nothing is waited for."""
+        return self._left == 0
+
+    def led(self) -> list[tuple[ProduceEntry, LedPartition | None]]:
+        """Returns the partitions of the request with those that this broker leads; the others have an error now."""
+        found: list[tuple[ProduceEntry, LedPartition | None]] = []
+        for entry in self.request.entries:
+            try:
+                found.append((entry, self._parts.partitions.led_here(entry.topic, entry.partition)))
+            except TidelogError as error:
+                self._refuse(entry, error)
+                found.append((entry, None))
+        return found
+
+    def wants_room(self, led: list[tuple[ProduceEntry, LedPartition | None]], call: Callable[[], None]) -> bool:
+        """Returns True if one of them has no room now, and has `call` called when it may."""
+        for entry, partition in led:
+            if partition is None or entry.records is None:
+                continue
+            begin, end = entry.records
+            if not partition.has_room(end - begin):
+                partition.when_room(call)
+                return True
+        return False
+
+    def begin(self, led: list[tuple[ProduceEntry, LedPartition | None]], caller: Caller) -> None:
+        """Hands all batches over."""
+        wait_ms = min(max(self.request.timeout_ms, 0), self._parts.limits.request_timeout_ms_max)
+        deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
+        self._left = 1  # so that nothing is finished before all is begun
+        seen: dict[tuple[str, int], None] = {}
+        for entry, partition in led:
+            if refusal := self._judge(entry, caller, seen):
+                entry.error, entry.message, entry.hint = *refusal, None
+                self.has_failed = True
+            elif partition is not None and not entry.error:
+                self._offer(entry, partition, deadline_s)
+        self._left -= 1
+        if self._left:
+            self._deadline = asyncio.get_running_loop().call_at(deadline_s, self._expire)
+
+    def _judge(
+        self, entry: ProduceEntry, caller: Caller, seen: dict[tuple[str, int], None]
+    ) -> tuple[KafkaCode, str | None] | None:
+        """Returns why this partition cannot be written to, whoever leads it."""
+        if not self._parts.may(caller, Operation.WRITE, Resource("Topic", entry.topic)):
+            return KafkaCode.TOPIC_AUTHORIZATION_FAILED, None
+        if self.call.version < TRANSACTIONS_FROM:
+            return KafkaCode.UNSUPPORTED_VERSION, None
+        if self.request.transactional_id is not None:
+            return KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there are no transactions here"
+        if self.request.acks not in ACKS:
+            return KafkaCode.INVALID_REQUIRED_ACKS, "acks are -1, 0 or 1"
+        where = entry.topic, entry.partition
+        if where in seen:
+            return KafkaCode.INVALID_REQUEST, "the partition comes twice in this request"
+        seen[where] = None
+        return None
+
+    def _offer(self, entry: ProduceEntry, partition: LedPartition, deadline_s: float) -> None:
+        acks = self.request.acks
+        try:
+            begin, end = entry.records or (0, 0)
+            if begin == end:
+                raise InvalidBatch("no records came for this partition")
+            data = self.call.frame[begin:end]
+            batches = split_batches(data, batch_bytes_max=partition.config.max_message_bytes)
+            if len(batches) > 1:
+                raise InvalidBatch(f"{len(batches)} batches came for this partition; one request has one")
+            asker = _Waiting(self, entry, partition) if acks else None
+            proposal = partition.produce_nowait(batches, acks=acks, deadline_s=deadline_s, asker=asker)
+        except TidelogError as error:
+            self._refuse(entry, error)
+            return
+        if acks:
+            self._left += 1
+            self._proposals.append(proposal)
+
+    def _refuse(self, entry: ProduceEntry, error: TidelogError) -> None:
+        self.has_failed = True
+        entry.error, entry.message = code_of(error), error.message
+        if isinstance(error, NotLeader):
+            topic = self._parts.cluster.image.topics.get(entry.topic)
+            if topic is not None and entry.partition < len(topic.partitions):
+                entry.hint = hint_of(self._parts.cluster.image, topic.partitions[entry.partition])
+
+    def heard(self, entry: ProduceEntry, partition: LedPartition, outcome: ProduceReceipt | TidelogError) -> None:
+        """Takes the outcome of one partition."""
+        if isinstance(outcome, TidelogError):
+            self._refuse(entry, outcome)
+        else:
+            if outcome.base_offset is None:  # a repeat whose offsets are forgotten
+                entry.error = OLD_REPEAT
+            else:
+                entry.base_offset = outcome.base_offset
+            entry.append_time_ms = -1 if outcome.log_append_time_ms is None else outcome.log_append_time_ms
+            entry.log_start_offset = partition.log_start_offset
+        self._left -= 1
+        if self._left == 0:
+            self._end()
+            self._finish(self)
+
+    def _expire(self) -> None:
+        for proposal in self._proposals:
+            proposal.expire()
+
+    def _end(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._proposals.clear()
+
+    def leave(self) -> None:
+        """The connection is lost: nobody hears the answer."""
+        self.is_gone = True
+        self._end()
+
+    def answer(self, throttle_ms: int) -> Answer:
+        """Returns what the client is told."""
+        return write_produced(self.call, self.request, throttle_ms)
+
+
+class _Waiting:
+    """An `Asker`: one partition of a request."""
+
+    __slots__ = ("_entry", "_partition", "_production")
+
+    def __init__(self, production: Production, entry: ProduceEntry, partition: LedPartition) -> None:
+        self._production = production
+        self._entry = entry
+        self._partition = partition
+
+    @property
+    def is_gone(self) -> bool:
+        return self._production.is_gone
+
+    def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
+        self._production.heard(self._entry, self._partition, outcome)
+
+
+def read_production(parts: Parts, call: Call, finish: Callable[[Production], None]) -> Production:
+    """Returns a request that is to be begun. Raises `Malformed`."""
+    return Production(parts, call, read_produce(call), finish)

@@ -1,0 +1,106 @@
+"""Produce, read and answered by hand: the call that all the others are for.
+
+Of the records only their place in the frame is read, so that their batches are checked, patched and written from there
+and never copied. Versions 0 to 2 are read as well, to be refused in words that their clients understand.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from msgspec import Struct
+
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
+from tidelog.broker.kafka.wire import INT32, INT64, NO_TAGS, array, string, tagged
+
+TRANSACTIONS_FROM: Final = 3
+"""The first version that knows RecordBatch v2."""
+MESSAGES_FROM: Final = 8
+HINTS_FROM: Final = 10
+_ENTRY_BYTES_MIN: Final = 5
+_PARTITION: Final = struct.Struct(">ihq")
+
+
+class ProduceEntry(Struct):
+    """Holds one partition of a request, and then of its answer."""
+
+    topic: str
+    partition: int
+    records: tuple[int, int] | None
+    """Their place in the frame."""
+    error: int = 0
+    message: str | None = None
+    base_offset: int = -1
+    append_time_ms: int = -1
+    log_start_offset: int = -1
+    hint: Hint | None = None
+    """Names the leader, if that is not this broker."""
+
+
+class ProduceRequest(Struct):
+    """Produce, as it came. `topics` are in order, each with its entries."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[tuple[str, list[ProduceEntry]]]
+    entries: list[ProduceEntry]
+    """All partitions, in order."""
+
+
+def read_produce(call: Call) -> ProduceRequest:
+    """Raises `Malformed`."""
+    reader, is_flexible = call.reader, call.is_flexible
+    transactional_id = None
+    if call.version >= TRANSACTIONS_FROM:
+        transactional_id = reader.nullable_string(is_flexible=is_flexible)
+    acks, timeout_ms = reader.int16(), reader.int32()
+    topics, all_entries = [], []
+    for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
+        name = reader.string(is_flexible=is_flexible)
+        entries = []
+        for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
+            partition = reader.int32()
+            entries.append(ProduceEntry(name, partition, reader.nullable_span(is_flexible=is_flexible)))
+            reader.tags(is_flexible=is_flexible)
+        reader.tags(is_flexible=is_flexible)
+        topics.append((name, entries))
+        all_entries += entries
+    reader.tags(is_flexible=is_flexible)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics, all_entries)
+
+
+def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Answer:
+    """Returns the answer."""
+    version, is_flexible = call.version, call.is_flexible
+    out = bytearray(call.head())
+    out += array(len(request.topics), is_flexible=is_flexible)
+    for name, entries in request.topics:
+        out += string(name, is_flexible=is_flexible) + array(len(entries), is_flexible=is_flexible)
+        for entry in entries:
+            _write_entry(out, entry, version, is_flexible=is_flexible)
+        if is_flexible:
+            out += NO_TAGS
+    if version >= 1:
+        out += INT32.pack(throttle_ms)
+    if version >= HINTS_FROM:
+        out += nodes_tag([entry.hint for entry in request.entries if entry.hint is not None])
+    elif is_flexible:
+        out += NO_TAGS
+    return [out]
+
+
+def _write_entry(out: bytearray, entry: ProduceEntry, version: int, *, is_flexible: bool) -> None:
+    out += _PARTITION.pack(entry.partition, entry.error, entry.base_offset)
+    if version >= 2:
+        out += INT64.pack(entry.append_time_ms)
+    if version >= 5:
+        out += INT64.pack(entry.log_start_offset)
+    if version >= MESSAGES_FROM:
+        out += array(0, is_flexible=is_flexible) + string(entry.message, is_flexible=is_flexible)
+    if version >= HINTS_FROM and entry.hint is not None:
+        out += tagged({0: leader_tag(entry.hint)})
+    elif is_flexible:
+        out += NO_TAGS

@@ -1,0 +1,28 @@
+"""InitProducerId: a number for an idempotent producer, which nobody else has. There are no transactions: who names one
+gets the one code after which every client stops, and does not wait for its own timeout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.broker.kafka.codes import code_of
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import CLUSTER, Caller, Operation
+from tidelog.model.errors import TidelogError
+from tidelog.model.ids import NO_PRODUCER
+from tidelog.model.kafka_codes import KafkaCode
+
+
+async def init_producer_id(parts: Parts, request: Any, caller: Caller) -> dict[str, Any]:
+    """Returns the answer, as a tree of kio's. Each call has a new id, with the first epoch."""
+    if request.transactional_id is not None:
+        return _answer(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    try:
+        parts.refuse_unauthorized(caller, Operation.IDEMPOTENT_WRITE, CLUSTER)
+        return _answer(0, await parts.face.administration.allocate_producer_id(), 0)
+    except TidelogError as error:
+        return _answer(code_of(error, CLUSTER.type))
+
+
+def _answer(code: int, producer_id: int = NO_PRODUCER, epoch: int = -1) -> dict[str, Any]:
+    return {"throttle_time": 0, "error_code": code, "producer_id": producer_id, "producer_epoch": epoch}

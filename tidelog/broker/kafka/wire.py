@@ -1,0 +1,158 @@
+"""The types of Kafka's protocol, read from a frame and written to one: integers, strings, arrays, tagged fields.
+
+A version of a message is *flexible* from some version on: lengths are varints one higher than they say, so that 0 is
+null, and each structure ends with tagged fields, which whoever does not know them skips.
+
+A frame is a claim: each length is held against the bytes that are left before anything of that size is made. What does
+not fit is `Malformed`, and ends the connection, as nothing behind it can be found. What is left behind a request is
+passed over, as in Kafka: clients write more than a version has.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from tidelog.model.errors import InvalidRequest
+
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
+UUID_BYTES: Final = 16
+VARINT_BYTES_MAX: Final = 5
+ENTRIES_MAX: Final = 20_000
+"""Bounds one array: more would hold the event loop for longer than others should wait."""
+NO_TAGS: Final = b"\x00"
+
+
+class Malformed(InvalidRequest):
+    """A frame is not what its first bytes say that it is; its connection is closed."""
+
+
+class Reader:
+    """Reads one frame from its beginning to its end. All methods raise `Malformed`."""
+
+    __slots__ = ("end", "frame", "position")
+
+    def __init__(self, frame: memoryview, position: int = 0) -> None:
+        self.frame = frame
+        self.position = position
+        self.end = len(frame)
+
+    def _take(self, size: int) -> int:
+        begin = self.position
+        if size < 0 or begin + size > self.end:
+            raise Malformed(f"{size} bytes are announced at byte {begin} of a frame that has {self.end}")
+        self.position = begin + size
+        return begin
+
+    def int8(self) -> int:
+        value = self.frame[self._take(1)]
+        return value - 256 if value > 127 else value
+
+    def boolean(self) -> bool:
+        return self.frame[self._take(1)] != 0
+
+    def int16(self) -> int:
+        value: int = INT16.unpack_from(self.frame, self._take(2))[0]
+        return value
+
+    def int32(self) -> int:
+        value: int = INT32.unpack_from(self.frame, self._take(4))[0]
+        return value
+
+    def int64(self) -> int:
+        value: int = INT64.unpack_from(self.frame, self._take(8))[0]
+        return value
+
+    def uuid(self) -> str:
+        """Returns the id as 32 hexadecimal digits."""
+        begin = self._take(UUID_BYTES)
+        return self.frame[begin : begin + UUID_BYTES].hex()
+
+    def uvarint(self) -> int:
+        value = shift = 0
+        for _ in range(VARINT_BYTES_MAX):
+            byte = self.frame[self._take(1)]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise Malformed(f"a number at byte {self.position} has more than {VARINT_BYTES_MAX} bytes")
+
+    def nullable_string(self, *, is_flexible: bool) -> str | None:
+        size = self.uvarint() - 1 if is_flexible else self.int16()
+        if size < 0:
+            return None
+        begin = self._take(size)
+        try:
+            return str(self.frame[begin : begin + size], "utf-8")
+        except UnicodeDecodeError:
+            raise Malformed(f"the string at byte {begin} is no UTF-8") from None
+
+    def string(self, *, is_flexible: bool) -> str:
+        text = self.nullable_string(is_flexible=is_flexible)
+        if text is None:
+            raise Malformed(f"a string is missing at byte {self.position}")
+        return text
+
+    def nullable_span(self, *, is_flexible: bool) -> tuple[int, int] | None:
+        """Returns where some bytes begin and end."""
+        size = self.uvarint() - 1 if is_flexible else self.int32()
+        if size < 0:
+            return None
+        begin = self._take(size)
+        return begin, begin + size
+
+    def array(self, entry_bytes_min: int, *, is_flexible: bool) -> int:
+        """Returns how many entries follow, each of which takes so many bytes at least; -1 for null."""
+        count = self.uvarint() - 1 if is_flexible else self.int32()
+        if count > ENTRIES_MAX or count * entry_bytes_min > self.end - self.position:
+            raise Malformed(f"{count} entries are announced at byte {self.position}; at most {ENTRIES_MAX} may be")
+        return max(count, -1)
+
+    def tags(self, *, is_flexible: bool) -> None:
+        """Skips tagged fields, where there may be any."""
+        if not is_flexible:
+            return
+        for _ in range(self.uvarint()):
+            self.uvarint()
+            self._take(self.uvarint())
+
+
+def uvarint(value: int) -> bytes:
+    """Returns a varint."""
+    if value < 0x80:
+        return value.to_bytes()
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def string(text: str | None, *, is_flexible: bool) -> bytes:
+    """Returns a string, or null."""
+    if text is None:
+        return NO_TAGS if is_flexible else b"\xff\xff"
+    data = text.encode()
+    return (uvarint(len(data) + 1) if is_flexible else INT16.pack(len(data))) + data
+
+
+def array(count: int, *, is_flexible: bool) -> bytes:
+    """Returns the beginning of an array with so many entries."""
+    return uvarint(count + 1) if is_flexible else INT32.pack(count)
+
+
+def int32s(values: tuple[int, ...], *, is_flexible: bool) -> bytes:
+    """Returns an array of integers."""
+    return array(len(values), is_flexible=is_flexible) + b"".join(map(INT32.pack, values))
+
+
+def tagged(fields: dict[int, bytes]) -> bytes:
+    """Returns tagged fields, in the order of their tags."""
+    out = uvarint(len(fields))
+    for tag in sorted(fields):
+        out += uvarint(tag) + uvarint(len(fields[tag])) + fields[tag]
+    return out
