@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tidelog.model.cluster import Endpoint
 from tidelog.transport.addresses import HTTP, base_url
 from tidelog.transport.metadata import PartitionVoter, TopicMetadata
 
@@ -161,11 +162,19 @@ class BrokerDescription(msgspec.Struct, frozen=True):
     """None if the broker that answers does not know what this one speaks."""
     scheme: str = HTTP
     """`https` if the client speaks that to its brokers."""
+    kafka_host: str | None = None
+    """With `kafka_port`, where Kafka's clients find it; None if they do not."""
+    kafka_port: int | None = None
 
     @property
     def address(self) -> str:
         """Its base URL."""
         return base_url(self.host, self.port, self.scheme)
+
+    @property
+    def kafka_address(self) -> str | None:
+        """Returns what Kafka's clients take for `bootstrap.servers`; None if it has no listener for them."""
+        return None if self.kafka_host is None else str(Endpoint(self.kafka_host, self.kafka_port or 0))
 
 
 class VoterDescription(msgspec.Struct, frozen=True):

@@ -173,6 +173,7 @@ def _print_description(described: _Description) -> None:
     leading = sum(replica.is_leader for replica in described.replicas)
     facts = [
         ("address", broker.address),
+        ("Kafka address", broker.kafka_address),
         ("peer address", f"{broker.peer_host}:{broker.peer_port}" if broker.peer_host else None),
         ("rack", broker.rack),
         ("state", state_of(broker)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -20,6 +20,8 @@ from tidelog.cli.terminal import CommandError, UsageError
 from tidelog.testing.commands import HOST, start_command, voters_setting
 from tidelog.testing.ports import free_ports, is_free
 
+KAFKA_PORT_DISTANCE: Final = 1010
+"""From a broker's HTTP port to the one for Kafka's clients, where that is free: 8082 and 9092."""
 PEER_PORT_DISTANCE: Final = 1110
 """From a broker's HTTP port to its peer port, where that is free: 8082 and 9192 are the defaults of `tidelog start`."""
 
@@ -32,9 +34,10 @@ def dev(
 ) -> None:
     """Run a cluster on this machine, until Ctrl-C.
 
-    Broker i has node id i, HTTP on base port + i - 1, its data in DIR/broker-i and its log in DIR/broker-i.log, which
+    Broker i has node id i, HTTP on base port + i - 1, Kafka's clients on the port 1010 above that (or another one, if
+    it is taken, or kafka.listener is set), its data in DIR/broker-i and its log in DIR/broker-i.log, which
     begins with the command to start this one broker again by hand. When all are ready, each says so in one line:
-    tidelog: ready http://HOST:PORT cluster=ID node=N
+    tidelog: ready http://HOST:PORT cluster=ID node=N kafka=HOST:PORT
 
     A broker that dies is reported and not restarted. --set gives a setting to all of them. The next `tidelog dev` with
     the same DIR goes on with the same data.
@@ -61,10 +64,13 @@ def _plan(
     peer_ports = _peer_ports(directory, brokers, base_port)
     peers = [f"{HOST}:{port}" for port in peer_ports]
     shared = {"cluster.voters": voters_setting(peers), **settings}
+    kafka_ports = _near(brokers, base_port, KAFKA_PORT_DISTANCE, excluded=peer_ports)
+    has_kafka = not settings.keys() & {"kafka.listener", "kafka_listener", "http.authentication"}
     for node_id, peer in enumerate(peers, start=1):
         data_dir = directory / f"broker-{node_id}"
         http = f"{HOST}:{base_port + node_id - 1}"
-        command = start_command(node_id, data_dir, http, peer=peer, settings=shared)
+        kafka = f"{HOST}:{kafka_ports[node_id - 1]}" if has_kafka else None
+        command = start_command(node_id, data_dir, http, peer=peer, settings=shared, kafka=kafka)
         yield node_id, command, directory / f"broker-{node_id}.log"
 
 
@@ -75,7 +81,7 @@ def _peer_ports(directory: Path, brokers: int, base_port: int) -> list[int]:
         directory.mkdir(parents=True, exist_ok=True)
         if notes.exists():
             return _noted(notes, brokers)
-        ports = _choose(brokers, base_port)
+        ports = _near(brokers, base_port, PEER_PORT_DISTANCE)
         notes.write_text(json.dumps({"peer_ports": ports}) + "\n")
     except OSError as error:
         raise CommandError(f"{directory} cannot be used: {error}") from None
@@ -95,9 +101,10 @@ def _noted(notes: Path, brokers: int) -> list[int]:
     return ports
 
 
-def _choose(brokers: int, base_port: int) -> list[int]:
-    http_ports = range(base_port, base_port + brokers)
-    wanted = [port + PEER_PORT_DISTANCE for port in http_ports]
-    if wanted[-1] <= 65_535 and not set(wanted) & set(http_ports) and all(map(is_free, wanted)):
+def _near(brokers: int, base_port: int, distance: int, excluded: Collection[int] = ()) -> list[int]:
+    """Ports so far above those of HTTP, if they are free, and else any."""
+    taken = {*range(base_port, base_port + brokers), *excluded}
+    wanted = [base_port + number + distance for number in range(brokers)]
+    if wanted[-1] <= 65_535 and not set(wanted) & taken and all(map(is_free, wanted)):
         return wanted
-    return free_ports(brokers, excluded=http_ports)
+    return free_ports(brokers, excluded=taken)

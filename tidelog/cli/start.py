@@ -27,6 +27,7 @@ def start(
     data_dir: Annotated[str | None, typer.Option(metavar="DIR", help="log.dir: where the data is.")] = None,
     http: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="http.listener: for clients.")] = None,
     peer: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="peer.listener: for other brokers.")] = None,
+    kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="kafka.listener: for Kafka's clients.")] = None,
     node_id: Annotated[str | None, typer.Option(metavar="N", help="node.id: this broker's number.")] = None,
     rack: Annotated[str | None, typer.Option(metavar="RACK", help="broker.rack: where it stands.")] = None,
     tls: Annotated[
@@ -42,8 +43,9 @@ def start(
 ) -> None:
     """Run a broker, until SIGTERM or Ctrl-C.
 
-    Without options: data in ./tidelog-data, HTTP on 127.0.0.1:8082. The broker prints one line when it is ready:
-    tidelog: ready http://HOST:PORT cluster=ID node=N
+    Without options: data in ./tidelog-data, HTTP on 127.0.0.1:8082, Kafka's clients on 127.0.0.1:9092. The broker
+    prints one line when it is ready:
+    tidelog: ready http://HOST:PORT cluster=ID node=N kafka=HOST:PORT
 
     An option wins over the environment (TIDELOG_LOG_DIR for log.dir), that over the file, that over the default;
     `tidelog config docs` explains all settings.
@@ -51,7 +53,7 @@ def start(
     \b
     Examples:
       tidelog start
-      tidelog start --data-dir /var/lib/tidelog --http 127.0.0.1:9000
+      tidelog start --data-dir /var/lib/tidelog --http 127.0.0.1:9000 --kafka 127.0.0.1:9001
       tidelog start --config tidelog.toml --set log.retention.ms=86400000
       tidelog start --node-id 1 --tls tls --http 0.0.0.0:8082
       tidelog start --node-id 4 --data-dir d4 --http 127.0.0.1:8085 --peer 127.0.0.1:9195 --join http://127.0.0.1:8082
@@ -61,6 +63,7 @@ def start(
         **encrypted,
         "log.dir": data_dir,
         "http.listener": http,
+        "kafka.listener": kafka,
         "peer.listener": peer,
         "node.id": node_id,
         "broker.rack": rack,

@@ -30,8 +30,8 @@ class BrokerFailed(RuntimeError):
 
 class BrokerProcess:
     """A broker with its data in `directory`/data. `settings` are given by their dotted names; `http` and `peer`, where
-    clients and other brokers find it, are HOST:PORT. `prefix` is words of a command that runs another one, as `nice`
-    does, under its own process id."""
+    clients and other brokers find it, are HOST:PORT, as is `kafka`, for Kafka's clients, if they are to find it.
+    `prefix` is words of a command that runs another one, as `nice` does, under its own process id."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class BrokerProcess:
         *,
         http: str,
         peer: str,
+        kafka: str | None = None,
         prefix: Sequence[str] = (),
     ) -> None:
         self.node_id = node_id
@@ -50,6 +51,8 @@ class BrokerProcess:
         self.cluster_id = ""
         self.ops = ""
         """The address where operators connect, HOST:PORT, if `http.ops.listener` has one."""
+        self.kafka = kafka
+        """The address for Kafka's clients, HOST:PORT."""
         self._http = http
         self._peer = peer
         self.prefix = prefix
@@ -60,7 +63,9 @@ class BrokerProcess:
     @property
     def command(self) -> list[str]:
         """What is run; it can be run again by hand."""
-        words = start_command(self.node_id, self.data_dir, self._http, peer=self._peer, settings=self._settings)
+        words = start_command(
+            self.node_id, self.data_dir, self._http, peer=self._peer, settings=self._settings, kafka=self.kafka
+        )
         return [*self.prefix, *words]
 
     def change_settings(self, settings: Mapping[str, str]) -> None:

@@ -34,7 +34,7 @@ class LocalCluster:
     they take nobody for a broker who does not know what is in `secret_file`. With `tls` everybody speaks TLS, with
     certificates made for this cluster (it needs the extra `tidelog[security]`). With `login` whoever asks shows a
     token, and ACLs say what it may do. Clients are given `**cluster.security` beside their bootstrap addresses; with
-    `login` that makes them the super user.
+    `login` that makes them the super user. With `kafka` each broker has a listener for Kafka's clients as well.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class LocalCluster:
         secret: bool = False,
         tls: bool = False,
         login: bool = False,
+        kafka: bool = False,
     ) -> None:
         if not 1 <= brokers <= 9:
             raise ValueError(f"a cluster of {brokers} brokers; 1 to 9 are possible here")
@@ -69,6 +70,7 @@ class LocalCluster:
             self._settings = {**_login_settings(self.token_file), **self._settings}
         self.certificates = ClusterCertificates(self._data_dir / "tls") if tls else None
         self._ports = HeldPorts()
+        self._has_kafka = kafka and network is None
         self._brokers = self._made(brokers)
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -138,6 +140,11 @@ class LocalCluster:
         return ",".join(broker.url for broker in self._brokers.values())
 
     @property
+    def kafka_bootstrap(self) -> str:
+        """Returns what Kafka's clients take for `bootstrap.servers`; empty if there is no listener for them."""
+        return ",".join(broker.kafka for broker in self._brokers.values() if broker.kafka is not None)
+
+    @property
     def security(self) -> dict[str, Any]:
         """Returns the arguments that clients are given beside `bootstrap`."""
         given = {}
@@ -204,6 +211,7 @@ class LocalCluster:
             {**self._settings, **self._encrypted(node_id), "cluster.join": self._running().url},
             http=f"{HOST}:{http}",
             peer=f"{HOST}:{peer}",
+            kafka=self._kafka_address(),
         )
         self._start([broker])
         self._brokers[node_id] = broker
@@ -238,10 +246,14 @@ class LocalCluster:
                 {**self._encrypted(node_id), **shared},
                 http=http[node_id - 1],
                 peer=peer[node_id - 1],
+                kafka=self._kafka_address(),
                 prefix=() if network is None else network.words(node_id),
             )
             for node_id in range(1, brokers + 1)
         }
+
+    def _kafka_address(self) -> str | None:
+        return f"{HOST}:{self._ports.take(1)[0]}" if self._has_kafka else None
 
     def _encrypted(self, node_id: int) -> Mapping[str, str]:
         return {} if self.certificates is None else self.certificates.settings(node_id)

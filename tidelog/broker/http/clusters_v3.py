@@ -19,7 +19,7 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.envelope import Links, ListMetadata, Related, Resource, ResourceList
 from tidelog.broker.http.json_body import Body, json_decoder
 from tidelog.broker.http.partitions_v3 import ReplicaV3, replica_shown
-from tidelog.model.cluster import NO_LEADER, BrokerInfo, ClusterImage, ClusterRecovery, Voter
+from tidelog.model.cluster import KAFKA, NO_LEADER, BrokerInfo, ClusterImage, ClusterRecovery, Voter
 from tidelog.model.errors import NotFound
 from tidelog.model.ids import NodeId
 
@@ -82,7 +82,8 @@ class FeatureLevelsV3(Struct, frozen=True):
 
 
 class BrokerV3(Resource, frozen=True):
-    """A registered broker; `host` and `port` are its HTTP address. A fenced one is not heard of now, and leads nothing.
+    """A registered broker; `host` and `port` are its HTTP address, `kafka_host` and `kafka_port` where Kafka's clients
+    find it, null if they do not. A fenced one is not heard of now, and leads nothing.
 
     `broker_epoch` is the position of its registration in the metadata log. `voter_id` is null if it does not vote.
     `feature_levels` are the lowest and the highest that it speaks, null if the broker that answers does not know: at
@@ -100,6 +101,8 @@ class BrokerV3(Resource, frozen=True):
     peer_host: str
     peer_port: int
     feature_levels: FeatureLevelsV3 | None
+    kafka_host: str | None
+    kafka_port: int | None
     configs: Related
     partition_replicas: Related
 
@@ -242,7 +245,7 @@ def _voter(image: ClusterImage, voter: Voter) -> VoterV3:
 
 def _broker(links: Links, context: Context, broker: BrokerInfo) -> BrokerV3:
     votes = any(voter.voter_id == broker.voter_id for voter in context.face.cluster.image.voters)
-    levels = context.face.cluster.levels_of(broker)
+    levels, kafka = context.face.cluster.levels_of(broker), broker.listeners.get(KAFKA)
     return BrokerV3(
         *links.resource("KafkaBroker", "brokers", broker.node_id),
         broker.node_id,
@@ -256,6 +259,8 @@ def _broker(links: Links, context: Context, broker: BrokerInfo) -> BrokerV3:
         broker.peer_host,
         broker.peer_port,
         None if levels is None else FeatureLevelsV3(levels.lowest, levels.highest),
+        None if kafka is None else kafka.host,
+        None if kafka is None else kafka.port,
         links.related("brokers", broker.node_id, "configs"),
         links.related("brokers", broker.node_id, "partition-replicas"),
     )
