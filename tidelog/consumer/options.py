@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tidelog.consumer.cursor import CHUNKS_MAX, ResetPolicy
 from tidelog.model.errors import InvalidRequest
-from tidelog.model.groups import check_group_name
+from tidelog.model.groups import check_group_name, check_instance_name
 
 FETCH_BYTES_MIN = 16 << 10
 """However many partitions share the buffer, a fetch is not smaller."""
@@ -67,7 +67,7 @@ class GroupOptions:
     def __post_init__(self) -> None:
         check_group_name(self.group)
         if self.instance_id is not None:
-            check_group_name(self.instance_id, "instance")
+            check_instance_name(self.instance_id)
         times_ms = (self.session_timeout_ms, self.max_poll_interval_ms, self.auto_commit_interval_ms or 1)
         if min(times_ms) < 1 or self.auto_commit_interval_ms == 0:
             raise InvalidRequest(

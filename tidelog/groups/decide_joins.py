@@ -21,13 +21,13 @@ from tidelog.groups.settings import GroupSettings, Now, TopicsView
 from tidelog.groups.shard import Shard
 from tidelog.groups.wishes import newcomer, subscription
 from tidelog.model.errors import FencedMember, GroupFull, InstanceIdInUse, InvalidRequest
-from tidelog.model.groups import Heartbeat, check_group_name
+from tidelog.model.groups import Heartbeat, check_group_name, check_instance_name, check_member_id
 
 
 def join(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
     """Raises `InvalidRequest`, `UnsupportedAssignor`, `GroupFull`, `InstanceIdInUse`, `FencedMember`."""
     check_group_name(request.group)
-    check_group_name(request.member_id, "member")
+    check_member_id(request.member_id)
     group = shard.known_or_new(request.group, settings.groups_max)
     member = newcomer(request, settings)
     current = group.currents.get(member.member_id)
@@ -60,7 +60,7 @@ def _again(
 def _predecessor(group: Group, member: MemberRecord, settings: GroupSettings) -> MemberRecord | None:
     """The static member that has left, and whose partitions the new member takes over."""
     if member.instance_id is not None:
-        check_group_name(member.instance_id, "instance")
+        check_instance_name(member.instance_id)
         holder = group.instances.get(member.instance_id)
         if holder is not None:
             if not group.currents[holder].is_away:

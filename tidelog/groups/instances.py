@@ -21,14 +21,14 @@ from tidelog.model.groups import (
     InstanceDescription,
     InstanceListed,
     InstancesListed,
-    check_group_name,
+    check_instance_name,
     unknown_instance,
 )
 
 
 def create_instance(shard: Shard, request: CreateInstance) -> Decision:
     """Raises `InstanceExists`."""
-    check_group_name(request.instance, "consumer instance")
+    check_instance_name(request.instance, "consumer instance")
     if (request.group, request.instance) in shard.instances:
         raise InstanceExists(
             f"group {request.group} has a consumer instance {request.instance} already; delete it, or take another name"

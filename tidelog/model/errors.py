@@ -88,6 +88,19 @@ class ImplausibleNumber(InvalidRequest):
     kafka = KafkaCode.INVALID_REQUEST
 
 
+class InvalidGroupName(InvalidRequest):
+    """No group can have this name: it is empty, too long, or no text."""
+
+    kafka = KafkaCode.INVALID_GROUP_ID
+
+
+class InvalidSessionTimeout(InvalidRequest):
+    """The session that a member asks for is shorter than `group.min.session.timeout.ms`, or longer than
+    `group.max.session.timeout.ms`."""
+
+    kafka = KafkaCode.INVALID_SESSION_TIMEOUT
+
+
 class TopicExists(InvalidRequest):
     """A topic cannot be created because there is one of this name.
 
@@ -358,6 +371,47 @@ class StaleCommit(TidelogError):
     kafka = KafkaCode.INVALID_UPDATE_VERSION
 
 
+class MemberIdRequired(TidelogError):
+    """A member of a classic group joins again, under the id that comes with this error: so that a join whose answer is
+    lost leaves no member behind that nobody speaks for (KIP-394)."""
+
+    code = 40921
+    kafka = KafkaCode.MEMBER_ID_REQUIRED
+
+    def __init__(self, message: str, member_id: str = "") -> None:
+        super().__init__(message)
+        self.member_id = member_id
+
+
+class IllegalGeneration(TidelogError):
+    """A member of a classic group speaks with a generation that is not the one in force; it joins again."""
+
+    code = 40922
+    kafka = KafkaCode.ILLEGAL_GENERATION
+
+
+class RebalanceInProgress(TidelogError):
+    """A classic group is between two generations: the member joins again, and nothing was kept of what it asked."""
+
+    code = 40923
+    kafka = KafkaCode.REBALANCE_IN_PROGRESS
+
+
+class FencedInstance(TidelogError):
+    """Another process has joined a classic group with the same `group.instance.id`, later; this one stops."""
+
+    code = 40924
+    kafka = KafkaCode.FENCED_INSTANCE_ID
+
+
+class InconsistentProtocol(TidelogError):
+    """A group's members follow another protocol: of the other kind of group, of another type, or with no assignor that
+    all have in common."""
+
+    code = 40925
+    kafka = KafkaCode.INCONSISTENT_GROUP_PROTOCOL
+
+
 class UnsupportedLevel(TidelogError):
     """A broker does not speak the feature level that this takes; nothing was done."""
 
@@ -577,6 +631,13 @@ class CoordinatorNotAvailable(TidelogError):
     code = 50309
     kafka = KafkaCode.COORDINATOR_NOT_AVAILABLE
     retriable = True
+
+
+class NotCoordinator(CoordinatorNotAvailable):
+    """The broker that was asked does not coordinate the group, or ceased to while the request waited: the caller looks
+    for the coordinator, and asks that one. Whatever was asked may be asked again."""
+
+    kafka = KafkaCode.NOT_COORDINATOR
 
 
 class BrokerNotRegistered(TidelogError):

@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tidelog.model.errors import InvalidRequest, UnknownInstance
+from tidelog.model.errors import InvalidGroupName, InvalidRequest, UnknownInstance
 from tidelog.model.records import RecordForm
 from tidelog.model.wire_numbers import Int64
 
@@ -30,6 +30,7 @@ NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 """In an answer: nothing was committed."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
+NAME_LENGTH_MAX: Final = 255
 
 
 class TopicPartitions(msgspec.Struct, frozen=True):
@@ -319,12 +320,36 @@ class GroupDone(msgspec.Struct, frozen=True, tag=True):
     """It is in force."""
 
 
-def check_group_name(name: str, what: str = "group") -> str:
-    """The name of a group, member or instance, if it is one. Raises `InvalidRequest`."""
-    if _NAME.fullmatch(name) is None:
-        shown = ascii(name if len(name) <= 80 else f"{name[:80]}...")
-        raise InvalidRequest(f"{shown} is no {what} name: use 1 to 255 of the characters A-Z a-z 0-9 . _ -")
+def check_group_name(name: str) -> str:
+    """Returns the name of a group, if it is one: as with Kafka any text, but of a bounded length. Raises
+    `InvalidGroupName`."""
+    if not _is_text(name):
+        raise InvalidGroupName(f"{_shown(name)} is no group name: use 1 to {NAME_LENGTH_MAX} characters")
     return name
+
+
+def check_member_id(member_id: str) -> str:
+    """Returns the id of a member, if it is one: any text, as it may begin with what its client calls itself. Raises
+    `InvalidRequest`."""
+    if not _is_text(member_id):
+        raise InvalidRequest(f"{_shown(member_id)} is no member id: use 1 to {NAME_LENGTH_MAX} characters")
+    return member_id
+
+
+def check_instance_name(name: str, what: str = "instance") -> str:
+    """Returns the name of an instance, if it is one. Raises `InvalidRequest`."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidRequest(f"{_shown(name)} is no {what} name: use 1 to 255 of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+def _is_text(name: str) -> bool:
+    """Half of a surrogate pair has no bytes, and could not be kept."""
+    return 0 < len(name) <= NAME_LENGTH_MAX and not any("\ud800" <= char <= "\udfff" for char in name)
+
+
+def _shown(name: str) -> str:
+    return ascii(name if len(name) <= 80 else f"{name[:80]}...")
 
 
 def unknown_instance(group: str, instance: str) -> UnknownInstance:

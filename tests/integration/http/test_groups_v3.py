@@ -104,7 +104,8 @@ async def test_a_group_its_members_and_what_they_have(site: Site) -> None:
 
     assert (await site.get(f"{base}/{GROUP}/consumers/other")).code == 40400
     assert (await site.get(f"{base}/{GROUP}/consumers/m1/assignments/flights/partitions/3")).code == 40400
-    assert (await site.get(f"{base}/no%20name")).code == 40002
+    assert (await site.get(f"{base}/no:%20%2Fgroup")).code == 40405
+    assert (await site.get(f"{base}/{'x' * 256}")).code == 40002
 
 
 async def test_how_far_a_group_is_behind(site: Site) -> None:

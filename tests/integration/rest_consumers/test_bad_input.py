@@ -29,7 +29,7 @@ CREATING = [
     Bad(40002, "POST", G, {"name": "a/b"}),
     Bad(40002, "POST", G, {"name": "x" * 256}),
     Bad(40002, "POST", G, {"name": 1}),
-    Bad(40002, "POST", "/consumers/a%20b"),
+    Bad(40002, "POST", f"/consumers/{'x' * 256}"),
     Bad(40902, "POST", G, {"name": "i"}),
     Bad(40902, "POST", G, {"id": "i"}),
     Bad(42204, "POST", G, {"format": "avro"}),

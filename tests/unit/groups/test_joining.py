@@ -219,7 +219,9 @@ def test_a_group_has_a_largest_size() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"group": "a b"},
+        {"group": ""},
+        {"group": "x" * 256},
+        {"group": "\udc80"},
         {"member_id": ""},
         {"instance_id": "x/y"},
         {"topics": ("no topic",)},
@@ -256,3 +258,9 @@ def test_so_many_groups_and_no_more() -> None:
     with pytest.raises(GroupFull):
         desk.ask(CommitOffsets(group="other", offsets=(CommittedOffset("t", 0, 1),)), CommitAnswer)
     assert list(desk.shard.groups) == [desk.group.name]
+
+
+def test_a_group_may_have_any_name(desk: Desk) -> None:
+    join = Heartbeat(group="of: /billing é", member_id="client 1-x", member_epoch=JOIN, topics=("t",))
+    assert desk.ask(join, HeartbeatAnswer).member_epoch == 1
+    assert "of: /billing é" in desk.shard.groups

@@ -65,4 +65,4 @@ def test_what_is_no_group_cannot_be_described(desk: Desk) -> None:
     with pytest.raises(UnknownGroup):
         desk.described()
     with pytest.raises(InvalidRequest):
-        desk.ask(DescribeGroup(group="no group"), GroupDescription)
+        desk.ask(DescribeGroup(group=""), GroupDescription)

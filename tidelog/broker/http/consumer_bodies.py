@@ -16,7 +16,7 @@ from tidelog.broker.face.rest_consumers import Partition, Seek, Subscribe
 from tidelog.broker.http.json_body import Body, Ignored, OffsetNumber, PartitionNumber, milliseconds
 from tidelog.broker.http.params import shown
 from tidelog.model.errors import ConsumerConfigRefused, UnprocessableBody
-from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions, check_group_name, grouped
+from tidelog.model.groups import CommittedOffset, InstanceSettings, TopicPartitions, check_instance_name, grouped
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.model.names import check_topic_name
 from tidelog.model.records import RecordForm
@@ -76,7 +76,7 @@ class NewConsumer(Body, kw_only=True):
 
     def named(self, made_up: str) -> str:
         """The instance's name."""
-        return check_group_name(self.name or self.id or made_up, "consumer instance")
+        return check_instance_name(self.name or self.id or made_up, "consumer instance")
 
     def _commits_by_itself(self) -> bool:
         said = [

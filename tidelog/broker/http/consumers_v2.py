@@ -53,7 +53,7 @@ from tidelog.broker.http.media import Embedded, check_document, embedded_wanted
 from tidelog.broker.http.topics_v2 import ANSWER_TYPE
 from tidelog.model.access import ANY_NAME, Operation
 from tidelog.model.errors import InvalidRequest, UnknownPartition
-from tidelog.model.groups import check_group_name, pairs
+from tidelog.model.groups import check_group_name, check_instance_name, pairs
 from tidelog.model.lost_ranges import LOST_HEADER, LostRange
 from tidelog.transport.peer import Answer
 
@@ -290,7 +290,7 @@ async def _send(context: Context, call: Call, request: InstanceRequest, *, wait_
 
 def _names(call: Call) -> tuple[str, str]:
     """Group and instance of the path."""
-    return check_group_name(call.path["group"]), check_group_name(call.path["instance"], "consumer instance")
+    return check_group_name(call.path["group"]), check_instance_name(call.path["instance"], "consumer instance")
 
 
 def _named(call: Call) -> dict[str, str]:

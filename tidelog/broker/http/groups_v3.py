@@ -24,6 +24,7 @@ from tidelog.model.groups import (
     MemberDescription,
     TopicPartitions,
     check_group_name,
+    check_member_id,
     pairs,
 )
 
@@ -176,7 +177,7 @@ async def get_assignment(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _member(group: GroupDescription, call: Call) -> MemberDescription:
-    name = check_group_name(call.path["consumer"], "member")
+    name = check_member_id(call.path["consumer"])
     for member in group.members:
         if member.member_id == name:
             return member
