@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog.groups.classic.descriptions import NO_NODE, describe_classic, list_classic
 from tidelog.groups.decision import Decision
 from tidelog.groups.group import Group
 from tidelog.groups.records import gone
@@ -19,21 +20,20 @@ from tidelog.model.groups import (
     grouped,
 )
 
-NO_NODE = -1
-"""The shell knows who coordinates."""
-
 
 def delete(shard: Shard, request: DeleteGroup) -> Decision:
     """Raises `UnknownGroup`, `GroupNotEmpty`."""
     group = _known(shard, request.group)
-    if group.members:
-        raise GroupNotEmpty(f"group {group.name} has {len(group.members)} members; stop them first")
+    if group.has_members:
+        raise GroupNotEmpty(f"group {group.name} has {group.members_count} members; stop them first")
     return Decision(tuple(gone(key) for key in group.live_keys()), GroupDone())
 
 
 def describe(shard: Shard, request: DescribeGroup) -> Decision:
     """Raises `UnknownGroup`."""
     group = _known(shard, request.group)
+    if group.classic is not None:
+        return Decision((), describe_classic(group.classic))
     members = tuple(_described(group, member_id) for member_id in sorted(group.members))
     return Decision(
         (),
@@ -45,19 +45,21 @@ def describe(shard: Shard, request: DescribeGroup) -> Decision:
 
 def list_groups(shard: Shard) -> Decision:
     """By name."""
-    listed = tuple(
-        GroupListed(
-            name,
-            group.state.value,
-            group.epoch,
-            _assignor(group),
-            NO_NODE,
-            len(group.members),
-            is_simple=group.is_simple,
-        )
-        for name, group in sorted(shard.groups.items())
+    return Decision((), GroupsListed(tuple(_listed(group) for _, group in sorted(shard.groups.items()))))
+
+
+def _listed(group: Group) -> GroupListed:
+    if group.classic is not None:
+        return list_classic(group.classic)
+    return GroupListed(
+        group.name,
+        group.state.value,
+        group.epoch,
+        _assignor(group),
+        NO_NODE,
+        len(group.members),
+        is_simple=group.is_simple,
     )
-    return Decision((), GroupsListed(listed))
 
 
 def _assignor(group: Group) -> str:

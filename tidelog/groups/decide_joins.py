@@ -16,25 +16,32 @@ from tidelog.groups.decision import Decision
 from tidelog.groups.group import Current, Group, current_record, target_record
 from tidelog.groups.rebalance import rebalance
 from tidelog.groups.reconcile import UNKNOWN, reconciled
-from tidelog.groups.records import CurrentKey, GroupLogRecord, MemberKey, MemberRecord, TargetKey, gone
+from tidelog.groups.records import ClassicKey, CurrentKey, GroupLogRecord, MemberKey, MemberRecord, TargetKey, gone
 from tidelog.groups.settings import GroupSettings, Now, TopicsView
 from tidelog.groups.shard import Shard
 from tidelog.groups.wishes import newcomer, subscription
-from tidelog.model.errors import FencedMember, GroupFull, InstanceIdInUse, InvalidRequest
+from tidelog.model.errors import FencedMember, GroupFull, InstanceIdInUse, InvalidRequest, UnknownGroup
 from tidelog.model.groups import Heartbeat, check_group_name, check_instance_name, check_member_id
 
 
 def join(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Raises `InvalidRequest`, `UnsupportedAssignor`, `GroupFull`, `InstanceIdInUse`, `FencedMember`."""
+    """Raises `InvalidRequest`, `UnsupportedAssignor`, `GroupFull`, `InstanceIdInUse`, `FencedMember`, and for a classic
+    group `UnknownGroup`."""
     check_group_name(request.group)
     check_member_id(request.member_id)
     group = shard.known_or_new(request.group, settings.groups_max)
+    if group.classic is not None and group.classic.is_in_use:
+        raise UnknownGroup(
+            f"the members of group {group.name!a} assign their partitions themselves (group.protocol=classic); use "
+            "another group, or stop them first"
+        )
     member = newcomer(request, settings)
     current = group.currents.get(member.member_id)
     if current is not None and not current.is_away:
         return _again(group, member, current, view, settings, now)
     entry = _enter(group, _predecessor(group, member, settings), member, view, now)
-    return _placed(group, member, UNKNOWN, entry, settings)
+    placed = _placed(group, member, UNKNOWN, entry, settings)
+    return Decision((*no_longer_classic(group), *placed.records), placed.answer)
 
 
 def _again(
@@ -52,6 +59,11 @@ def _again(
             "join under another id"
         )
     return _placed(group, member, current, _enter(group, was, member, view, now), settings)
+
+
+def no_longer_classic(group: Group) -> tuple[GroupLogRecord, ...]:
+    """Returns the records of a group of the other kind that becomes one of this."""
+    return () if group.classic_record is None else (gone(ClassicKey(group.name)),)
 
 
 # -- taking over from a static member --------------------------------------------------------------------------------

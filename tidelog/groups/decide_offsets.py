@@ -51,6 +51,25 @@ def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: Gro
     """Raises `UnknownMember`, `FencedMember`, `GroupNotEmpty`, `InvalidRequest`; what is wrong with one committed
     offset is said of that one, and the others count."""
     group, current = _committer(shard, request, settings)
+    return _commit(group, current, request, view, settings, now)
+
+
+def commit_unowned(
+    shard: Shard, request: CommitOffsets, view: TopicsView, settings: GroupSettings, now: Now
+) -> Decision:
+    """Commits where it was judged already who may, and partitions have no owners that the coordinator knows of. Raises
+    `GroupFull`, `InvalidRequest`."""
+    return _commit(shard.known_or_new(request.group, settings.groups_max), None, request, view, settings, now)
+
+
+def _commit(
+    group: Group,
+    current: Current | None,
+    request: CommitOffsets,
+    view: TopicsView,
+    settings: GroupSettings,
+    now: Now,
+) -> Decision:
     for offset in request.offsets:
         _check_numbers(offset, 0)
     records, verdicts = list[GroupLogRecord](), list[CommitVerdict]()
@@ -84,9 +103,9 @@ def _committer(shard: Shard, request: CommitOffsets, settings: GroupSettings) ->
 
 
 def _check_no_members(group: Group, so: str) -> None:
-    if group.members:
+    if group.has_members:
         raise GroupNotEmpty(
-            f"group {group.name} has {len(group.members)} members, and as long as there are any {so}; stop them first"
+            f"group {group.name} has {group.members_count} members, and as long as there are any {so}; stop them first"
         )
 
 

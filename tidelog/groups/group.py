@@ -9,8 +9,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tidelog.groups.assignors.subscriber import Partition
+from tidelog.groups.classic.state import ClassicGroup, from_record
 from tidelog.groups.records import (
     AnyKey,
+    ClassicKey,
+    ClassicRecord,
     CurrentKey,
     CurrentRecord,
     GroupKey,
@@ -29,13 +32,16 @@ from tidelog.model.groups import LEAVE_STATIC
 
 
 class GroupState(Enum):
-    """By Kafka's names. A target is made in the same decision that raises the group's epoch, so `ASSIGNING` is never
-    seen from outside; whoever knows Kafka's states finds them all here."""
+    """By Kafka's names; the last two are of classic groups (`classic/state.py`). A target is made in the same decision
+    that raises the group's epoch, so `ASSIGNING` is never seen from outside; whoever knows Kafka's states finds them
+    all here."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
 
 
 class Held(NamedTuple):
@@ -84,6 +90,10 @@ class Group:
         """Who holds a partition, or has still to give it up. Invariant: nobody else has it in `currents`."""
         self.instances: Final = dict[str, str]()
         """The member of each `group.instance.id`."""
+        self.classic_record: ClassicRecord | None = None
+        self.classic: ClassicGroup | None = None
+        """The group as a classic one, with all that is not in the log: who is just joining, and who waits. Invariant:
+        there is one exactly if there is a record, and then there are no members beside its own."""
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -94,12 +104,28 @@ class Group:
     @property
     def is_simple(self) -> bool:
         """It has committed offsets, and never had a member."""
-        return self.record is None
+        return self.record is None and self.classic is None
+
+    @property
+    def has_members(self) -> bool:
+        """True if there are members of either kind, or somebody is about to become one."""
+        return bool(self.members) or (self.classic is not None and self.classic.is_in_use)
+
+    @property
+    def members_count(self) -> int:
+        """How many members there are, of either kind."""
+        return len(self.members) if self.classic is None else len(self.classic.members)
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """Since when there are no members (wall clock); None if there are, or never were."""
+        record = self.record or self.classic_record
+        return None if record is None else record.empty_since_ms
 
     @property
     def is_nothing(self) -> bool:
         """No key of it is left."""
-        return not (self.record or self.members or self.targets or self.currents or self.offsets)
+        return not (self.record or self.members or self.targets or self.currents or self.offsets or self.classic_record)
 
     def target_of(self, member_id: str) -> Mapping[Partition, str]:
         return self.targets.get(member_id, NO_TARGET)
@@ -113,6 +139,8 @@ class Group:
 
     @property
     def state(self) -> GroupState:
+        if self.classic is not None:
+            return GroupState(self.classic.phase.value)
         if not self.members:
             return GroupState.EMPTY
         is_stable = all(self.is_settled(member_id) for member_id in self.members)
@@ -137,6 +165,8 @@ class Group:
                 self._own(record.member_id, current)
             case OffsetRecord():
                 self.offsets[record.topic, record.partition] = record
+            case ClassicRecord():
+                self.classic_record, self.classic = record, from_record(record)
             case _:
                 raise AssertionError(f"not a record of a group: {record!r}")
 
@@ -154,6 +184,8 @@ class Group:
                 self.currents.pop(key.member_id, None)
             case OffsetKey():
                 self.offsets.pop((key.topic, key.partition), None)
+            case ClassicKey():
+                self.classic_record = self.classic = None
             case _:
                 raise AssertionError(f"not a key of a group: {key!r}")
 
@@ -178,12 +210,15 @@ class Group:
     @property
     def count(self) -> int:
         """How many records it takes."""
-        return bool(self.record) + len(self.members) + len(self.targets) + len(self.currents) + len(self.offsets)
+        several = len(self.members) + len(self.targets) + len(self.currents) + len(self.offsets)
+        return bool(self.record) + bool(self.classic_record) + several
 
     def live_keys(self) -> Iterator[AnyKey]:
         """Of all that there is."""
         if self.record is not None:
             yield GroupKey(self.name)
+        if self.classic_record is not None:
+            yield ClassicKey(self.name)
         for member_id in self.members:
             yield MemberKey(self.name, member_id)
         for member_id in self.targets:
@@ -198,6 +233,8 @@ class Group:
         match key:
             case GroupKey():
                 return self.record
+            case ClassicKey():
+                return self.classic_record
             case MemberKey():
                 return self.members.get(key.member_id)
             case TargetKey():

@@ -50,9 +50,15 @@ class InstanceKey(Key, frozen=True, tag="instance"):
     instance: str
 
 
+class ClassicKey(Key, frozen=True, tag="classic"):
+    pass
+
+
 MEMBER_KEYS: Final = (MemberKey, TargetKey, CurrentKey)
 """The kinds that say something of one member."""
-AnyKey: TypeAlias = GroupKey | MemberKey | TargetKey | CurrentKey | OffsetKey | InstanceKey
+AnyKey: TypeAlias = GroupKey | MemberKey | TargetKey | CurrentKey | OffsetKey | InstanceKey | ClassicKey
+CLASSIC_LEVEL: Final = 3
+"""Since which feature level there are classic groups: a coordinator of an older version cannot load one."""
 
 # -- values ----------------------------------------------------------------------------------------------------------
 
@@ -201,7 +207,43 @@ class InstanceRecord(GroupLogRecord, frozen=True, tag="instance"):
         return InstanceKey(self.group, self.instance)
 
 
-_AnyRecord: TypeAlias = GroupRecord | MemberRecord | TargetRecord | CurrentRecord | OffsetRecord | InstanceRecord
+class KeptMember(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A member of a classic group in one generation."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    metadata: bytes
+    """The member says this of itself for the protocol that was chosen."""
+    assignment: bytes = b""
+    instance_id: str | None = None
+
+
+class ClassicRecord(GroupLogRecord, frozen=True, tag="classic"):
+    """A classic group in its newest generation (Kafka's `GroupMetadataValue`)."""
+
+    generation: int
+    """Begins at 1 with the first members; 0 for a group that had none yet."""
+    protocol_type: str = ""
+    protocol: str | None = None
+    """The one that was chosen."""
+    leader: str | None = None
+    members: tuple[KeptMember, ...] = ()
+    is_assigned: bool = False
+    """The leader has said who gets what."""
+    empty_since_ms: int | None = None
+    """Since when there are no members; wall clock."""
+
+    @property
+    def key(self) -> ClassicKey:
+        return ClassicKey(self.group)
+
+
+_AnyRecord: TypeAlias = (
+    GroupRecord | MemberRecord | TargetRecord | CurrentRecord | OffsetRecord | InstanceRecord | ClassicRecord
+)
 
 # -- bytes -----------------------------------------------------------------------------------------------------------
 

@@ -45,11 +45,18 @@ class Deadlines:
     def pop_due(self, now_s: float) -> list[GroupMember]:
         """Those whose time has come; they have no deadline any more."""
         due = list[GroupMember]()
-        while (at_s := self.next_s()) is not None and at_s <= now_s:
-            key = self._heap[0][1]
-            self.drop(key)
+        while (key := self.pop(now_s)) is not None:
             due.append(key)
         return due
+
+    def pop(self, now_s: float) -> GroupMember | None:
+        """The first whose time has come; it has no deadline any more. None if there is no such."""
+        at_s = self.next_s()
+        if at_s is None or at_s > now_s:
+            return None
+        key = self._heap[0][1]
+        self.drop(key)
+        return key
 
     def next_s(self) -> float | None:
         """The earliest deadline; None without any."""

@@ -23,6 +23,8 @@ class GroupSettings:
     """In one shard."""
     offset_metadata_bytes_max: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
+    classic_members_max: int = 10_000
+    initial_rebalance_delay_ms: int = 3_000
 
     @property
     def session_timeouts_ms(self) -> tuple[int, int]:

@@ -12,7 +12,15 @@ from collections.abc import Iterator
 import msgspec
 
 from tidelog.groups.group import Group
-from tidelog.groups.records import MEMBER_KEYS, AnyKey, Gone, GroupLogRecord, InstanceKey, InstanceRecord
+from tidelog.groups.records import (
+    MEMBER_KEYS,
+    AnyKey,
+    ClassicRecord,
+    Gone,
+    GroupLogRecord,
+    InstanceKey,
+    InstanceRecord,
+)
 from tidelog.model.errors import GroupFull
 
 
@@ -66,6 +74,8 @@ class Shard:
                     group.remove(key)
             if group.record is not None and group.record.empty_since_ms is None:
                 group.apply(msgspec.structs.replace(group.record, epoch=group.record.epoch + 1, empty_since_ms=now_ms))
+            if group.classic_record is not None and group.classic_record.empty_since_ms is None:
+                group.apply(ClassicRecord(group.name, group.classic_record.generation + 1, empty_since_ms=now_ms))
 
     def live_records(self) -> Iterator[GroupLogRecord]:
         """All that there is. The shard may change meanwhile: each record is what its key has when it is asked for, so

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tidelog.groups.decide_leaves import without
 from tidelog.groups.group import Group
 from tidelog.groups.rebalance import has_other_topics, rebalance
-from tidelog.groups.records import GroupKey, GroupLogRecord, OffsetRecord, gone
+from tidelog.groups.records import ClassicKey, GroupKey, GroupLogRecord, OffsetRecord, gone
 from tidelog.groups.settings import GroupSettings, Now, TopicsView
 from tidelog.groups.shard import Shard
 
@@ -48,8 +48,9 @@ def expired(shard: Shard, view: TopicsView, settings: GroupSettings, now: Now) -
     for _, group in sorted(shard.groups.items()):
         over = [committed for committed in group.offsets.values() if _is_over(group, committed, view, settings, now)]
         records += [gone(committed.key) for committed in over]
-        if group.record is not None and not group.members and len(over) == len(group.offsets):
-            records.append(gone(GroupKey(group.name)))
+        if not group.has_members and len(over) == len(group.offsets):
+            kinds = ((group.record, GroupKey), (group.classic_record, ClassicKey))
+            records += [gone(key(group.name)) for record, key in kinds if record is not None]
     return tuple(records)
 
 
@@ -57,8 +58,7 @@ def _is_over(group: Group, committed: OffsetRecord, view: TopicsView, settings: 
     seen = view.get(committed.topic)
     if seen is None or seen.topic_id != committed.topic_id:
         return True
-    if group.members:
+    if group.has_members:
         return False
-    empty_since_ms = None if group.record is None else group.record.empty_since_ms
-    used_ms = max(committed.committed_ms, empty_since_ms or 0)
+    used_ms = max(committed.committed_ms, group.empty_since_ms or 0)
     return now.wall_ms - used_ms >= settings.offsets_retention_ms

@@ -54,7 +54,7 @@ class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
 
     Raises `UnknownMember`, `FencedMember`: the member owns nothing any more, and joins anew, under another id, so that
     no commit of its that is still under way counts; `InstanceIdInUse`, `UnsupportedAssignor`, `GroupFull`,
-    `InvalidRequest`.
+    `InvalidRequest`; `UnknownGroup` in a group whose members assign their partitions themselves.
     """
 
     member_id: str
@@ -260,10 +260,20 @@ class MemberDescription(msgspec.Struct, frozen=True):
     """What it may own, and what it has not given away yet."""
     target: tuple[TopicPartitions, ...]
     """What it will own when all is settled."""
+    metadata: bytes = b""
+    """In a classic group, what it says of itself to the group's leader."""
+    assignment: bytes = b""
+    """In a classic group, what the leader gave it."""
+
+
+GroupKind: TypeAlias = Literal["consumer", "classic"]
+"""The name that Kafka has for whoever assigns: the coordinator (KIP-848), or the members."""
 
 
 class GroupDescription(msgspec.Struct, frozen=True, tag=True):
-    """One group. `state` as Kafka's: `Empty`, `Assigning`, `Reconciling`, `Stable`."""
+    """One group. `state` as Kafka's: `Empty`, `Assigning`, `Reconciling`, `Stable`; of a classic one `Empty`,
+    `PreparingRebalance`, `CompletingRebalance`, `Stable`. The epoch of a classic one is its generation, the assignor
+    its protocol."""
 
     group: str
     state: str
@@ -273,6 +283,9 @@ class GroupDescription(msgspec.Struct, frozen=True, tag=True):
     members: tuple[MemberDescription, ...]
     is_simple: bool = False
     """It has committed offsets, and never had a member."""
+    kind: GroupKind = "consumer"
+    protocol_type: str = ""
+    """The type of a classic group: `consumer` if its members are consumers."""
 
 
 class GroupListed(msgspec.Struct, frozen=True):
@@ -285,6 +298,8 @@ class GroupListed(msgspec.Struct, frozen=True):
     coordinator: Int64
     members: Int64
     is_simple: bool = False
+    kind: GroupKind = "consumer"
+    protocol_type: str = ""
 
 
 class GroupsListed(msgspec.Struct, frozen=True, tag=True):

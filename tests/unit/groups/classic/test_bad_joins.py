@@ -1,0 +1,85 @@
+"""Joins that make no sense, or too much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.groups.classic.classic_desk import SETTINGS, ClassicDesk
+from tidelog.groups.classic.members import GROUP_BYTES_MAX, METADATA_BYTES_MAX, PROTOCOLS_MAX
+from tidelog.model.classic_groups import Protocol
+from tidelog.model.errors import (
+    GroupFull,
+    InconsistentProtocol,
+    InvalidGroupName,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    UnknownMember,
+)
+
+LONG = "x" * 256
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"group": ""}, InvalidGroupName),
+        ({"group": LONG}, InvalidGroupName),
+        ({"session_timeout_ms": 0}, InvalidSessionTimeout),
+        ({"session_timeout_ms": 1_800_001}, InvalidSessionTimeout),
+        ({"protocol_type": ""}, InconsistentProtocol),
+        ({"protocol_type": LONG}, InvalidRequest),
+        ({"protocols": ()}, InconsistentProtocol),
+        ({"protocols": (Protocol("a", b""), Protocol("a", b""))}, InvalidRequest),
+        ({"protocols": tuple(Protocol(str(n), b"") for n in range(PROTOCOLS_MAX + 1))}, InvalidRequest),
+        ({"protocols": (Protocol(LONG, b""),)}, InvalidRequest),
+        ({"protocols": (Protocol("a", bytes(METADATA_BYTES_MAX + 1)),)}, InvalidRequest),
+        ({"member_id": LONG}, InvalidRequest),
+        ({"member_id": "nobody"}, UnknownMember),
+        ({"instance_id": LONG}, InvalidRequest),
+        ({"client_id": LONG}, InvalidRequest),
+        ({"client_host": LONG}, InvalidRequest),
+    ],
+    ids=str,
+)
+def test_a_join_that_makes_no_sense_is_refused(desk: ClassicDesk, wrong: dict[str, Any], error: type) -> None:
+    assert desk.ask_join(**wrong).refusal is error
+    assert not desk.shard.groups
+
+
+def test_what_all_members_say_has_to_fit_into_a_record(desk: ClassicDesk) -> None:
+    half = (Protocol("range", bytes(GROUP_BYTES_MAX // 2 - 100)),)
+    first, second = desk.stable(2, protocols=half)
+    assert desk.ask_join(protocols=half).refusal is GroupFull
+    more = (Protocol("range", bytes(GROUP_BYTES_MAX // 2 + 200)),)
+    assert desk.ask_join(second, protocols=more).refusal is GroupFull
+    assert desk.classic.phase.value == "Stable"
+    desk.let_go(first)
+    assert desk.ask_join(second, protocols=half).joined.generation == 3
+
+
+def test_ids_that_nobody_joins_with_are_bounded_like_members(desk: ClassicDesk) -> None:
+    desk.settings = replace(SETTINGS, classic_members_max=3)
+    for _ in range(3):
+        desk.ask_join()
+    assert desk.ask_join().refusal is GroupFull
+    desk.pass_time(10)
+    assert desk.stable(1)
+
+
+def test_a_member_that_would_be_waited_for_for_ever_is_waited_for_a_day(desk: ClassicDesk) -> None:
+    desk.stable(1, rebalance_timeout_ms=2**31 - 1)
+    assert desk.classic.rebalance_s == 86_400
+
+
+def test_an_id_that_was_given_away_belongs_to_no_instance(desk: ClassicDesk) -> None:
+    drawn = desk.ask_join().told.member_id
+    assert desk.ask_join(drawn, instance_id="i").refusal is UnknownMember
+
+
+def test_groups_are_bounded(desk: ClassicDesk) -> None:
+    desk.settings = replace(SETTINGS, groups_max=1)
+    desk.stable(1)
+    assert desk.ask_join(group="h").refusal is GroupFull

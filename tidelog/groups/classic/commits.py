@@ -1,0 +1,34 @@
+"""The rule of who may commit offsets in a classic group.
+
+A member of the generation in force, as long as it has not joined the next one: while the others join it finishes what
+it has. Not while the leader assigns, for then nobody has anything. And whoever is no member, as long as nobody is one:
+clients that assign partitions to themselves, and operators.
+"""
+
+from __future__ import annotations
+
+from tidelog.groups.classic.members import member_of, unknown
+from tidelog.groups.classic.rebalance import rebalancing
+from tidelog.groups.classic.state import ClassicGroup, Phase
+from tidelog.groups.classic.syncs import check_generation
+from tidelog.model.classic_groups import CommitAsMember
+from tidelog.model.errors import IllegalGeneration
+
+
+def check_commit(group: ClassicGroup | None, request: CommitAsMember) -> None:
+    """Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `RebalanceInProgress`. None is a group that is not
+    there, or has no members."""
+    is_empty = group is None or group.phase is Phase.EMPTY
+    if request.generation < 0 and is_empty:
+        return
+    if group is None:
+        raise IllegalGeneration(
+            f"group {request.group!a} has no members, and member {request.member_id!a} speaks with generation "
+            f"{request.generation}; join anew"
+        )
+    if request.generation < 0 and not request.member_id and request.instance_id is None:
+        raise unknown(group.name, request.member_id)
+    member_of(group, request)
+    check_generation(group, request.member_id, request.generation)
+    if group.phase is Phase.COMPLETING:
+        raise rebalancing(group)

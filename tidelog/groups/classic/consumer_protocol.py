@@ -1,0 +1,76 @@
+"""The bytes that consumers exchange through the coordinator, their subscriptions and assignments, read to be shown.
+
+The coordinator decides nothing by them: to it they are bytes. Where they are not what Kafka's consumers say
+(`ConsumerProtocolSubscription`, `ConsumerProtocolAssignment`; both begin alike in all versions) nothing is shown.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from tidelog.model.groups import TopicPartitions, grouped
+
+CONSUMER: Final = "consumer"
+"""The protocol type of consumers. Connect's workers, for one, have another."""
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+class _Malformed(Exception):
+    pass
+
+
+class _Reader:
+    """Reads from the beginning on; raises `_Malformed` where the bytes end, or say that they are more than they are."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def number(self, form: struct.Struct) -> int:
+        return int(form.unpack(self._take(form.size))[0])
+
+    def text(self) -> str:
+        try:
+            return self._take(self.number(_INT16)).decode()
+        except UnicodeDecodeError:
+            raise _Malformed from None
+
+    def count(self, least_size: int) -> int:
+        """How many elements follow, each of so many bytes at least."""
+        count = self.number(_INT32)
+        if not 0 <= count * least_size <= len(self._data) - self._at:
+            raise _Malformed
+        return count
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if size < 0 or end > len(self._data):
+            raise _Malformed
+        taken, self._at = self._data[self._at : end], end
+        return taken
+
+
+def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
+    """Returns the topics that a consumer subscribes to, sorted."""
+    try:
+        reader = _Reader(metadata)
+        reader.number(_INT16)  # the version
+        return tuple(sorted({reader.text() for _ in range(reader.count(_INT16.size))}))
+    except _Malformed:
+        return ()
+
+
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartitions, ...]:
+    """Returns the partitions that a consumer was given."""
+    found = list[tuple[str, int]]()
+    try:
+        reader = _Reader(assignment)
+        reader.number(_INT16)  # the version
+        for _ in range(reader.count(_INT16.size + _INT32.size)):
+            topic = reader.text()
+            found += [(topic, reader.number(_INT32)) for _ in range(reader.count(_INT32.size))]
+    except _Malformed:
+        return ()
+    return grouped(found)

@@ -1,0 +1,60 @@
+"""How a classic group is shown."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.groups.classic.consumer_protocol import CONSUMER, assigned_partitions, subscribed_topics
+from tidelog.groups.classic.state import ClassicGroup, Member
+from tidelog.model.groups import GroupDescription, GroupListed, MemberDescription
+
+NO_NODE: Final = -1
+"""The shell knows who coordinates."""
+
+
+def describe_classic(group: ClassicGroup) -> GroupDescription:
+    """Returns the group with its members, in the order of their ids."""
+    return GroupDescription(
+        group.name,
+        group.phase.value,
+        group.generation,
+        group.protocol or "",
+        NO_NODE,
+        tuple(_described(group, member) for _, member in sorted(group.members.items())),
+        kind="classic",
+        protocol_type=group.protocol_type,
+    )
+
+
+def list_classic(group: ClassicGroup) -> GroupListed:
+    """Returns the group as one of a list."""
+    return GroupListed(
+        group.name,
+        group.phase.value,
+        group.generation,
+        group.protocol or "",
+        NO_NODE,
+        len(group.members),
+        kind="classic",
+        protocol_type=group.protocol_type,
+    )
+
+
+def _described(group: ClassicGroup, member: Member) -> MemberDescription:
+    """Reads what consumers say to each other; the bytes of others mean nothing here."""
+    metadata, is_consumer = member.metadata(group.protocol), group.protocol_type == CONSUMER
+    owned = assigned_partitions(member.assignment) if is_consumer else ()
+    return MemberDescription(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rack=None,
+        member_epoch=group.generation,
+        topics=subscribed_topics(metadata) if is_consumer else (),
+        pattern="",
+        owned=owned,
+        target=owned,
+        metadata=metadata,
+        assignment=member.assignment,
+    )

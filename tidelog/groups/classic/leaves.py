@@ -1,0 +1,73 @@
+"""Deciding about members that leave a classic group, and about those that are silent."""
+
+from __future__ import annotations
+
+from tidelog.groups.classic.members import named_member, unknown
+from tidelog.groups.classic.rebalance import complete_if_all_joined, joining_is_over, prepare, syncing_is_over
+from tidelog.groups.classic.state import ClassicGroup
+from tidelog.groups.classic.turn import Turn
+from tidelog.model.classic_groups import LeaveAnswer, LeaveGroup, LeaveVerdict, Leaving
+from tidelog.model.errors import TidelogError
+
+
+def leave(turn: Turn, request: LeaveGroup) -> LeaveAnswer:
+    """Takes out whoever can be, and has the others join again once, if anybody was."""
+    before = len(turn.group.members)
+    verdicts = tuple(LeaveVerdict(one, _let_go(turn, one)) for one in request.members)
+    _go_on_without(turn, is_smaller=len(turn.group.members) < before)
+    return LeaveAnswer(verdicts)
+
+
+def _let_go(turn: Turn, leaving: Leaving) -> TidelogError | None:
+    group = turn.group
+    if leaving.instance_id is None and group.pending.pop(leaving.member_id, None) is not None:
+        return None
+    try:
+        member_id = _named(group, leaving)
+    except TidelogError as error:
+        return error
+    turn.expel(member_id, unknown(group.name, member_id))
+    return None
+
+
+def _named(group: ClassicGroup, leaving: Leaving) -> str:
+    """Returns the id of a member. An operator knows only the instance id of a static one."""
+    if not leaving.member_id and leaving.instance_id is not None:
+        holder = group.instances.get(leaving.instance_id)
+        if holder is None:
+            raise unknown(group.name, leaving.instance_id)
+        return holder
+    return named_member(group, leaving.member_id, leaving.instance_id).member_id
+
+
+def silence(turn: Turn, member_id: str) -> None:
+    """A session is over: of a member, or of an id that was given away. Whoever waits for an answer does not beat, and
+    is not expelled for it; but a newcomer is, in the end."""
+    group = turn.group
+    if group.pending.pop(member_id, None) is not None:
+        complete_if_all_joined(turn)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    is_given_up = member.newcomer_until_s is not None and turn.now.monotonic_s >= member.newcomer_until_s
+    if (member.join_wait is not None and not is_given_up) or member.sync_wait is not None:
+        turn.heard[member_id] = None
+        return
+    turn.expel(member_id, unknown(group.name, member_id))
+    _go_on_without(turn, is_smaller=True)
+
+
+def time_is_up(turn: Turn) -> None:
+    """The time to join, or to sync, has passed."""
+    if turn.group.joining is not None:
+        joining_is_over(turn)
+    elif turn.group.syncing_until_s is not None:
+        syncing_is_over(turn)
+
+
+def _go_on_without(turn: Turn, *, is_smaller: bool) -> None:
+    if is_smaller:
+        prepare(turn)
+    else:
+        complete_if_all_joined(turn)

@@ -1,0 +1,126 @@
+"""The members of a classic group: who speaks, and what a join may say."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.groups.classic.state import ClassicGroup, Member, Phase, common_protocols
+from tidelog.groups.settings import GroupSettings
+from tidelog.model.classic_groups import ClassicRequest, JoinGroup
+from tidelog.model.errors import (
+    FencedInstance,
+    GroupFull,
+    InconsistentProtocol,
+    InvalidRequest,
+    InvalidSessionTimeout,
+    UnknownMember,
+)
+from tidelog.model.groups import NAME_LENGTH_MAX, check_group_name
+
+PROTOCOLS_MAX: Final = 16
+METADATA_BYTES_MAX: Final = 256 << 10
+"""The most that one member may say of itself, for all protocols."""
+GROUP_BYTES_MAX: Final = 384 << 10
+"""The most that all members may say of themselves for one protocol: it has to fit into one record with what they are
+assigned."""
+REBALANCE_TIMEOUT_MS_MAX: Final = 86_400_000
+"""A member that may take longer (some clients say 2^31 - 1 ms) is waited for no longer than this."""
+
+
+def check_join(request: JoinGroup, settings: GroupSettings) -> None:
+    """Raises `InvalidGroupName`, `InvalidSessionTimeout`, `InvalidRequest`, `InconsistentProtocol` for a join that says
+    what no group could take."""
+    check_group_name(request.group)
+    least, most = settings.session_timeouts_ms
+    if not least <= request.session_timeout_ms <= most:
+        raise InvalidSessionTimeout(
+            f"session.timeout.ms is {least} to {most} here (group.min.session.timeout.ms, "
+            f"group.max.session.timeout.ms); this one is {request.session_timeout_ms}"
+        )
+    if not request.protocol_type or not request.protocols:
+        raise InconsistentProtocol("a member names the type of its protocols, and one protocol at least")
+    _check_lengths(request)
+
+
+def _check_lengths(request: JoinGroup) -> None:
+    names = [one.name for one in request.protocols]
+    if len(names) > PROTOCOLS_MAX or len(set(names)) < len(names):
+        raise InvalidRequest(f"a member names at most {PROTOCOLS_MAX} protocols, each once")
+    texts = (request.member_id, request.instance_id or "", request.client_id, request.client_host)
+    for text in (*texts, request.protocol_type, *names):
+        if len(text) > NAME_LENGTH_MAX:
+            raise InvalidRequest(f"ids and names of members have at most {NAME_LENGTH_MAX} characters")
+    size = sum(len(one.metadata) for one in request.protocols)
+    if size > METADATA_BYTES_MAX:
+        raise InvalidRequest(f"the metadata of a member have at most {METADATA_BYTES_MAX} bytes; these have {size}")
+
+
+def check_protocols(group: ClassicGroup, request: JoinGroup, without: str | None = None) -> None:
+    """Raises `InconsistentProtocol` if the member could not be in a generation with the others, one left out."""
+    common = common_protocols(group.members, without)
+    if common is None:
+        return
+    if group.protocol_type != request.protocol_type:
+        raise InconsistentProtocol(
+            f"group {group.name!a} is of type {group.protocol_type!a}, and the member of {request.protocol_type!a}"
+        )
+    if not any(one.name in common for one in request.protocols):
+        raise InconsistentProtocol(
+            f"the members of group {group.name!a} have {', '.join(map(ascii, common))} in common, and the new one has "
+            f"{', '.join(ascii(one.name) for one in request.protocols)} (partition.assignment.strategy)"
+        )
+
+
+def check_room(group: ClassicGroup, member: Member, settings: GroupSettings) -> None:
+    """Raises `GroupFull` if the group cannot have this member beside the others."""
+    was = group.members.get(member.member_id)
+    is_known = was is not None or member.member_id in group.pending
+    if not is_known and len(group.members) + len(group.pending) >= settings.classic_members_max:
+        raise GroupFull(f"group {group.name!a} has as many members as it may have (group.max.size)")
+    if group.kept_size - (0 if was is None else was.kept_size) + member.kept_size > GROUP_BYTES_MAX:
+        raise GroupFull(
+            f"what the members of group {group.name!a} say of themselves would be more than {GROUP_BYTES_MAX} bytes "
+            f"with this one, and is {group.kept_size} now: use fewer members, or shorter subscriptions"
+        )
+
+
+def member_from(request: JoinGroup, member_id: str, wait: int | None) -> Member:
+    """Returns the member that a join speaks of."""
+    return Member(
+        member_id=member_id,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=max(1, min(request.rebalance_timeout_ms, REBALANCE_TIMEOUT_MS_MAX)),
+        protocols=request.protocols,
+        join_wait=wait,
+    )
+
+
+def member_of(group: ClassicGroup, request: ClassicRequest) -> Member:
+    """Returns who speaks. Raises `FencedInstance`, `UnknownMember`."""
+    return named_member(group, request.member_id, request.instance_id)
+
+
+def named_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> Member:
+    """Returns the member of this id. Raises `FencedInstance` if its instance id belongs to another one by now, or
+    `UnknownMember`."""
+    if instance_id is not None:
+        holder = group.instances.get(instance_id)
+        if holder is not None and holder != member_id:
+            raise fenced(group, instance_id)
+    member = group.members.get(member_id)
+    if member is None or group.phase is Phase.EMPTY or (instance_id is not None and member.instance_id != instance_id):
+        raise unknown(group.name, member_id)
+    return member
+
+
+def fenced(group: ClassicGroup, instance_id: str) -> FencedInstance:
+    """Returns what a static member is told whose instance id another process has taken over."""
+    return FencedInstance(f"another process has joined group {group.name!a} as instance {instance_id!a}; stop this one")
+
+
+def unknown(group: str, member_id: str) -> UnknownMember:
+    """Returns what is said to who is no member."""
+    return UnknownMember(f"group {group!a} has no member {member_id!a} (any more); join anew")

@@ -1,0 +1,162 @@
+"""From one generation of a classic group to the next.
+
+Preparing: whoever was a member, and whoever wants to become one, joins. It is over when all have joined, or after the
+longest rebalance timeout; who has not joined by then is no member any more, but for static members, who may be away.
+The first generation waits a little for more to come instead, and a little more after each that does.
+
+Completing: the leader is the one before if it is there, else whoever has been a member for longest. The protocol is one
+that all know, and that most like best. It is over when the leader has synced. Whoever has not synced within the
+rebalance timeout is expelled, and the next generation begins.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from tidelog.groups.classic.state import ClassicGroup, Joining, Member, Phase, common_protocols, record_of
+from tidelog.groups.classic.turn import Turn
+from tidelog.model.classic_groups import JoinAnswer, JoinedMember
+from tidelog.model.errors import RebalanceInProgress, UnknownMember
+
+
+def prepare(turn: Turn) -> None:
+    """Everybody is to join again, for the next generation."""
+    group, now_s = turn.group, turn.now.monotonic_s
+    if group.phase is Phase.PREPARING:
+        complete_if_all_joined(turn)
+        return
+    for member in [one for one in group.members.values() if one.sync_wait is not None]:
+        turn.tell(member.sync_wait, rebalancing(group))
+        turn.change(member, sync_wait=None)
+        turn.heard[member.member_id] = None
+    delay_s = turn.settings.initial_rebalance_delay_ms / 1000
+    longest_s = now_s + group.rebalance_s
+    if group.phase is Phase.EMPTY and delay_s > 0:
+        group.joining = Joining(min(now_s + delay_s, longest_s), longest_s)
+    else:
+        group.joining = Joining(longest_s)
+    group.phase, group.syncing_until_s = Phase.PREPARING, None
+    complete_if_all_joined(turn)
+
+
+def complete_if_all_joined(turn: Turn) -> None:
+    """Ends the wait for joins, if nobody is waited for any more."""
+    group = turn.group
+    if group.joining is None:
+        return
+    is_all = group.awaiting == len(group.members) and not group.pending and group.joining.longest_s is None
+    if is_all or not group.is_in_use:
+        _complete(turn)
+
+
+def joining_is_over(turn: Turn) -> None:
+    """The time to join has passed."""
+    group, joining = turn.group, turn.group.joining
+    assert joining is not None, "only who prepares waits for joins"
+    now_s = turn.now.monotonic_s
+    if joining.longest_s is not None and joining.has_grown and now_s < joining.longest_s:
+        delay_s = turn.settings.initial_rebalance_delay_ms / 1000
+        group.joining = Joining(min(now_s + delay_s, joining.longest_s), joining.longest_s)
+    else:
+        _complete(turn)
+
+
+def syncing_is_over(turn: Turn) -> None:
+    """The time to sync has passed: who has not, is expelled."""
+    group = turn.group
+    late = [one.member_id for one in group.members.values() if not one.has_synced]
+    for member_id in late:
+        turn.expel(member_id, _late(group, member_id))
+    group.syncing_until_s = None
+    if late:
+        prepare(turn)
+
+
+def _complete(turn: Turn) -> None:
+    """The members of the next generation are known."""
+    group = turn.group
+    away = [one for one in group.members.values() if one.join_wait is None]
+    for member in away:
+        if member.instance_id is None:
+            turn.expel(member.member_id, _late(group, member.member_id))
+    if not group.members:
+        _become_empty(turn)
+    elif not group.awaiting:  # static members that are all away: until their sessions are over
+        group.joining = Joining(turn.now.monotonic_s + group.rebalance_s)
+    else:
+        _begin_generation(turn)
+
+
+def _become_empty(turn: Turn) -> None:
+    group = turn.group
+    group.generation += 1
+    group.phase, group.joining, group.syncing_until_s = Phase.EMPTY, None, None
+    group.protocol = group.leader = None
+    turn.records.append(record_of(group, turn.now.wall_ms))
+
+
+def _begin_generation(turn: Turn) -> None:
+    group = turn.group
+    group.generation += 1
+    group.phase, group.joining = Phase.COMPLETING, None
+    group.syncing_until_s = turn.now.monotonic_s + group.rebalance_s
+    group.leader, group.protocol = _elected(group), chosen_protocol(group)
+    joined = [one for one in group.members.values() if one.join_wait is not None]
+    for member in list(group.members.values()):
+        turn.change(member, assignment=b"", has_synced=False, join_wait=None, newcomer_until_s=None)
+    turn.records.append(record_of(group))
+    for member in joined:
+        turn.tell(member.join_wait, standing(group, member))
+        turn.heard[member.member_id] = None
+
+
+def _elected(group: ClassicGroup) -> str:
+    leader = None if group.leader is None else group.members.get(group.leader)
+    if leader is not None and leader.join_wait is not None:
+        return leader.member_id
+    return next(one.member_id for one in group.members.values() if one.join_wait is not None)
+
+
+def chosen_protocol(group: ClassicGroup) -> str:
+    """Returns what most of the members like best among what all of them know; of equals, what the first one does."""
+    common = common_protocols(group.members)
+    assert common, "a member that has nothing in common with the others is refused"
+    votes = Counter(_favourite(member, common) for member in group.members.values())
+    return max(common, key=lambda name: votes[name])
+
+
+def _favourite(member: Member, common: list[str]) -> str:
+    return next(one.name for one in member.protocols if one.name in common)
+
+
+def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
+    """Returns what a member of the generation in force is told of it; the leader, who the others are."""
+    assert group.leader is not None, "a generation has a leader"
+    members = (
+        tuple(JoinedMember(one.member_id, one.instance_id, one.metadata(group.protocol)) for one in _all(group))
+        if group.leader == member.member_id
+        else ()
+    )
+    return JoinAnswer(
+        member.member_id, group.generation, group.protocol_type, group.protocol or "", group.leader, members
+    )
+
+
+def _all(group: ClassicGroup) -> list[Member]:
+    return list(group.members.values())
+
+
+def joining_grows(group: ClassicGroup) -> None:
+    """Notes that somebody has come, after whom more may come."""
+    if group.joining is not None:
+        group.joining = replace(group.joining, has_grown=True)
+
+
+def rebalancing(group: ClassicGroup) -> RebalanceInProgress:
+    """Returns what members are told that have to join again."""
+    return RebalanceInProgress(f"group {group.name!a} is between two generations; join again")
+
+
+def _late(group: ClassicGroup, member_id: str) -> UnknownMember:
+    return UnknownMember(f"member {member_id!a} of group {group.name!a} was too late, and is expelled; join anew")

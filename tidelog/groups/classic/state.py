@@ -1,0 +1,212 @@
+"""A classic group as its coordinator has it.
+
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable
+      ^             |   ^                  |                |
+      +-------------+   +------------------+----------------+
+
+Empty: no members. Preparing: everybody joins, and each join waits for the others. Completing: the generation is known,
+and its leader assigns; each sync waits for that. Stable: all have, or can have, what the leader gave them. (Kafka's
+`Dead` is a group that is not there.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from tidelog.groups.records import ClassicRecord, KeptMember
+from tidelog.model.classic_groups import Protocol
+
+
+class Phase(Enum):
+    """The phases have Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member. `join_wait` and `sync_wait` are the numbers of its requests that wait for an answer."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    join_wait: int | None = None
+    sync_wait: int | None = None
+    has_synced: bool = True
+    newcomer_until_s: float | None = None
+    """How long it may wait for its first generation; None if it has been in one."""
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """Returns what it says of itself for a protocol."""
+        return next((one.metadata for one in self.protocols if one.name == protocol), b"")
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return self._names_size + len(self.assignment) + sum(len(one.metadata) for one in self.protocols)
+
+    @property
+    def kept_size(self) -> int:
+        """About how many it takes in the group's record, before the leader has assigned, whatever is chosen."""
+        return self._names_size + max((len(one.metadata) for one in self.protocols), default=0)
+
+    @property
+    def _names_size(self) -> int:
+        return sum(map(len, (self.member_id, self.instance_id or "", self.client_id, self.client_host)))
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """The wait for members to join. `until_s` is its end, unless all have joined before."""
+
+    until_s: float
+    longest_s: float | None = None
+    """In a group that was empty everybody waits a little for more to come, and again after each that does, until then;
+    None elsewhere."""
+    has_grown: bool = False
+    """True if somebody has come since the wait began, or was last made longer."""
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """The group. Members are in the order in which they came."""
+
+    name: str
+    generation: int = 0
+    phase: Phase = Phase.EMPTY
+    protocol_type: str = ""
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    """The member of each `group.instance.id`."""
+    pending: dict[str, int] = field(default_factory=dict)
+    """Ids that were given away and whose members have not joined with them yet; with their session timeouts."""
+    joining: Joining | None = None
+    """Invariant: there is one exactly while the group is preparing."""
+    syncing_until_s: float | None = None
+    """When members that have not synced are expelled; None if all have."""
+    size: int = 0
+    """Invariant: the sum of its members' sizes."""
+    kept_size: int = 0
+    """Invariant: the sum of theirs."""
+    awaiting: int = 0
+    """Invariant: how many members have a join that waits."""
+
+    def copy(self) -> ClassicGroup:
+        """Returns an equal group that may be changed without this one."""
+        return replace(self, members=dict(self.members), instances=dict(self.instances), pending=dict(self.pending))
+
+    def put(self, member: Member) -> None:
+        """Adds a member, or has it say something else."""
+        self._uncount(member.member_id)
+        self.members[member.member_id] = member
+        self.size += member.size
+        self.kept_size += member.kept_size
+        self.awaiting += member.join_wait is not None
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member.member_id
+
+    def drop(self, member_id: str) -> Member:
+        """Takes a member out, and returns it."""
+        self._uncount(member_id)
+        member = self.members.pop(member_id)
+        if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
+            del self.instances[member.instance_id]
+        if self.leader == member_id:
+            self.leader = None
+        return member
+
+    def _uncount(self, member_id: str) -> None:
+        was = self.members.get(member_id)
+        if was is not None:
+            self.size -= was.size
+            self.kept_size -= was.kept_size
+            self.awaiting -= was.join_wait is not None
+
+    @property
+    def is_in_use(self) -> bool:
+        """There are members, or somebody is about to become one."""
+        return bool(self.members or self.pending)
+
+    @property
+    def rebalance_s(self) -> float:
+        """How long its slowest member may take, in seconds."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0) / 1000
+
+    @property
+    def due_s(self) -> float | None:
+        """When something happens to the group if nobody speaks."""
+        return self.syncing_until_s if self.joining is None else self.joining.until_s
+
+
+def record_of(group: ClassicGroup, empty_since_ms: int | None = None) -> ClassicRecord:
+    """Returns what is kept of a generation."""
+    return ClassicRecord(
+        group=group.name,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        leader=group.leader,
+        members=tuple(_kept(member, group.protocol) for member in group.members.values()),
+        is_assigned=group.phase is Phase.STABLE,
+        empty_since_ms=empty_since_ms,
+    )
+
+
+def _kept(member: Member, protocol: str | None) -> KeptMember:
+    return KeptMember(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        metadata=member.metadata(protocol),
+        assignment=member.assignment,
+        instance_id=member.instance_id,
+    )
+
+
+def from_record(record: ClassicRecord) -> ClassicGroup:
+    """Returns the group as a record says that it is. Nobody waits, and no deadline is known."""
+    phase = Phase.EMPTY
+    if record.members:
+        phase = Phase.STABLE if record.is_assigned else Phase.COMPLETING
+    group = ClassicGroup(record.group, record.generation, phase, record.protocol_type, record.protocol, record.leader)
+    for kept in record.members:
+        group.put(_member(kept, record))
+    return group
+
+
+def _member(kept: KeptMember, record: ClassicRecord) -> Member:
+    return Member(
+        member_id=kept.member_id,
+        instance_id=kept.instance_id,
+        client_id=kept.client_id,
+        client_host=kept.client_host,
+        session_timeout_ms=kept.session_timeout_ms,
+        rebalance_timeout_ms=kept.rebalance_timeout_ms,
+        protocols=(Protocol(record.protocol or "", kept.metadata),),
+        assignment=kept.assignment,
+        has_synced=record.is_assigned,
+    )
+
+
+def common_protocols(members: Mapping[str, Member], without: str | None = None) -> list[str] | None:
+    """Returns the protocols that all members but one know, in the order of the first of them; None without any."""
+    found: list[str] | None = None
+    for member in members.values():
+        if member.member_id != without:
+            names = [one.name for one in member.protocols]
+            found = names if found is None else [name for name in found if name in names]
+    return found

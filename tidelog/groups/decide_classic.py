@@ -1,0 +1,120 @@
+"""Deciding about classic groups, in their shard: which group is meant, of which kind, and whether there may be one.
+
+A group is of the kind of whoever was in it last. While it has members it refuses those of the other kind; without any
+it becomes what the next member wants, and keeps its committed offsets.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from tidelog.groups import decide_offsets
+from tidelog.groups.classic import leaves, syncs
+from tidelog.groups.classic.commits import check_commit
+from tidelog.groups.classic.joins import Joiner, join
+from tidelog.groups.classic.members import check_join, unknown
+from tidelog.groups.classic.state import ClassicGroup, record_of
+from tidelog.groups.classic.turn import Turn
+from tidelog.groups.decision import Decision
+from tidelog.groups.group import Group
+from tidelog.groups.records import GroupKey, gone
+from tidelog.groups.settings import GroupSettings, Now, TopicsView
+from tidelog.groups.shard import Shard
+from tidelog.model.classic_groups import (
+    ClassicHeartbeat,
+    CommitAsMember,
+    LeaveAnswer,
+    LeaveGroup,
+    LeaveVerdict,
+    SyncGroup,
+)
+from tidelog.model.errors import InconsistentProtocol, TidelogError
+from tidelog.model.groups import CommitOffsets, check_group_name
+
+
+def decide_join(shard: Shard, joiner: Joiner, settings: GroupSettings, now: Now) -> Turn:
+    """Raises what `JoinGroup` says."""
+    request = joiner.request
+    check_join(request, settings)
+    group = shard.groups.get(request.group)
+    if group is not None and group.members:
+        raise InconsistentProtocol(
+            f"the members of group {request.group!a} have their partitions assigned by the coordinator "
+            "(group.protocol=consumer); use another group, or stop them first"
+        )
+    if group is not None and group.classic is not None:
+        turn = Turn(group.classic.copy(), settings, now)
+    elif request.member_id:
+        raise unknown(request.group, request.member_id)
+    else:
+        turn = _opened(shard.known_or_new(request.group, settings.groups_max), settings, now)
+    join(turn, joiner)
+    return turn
+
+
+def _opened(group: Group, settings: GroupSettings, now: Now) -> Turn:
+    """A group that becomes a classic one."""
+    classic = ClassicGroup(group.name)
+    turn = Turn(classic, settings, now, [record_of(classic, now.wall_ms)])
+    if group.record is not None:
+        turn.records.append(gone(GroupKey(group.name)))
+    return turn
+
+
+def decide_sync(shard: Shard, request: SyncGroup, wait: int, settings: GroupSettings, now: Now) -> Turn:
+    """Raises what `SyncGroup` says."""
+    turn = Turn(_classic(shard, request.group, request.member_id).copy(), settings, now)
+    syncs.sync(turn, request, wait)
+    return turn
+
+
+def decide_heartbeat(shard: Shard, request: ClassicHeartbeat) -> TidelogError | None:
+    """Returns what a member is told that was heard; None if all is well. Raises as `syncs.heartbeat`."""
+    return syncs.heartbeat(_classic(shard, request.group, request.member_id), request)
+
+
+def decide_leave(
+    shard: Shard, request: LeaveGroup, settings: GroupSettings, now: Now
+) -> tuple[Turn | None, LeaveAnswer]:
+    """Returns what follows, None for nothing; and what to tell. Raises `InvalidGroupName`."""
+    found = shard.groups.get(check_group_name(request.group))
+    if found is None or found.classic is None:
+        verdicts = (LeaveVerdict(one, unknown(request.group, one.member_id)) for one in request.members)
+        return None, LeaveAnswer(tuple(verdicts))
+    turn = Turn(found.classic.copy(), settings, now)
+    return turn, leaves.leave(turn, request)
+
+
+def decide_silence(shard: Shard, name: str, member_id: str, settings: GroupSettings, now: Now) -> Turn | None:
+    """Returns what follows when a session is over, or with no member named the wait for all; None for nothing."""
+    group = shard.groups.get(name)
+    if group is None or group.classic is None:
+        return None
+    turn = Turn(group.classic.copy(), settings, now)
+    if member_id:
+        leaves.silence(turn, member_id)
+    else:
+        leaves.time_is_up(turn)
+    return turn
+
+
+def decide_commit(
+    shard: Shard, request: CommitAsMember, view: TopicsView, settings: GroupSettings, now: Now
+) -> Decision:
+    """Raises what `CommitAsMember` says."""
+    group = shard.groups.get(check_group_name(request.group))
+    commit = CommitOffsets(group=request.group, offsets=request.offsets)
+    if group is not None and group.members:
+        if not request.member_id:
+            raise unknown(request.group, request.member_id)
+        as_member = structs.replace(commit, member_id=request.member_id, member_epoch=request.generation)
+        return decide_offsets.commit(shard, as_member, view, settings, now)
+    check_commit(None if group is None else group.classic, request)
+    return decide_offsets.commit_unowned(shard, commit, view, settings, now)
+
+
+def _classic(shard: Shard, name: str, member_id: str) -> ClassicGroup:
+    group = shard.groups.get(check_group_name(name))
+    if group is None or group.classic is None:
+        raise unknown(name, member_id)
+    return group.classic
