@@ -187,6 +187,8 @@ Count = Annotated[Integer, Field(ge=1, le=INT32_MAX)]
 """How many of something there are or may be; at least one."""
 FeatureLevel = Annotated[Integer, Field(ge=LEVEL_MIN, le=LEVEL_MAX)]
 Milliseconds = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
+Delay = Annotated[Integer, Field(ge=0, le=INT32_MAX)]
+"""Milliseconds, or 0 for none."""
 Bytes = Annotated[Integer, Field(ge=1, le=INT64_MAX)]
 Limit = Annotated[Integer, Field(ge=-1, le=INT64_MAX)]
 """An amount of bytes or milliseconds, or -1 for no limit."""

@@ -28,7 +28,7 @@ def answer_before_the_commit() -> AbstractContextManager[None]:
     async def at_once(tenure: CoordinatorState, *_: object) -> None:
         return None
 
-    return patched(CoordinatorState, "_until_true", at_once)
+    return patched(CoordinatorState, "until_true", at_once)
 
 
 def commits_of_whoever_it_was() -> AbstractContextManager[None]:

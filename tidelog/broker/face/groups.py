@@ -55,6 +55,8 @@ class ConsumerGroups:
         """Asks a group's coordinator; see `broker.groups.facade.Groups.ask`."""
         self.list_groups = host.groups.list_groups
         """Lists all groups; see `broker.groups.facade.Groups.list_groups`."""
+        self.classic = host.groups.classic
+        """Classic groups that this broker coordinates; see `broker.groups.classic_reach.ClassicGroups`."""
 
     async def describe(self, group: str, deadline_s: float) -> GroupDescription:
         """Raises `UnknownGroup`, `CoordinatorNotAvailable`."""

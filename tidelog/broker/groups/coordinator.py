@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 
 from tidelog.broker.groups.chores import Chores
+from tidelog.broker.groups.classics import Classics
 from tidelog.broker.groups.coordinator_state import CoordinatorContext, CoordinatorState
 from tidelog.broker.groups.copying import CopyForward
 from tidelog.broker.groups.loading import claim, load
@@ -59,6 +60,7 @@ class Coordinator:
         """Where this coordinator has claimed the log, until it has loaded."""
         self._state: CoordinatorState | None = None
         self._chores: Chores | None = None
+        self._classics: Classics | None = None
         self._waiting = 0
         self._news = Watchers()
         self._is_closed = False
@@ -91,6 +93,14 @@ class Coordinator:
         if state is None:
             state = await self._until_loaded(deadline_s)
         return await state.ask(request, deadline_s)
+
+    async def classics(self, deadline_s: float) -> Classics:
+        """The classic groups, once they are loaded. Raises `NotLeader` if this broker has ceased to lead, `Overloaded`
+        and `CoordinatorNotAvailable`."""
+        if self._classics is None:
+            await self._until_loaded(deadline_s)
+        assert self._classics is not None, "they are there whenever the state is"
+        return self._classics
 
     async def _until_loaded(self, deadline_s: float) -> CoordinatorState:
         if self._waiting >= LOADING_MAX:
@@ -161,20 +171,26 @@ class Coordinator:
     async def _serve(self, state: CoordinatorState) -> None:
         """Until it fails, which it raises."""
         chores, copying = Chores(state, self._context), CopyForward(state, self._context.stats, is_due=bool(state.lost))
+        classics = Classics(state, self._context)
         self._backoff.reset()
         self._trouble = None
-        self._state, self._chores = state, chores
+        self._state, self._chores, self._classics = state, chores, classics
         self._news.wake_all()
         name = f"{self.partition.topic}-{self.partition.partition}"
-        tasks = [self._spawn(f"{name}-chores", chores.run()), self._spawn(f"{name}-copying", copying.run())]
+        tasks = [
+            self._spawn(f"{name}-chores", chores.run()),
+            self._spawn(f"{name}-classics", classics.run()),
+            self._spawn(f"{name}-copying", copying.run()),
+        ]
         try:
             await state.run()
         except TidelogError as error:
-            self._state = self._chores = None
+            self._state = self._chores = self._classics = None
+            classics.end()
             state.end(f"the group's coordinator could not write ({error.message})", is_definite=error.definite)
             raise
         finally:
-            self._state = self._chores = None
+            self._state = self._chores = self._classics = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -193,6 +209,8 @@ class Coordinator:
         """This broker leads no more: whoever waits is told. Its task is to be cancelled."""
         self._is_closed = True
         state, self._state = self._state, None
+        if self._classics is not None:
+            self._classics.end()
         if state is not None:
             state.end("the group has another coordinator now", is_definite=False)
         self._news.wake_all()

@@ -52,7 +52,7 @@ from tidelog.model.groups import (
     Heartbeat,
     HeartbeatAnswer,
 )
-from tidelog.model.ports import Clock
+from tidelog.model.ports import Clock, Entropy
 
 APPEND_S_MAX: Final = 10.0
 AGAIN_S: Final = 0.1
@@ -78,6 +78,9 @@ class CoordinatorContext:
     """Whether a broker, by node id, is registered and not fenced, as far as this one knows."""
     view: Callable[[], TopicsView]
     """The cluster's topics, as this broker knows them now."""
+    level: Callable[[], int]
+    """The cluster's feature level."""
+    entropy: Entropy
 
 
 _Outcome: TypeAlias = tuple[GroupAnswer | TidelogError, OutgoingBatch | None, OutgoingBatch | None]
@@ -96,8 +99,9 @@ class CoordinatorState:
         self.lost = loaded.lost
         self.end_offset = loaded.end
         """Where the log ends, as far as it is committed: the next append must be there."""
-        silent_from_s = _silent_from_s(loaded.predecessor, context)
-        self.sessions = Sessions.of(loaded.shard, context.settings, silent_from_s)
+        self.silent_from_s = _silent_from_s(loaded.predecessor, context)
+        """From when on silence counts; monotonic."""
+        self.sessions = Sessions.of(loaded.shard, context.settings, self.silent_from_s)
         self.polls = Polls()
         self.progressed = asyncio.Event()
         """Set with each batch that is committed."""
@@ -139,7 +143,7 @@ class CoordinatorState:
                 outcome, own, barrier = await self._in_turn(request, deadline_s)
             else:
                 outcome, own, barrier = self._act_on(request)
-            await self._until_true(own, barrier, deadline_s)
+            await self.until_true(own, barrier, deadline_s)
         finally:
             self._requests -= 1
         if isinstance(outcome, TidelogError):
@@ -167,7 +171,7 @@ class CoordinatorState:
         return outcome
 
     def _act_on(self, request: AnyGroupRequest) -> _Outcome:
-        self._require_in_force()
+        self.require_in_force()
         try:
             decision = self._decided(request)
         except TidelogError as error:
@@ -209,12 +213,19 @@ class CoordinatorState:
 
     def rewrite(self, record: GroupLogRecord) -> OutgoingBatch:
         """Has a record appended that is true already. Raises what ended the state, `TooLarge` or `Overloaded`."""
-        self._require_in_force()
+        self.require_in_force()
         return self._outbox.put((record,), is_news=False)
 
     # -- when is it true? --------------------------------------------------------------------------------------------
 
-    async def _until_true(self, own: OutgoingBatch | None, barrier: OutgoingBatch | None, deadline_s: float) -> None:
+    @property
+    def newest(self) -> OutgoingBatch | None:
+        """What was decided last and is not committed yet; None if everything is."""
+        return self._outbox.newest
+
+    async def until_true(self, own: OutgoingBatch | None, barrier: OutgoingBatch | None, deadline_s: float) -> None:
+        """Returns when this broker leads, and what an answer rests on is committed: `own`, which was written for it,
+        else `barrier`, else all that there is. Raises `CoordinatorNotAvailable`, or with an `own` `CoordinatorLost`."""
         newest = own or barrier or self._outbox.newest
         if newest is not None:
             try:
@@ -229,7 +240,8 @@ class CoordinatorState:
         except LeaderNotAvailable as error:
             raise _untold(own, error) from error
 
-    def _require_in_force(self) -> None:
+    def require_in_force(self) -> None:
+        """Raises `CoordinatorNotAvailable` if this state has ended."""
         if self._over is not None:
             raise self._over.with_traceback(None)
 

@@ -16,6 +16,7 @@ from typing import Final, overload
 
 import structlog
 
+from tidelog.broker.groups.classic_reach import ClassicGroups
 from tidelog.broker.groups.coordinator import Coordinator
 from tidelog.broker.groups.coordinator_state import CoordinatorContext
 from tidelog.broker.groups.coordinators import Coordinators, Host
@@ -97,10 +98,14 @@ class Groups:
             lease_s,
             self._is_live,
             topics,
+            lambda: host.image.level,
+            entropy,
         )
         self.coordinators = Coordinators(host, around, entropy, failed)
         self._reach = Reach(routing.calls, self.coordinators)
         self._making = asyncio.Lock()
+        self.classic = ClassicGroups(self.local, self.found)
+        """Classic groups: what is asked of coordinators that are on this broker."""
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -274,4 +279,6 @@ def _settings(config: BrokerConfig) -> GroupSettings:
         groups_max=config.offsets_topic_partition_groups_max,
         offset_metadata_bytes_max=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
+        classic_members_max=config.group_max_size,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
     )

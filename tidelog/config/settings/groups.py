@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import model_validator
 
 from tidelog.config.settings.base import Settings, setting
-from tidelog.config.values import Count, Milliseconds
+from tidelog.config.values import Count, Delay, Milliseconds
 from tidelog.model.cluster import CommitProtocol
 
 
@@ -70,6 +70,19 @@ class GroupSettings(Settings):
     )
     group_consumer_max_size: Count = setting(
         "group.consumer.max.size", 10_000, "The most members that a group may have. (Kafka: no limit.)"
+    )
+    group_max_size: Count = setting(
+        "group.max.size",
+        10_000,
+        "The most members that a group of the classic protocol may have. What they say of themselves must fit into a "
+        "record of `__consumer_offsets`, too. (Kafka: no limit.)",
+    )
+    group_initial_rebalance_delay_ms: Delay = setting(
+        "group.initial.rebalance.delay.ms",
+        3_000,
+        "How long a group of the classic protocol that was empty waits for more members after each one that joins, at "
+        "most for their rebalance timeout; so that those which start together are in one generation.",
+        unit="ms",
     )
     offsets_topic_partition_groups_max: Count = setting(
         "offsets.topic.partition.groups.max",

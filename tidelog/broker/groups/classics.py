@@ -1,0 +1,285 @@
+"""The classic groups of one coordinator: requests that wait for others, and what happens by the clock.
+
+The core (`tidelog/groups/classic`) decides on a copy of a group. Its records are written, or nothing has happened; then
+the copy is the group, and whoever gets an answer by that is told it when all that it was derived from is committed. A
+join waits for the other members and a sync for the leader, each by a number under which the core knows it. A caller
+that goes away leaves its member waiting: it comes again, or is expelled after a session.
+
+When the coordinator ends, whoever waits is told that it is none any more (NOT_COORDINATOR): all requests may be
+repeated at the next one, so it does not matter what became of them; only commits say when that is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, TypeAlias
+
+import structlog
+
+from tidelog.broker.groups.coordinator_state import CoordinatorContext, CoordinatorState
+from tidelog.broker.groups.outbox import OutgoingBatch
+from tidelog.groups.classic.deadlines import ClassicDeadlines
+from tidelog.groups.classic.joins import Joiner
+from tidelog.groups.classic.turn import Told, Turn
+from tidelog.groups.decide_classic import (
+    decide_commit,
+    decide_heartbeat,
+    decide_join,
+    decide_leave,
+    decide_silence,
+    decide_sync,
+)
+from tidelog.groups.records import CLASSIC_LEVEL
+from tidelog.model.classic_groups import (
+    ClassicHeartbeat,
+    CommitAsMember,
+    JoinAnswer,
+    JoinGroup,
+    LeaveAnswer,
+    LeaveGroup,
+    SyncAnswer,
+    SyncGroup,
+)
+from tidelog.model.errors import (
+    CoordinatorLost,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    Overloaded,
+    RebalanceInProgress,
+    TidelogError,
+    UnsupportedLevel,
+)
+from tidelog.model.groups import CommitAnswer
+
+WAITS_MAX: Final = 20_000
+"""Joins and syncs that wait, of one coordinator."""
+BYTES_MAX: Final = 64 << 20
+"""The most that the members of all groups of one coordinator may say and have."""
+PAUSE_S_MIN: Final = 0.001
+PAUSE_S_MAX: Final = 60.0
+AGAIN_S: Final = 1.0
+"""After a refusal by the outbox."""
+NAME_LENGTH: Final = 128
+"""How much of what a client calls itself goes into its member id."""
+
+_Answered: TypeAlias = tuple[Told, OutgoingBatch | None]
+"""An answer, and what has to be committed before it is told."""
+
+logger = structlog.get_logger("tidelog.groups")
+
+
+class Classics:
+    """The classic groups of one load. `run` is its task, `end` its end."""
+
+    def __init__(self, state: CoordinatorState, context: CoordinatorContext) -> None:
+        self._state = state
+        self._context = context
+        self._deadlines = ClassicDeadlines.of(state.shard, state.silent_from_s)
+        self._waits: dict[int, asyncio.Future[_Answered]] = {}
+        self._waits_begun = 0
+        self._bytes = sum(group.classic.size for group in state.shard.groups.values() if group.classic is not None)
+        self._is_earlier = asyncio.Event()
+        """Something is due before the task wakes up."""
+        self._sleeps_until_s = 0.0
+        self._is_over = False
+
+    @property
+    def waiting(self) -> int:
+        """How many joins and syncs wait."""
+        return len(self._waits)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    async def join(self, request: JoinGroup, deadline_s: float) -> JoinAnswer:
+        """Raises what `JoinGroup` says, and as all of these `NotCoordinator` and `CoordinatorNotAvailable`."""
+        if self._context.level() < CLASSIC_LEVEL:
+            raise UnsupportedLevel(
+                f"classic groups need feature level {CLASSIC_LEVEL}, and the cluster is at {self._context.level()}; "
+                "raise it with `tidelog cluster upgrade --finalize` when all brokers are upgraded"
+            )
+        name = (request.instance_id or request.client_id)[:NAME_LENGTH]
+        drawn_id = f"{name}-{self._context.entropy.token_hex(16)}"
+
+        def decide(wait: int) -> Turn:
+            joiner = Joiner(request, wait, drawn_id)
+            return decide_join(self._state.shard, joiner, self._context.settings, self._state.now())
+
+        with self._told_as_coordinator():
+            answer = await self._wait_for(decide, deadline_s)
+        assert isinstance(answer, JoinAnswer), "a join is answered as one"
+        return answer
+
+    async def sync(self, request: SyncGroup, deadline_s: float) -> SyncAnswer:
+        """Raises what `SyncGroup` says."""
+
+        def decide(wait: int) -> Turn:
+            return decide_sync(self._state.shard, request, wait, self._context.settings, self._state.now())
+
+        with self._told_as_coordinator():
+            answer = await self._wait_for(decide, deadline_s)
+        assert isinstance(answer, SyncAnswer), "a sync is answered as one"
+        return answer
+
+    async def heartbeat(self, request: ClassicHeartbeat, deadline_s: float) -> None:
+        """Raises what `ClassicHeartbeat` says."""
+        with self._told_as_coordinator():
+            self._state.require_in_force()
+            try:
+                told = decide_heartbeat(self._state.shard, request)
+            except TidelogError as error:
+                told = error
+            else:
+                self._hear(request.group, request.member_id)
+            await self._state.until_true(None, self._state.newest, deadline_s)
+        if told is not None:
+            raise told
+
+    async def leave(self, request: LeaveGroup, deadline_s: float) -> LeaveAnswer:
+        """Raises `InvalidGroupName`."""
+        with self._told_as_coordinator():
+            self._state.require_in_force()
+            settings = self._context.settings
+            turn, answer = decide_leave(self._state.shard, request, settings, self._state.now())
+            if turn is not None:
+                self._carry_out(turn)
+            await self._state.until_true(None, self._state.newest, deadline_s)
+        return answer
+
+    async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:
+        """Raises what `CommitAsMember` says; `CoordinatorLost` if it may have been done."""
+        state, around = self._state, self._context
+        with self._told_as_coordinator(is_commit=True):
+            state.require_in_force()
+            try:
+                decision = decide_commit(state.shard, request, around.view(), around.settings, state.now())
+            except TidelogError:
+                await state.until_true(None, state.newest, deadline_s)
+                raise
+            own = state.write(decision.records)
+            self._hear(request.group, request.member_id)
+            await state.until_true(own, None, deadline_s)
+        assert isinstance(decision.answer, CommitAnswer), "a commit is answered as one"
+        return decision.answer
+
+    def _hear(self, name: str, member_id: str) -> None:
+        group = self._state.shard.groups.get(name)
+        if group is not None and group.classic is not None:
+            self._deadlines.heard(group.classic, member_id, self._context.clock.monotonic_s())
+
+    @contextmanager
+    def _told_as_coordinator(self, *, is_commit: bool = False) -> Iterator[None]:
+        """Tells what befalls a coordinator in words after which a member looks for the next one."""
+        try:
+            yield
+        except Overloaded as error:
+            raise CoordinatorNotAvailable(error.message) from error
+        except CoordinatorLost as error:
+            if is_commit:
+                raise
+            raise self._none_any_more() from error
+        except CoordinatorNotAvailable as error:
+            if self._is_over:
+                raise self._none_any_more() from error
+            raise
+
+    def _none_any_more(self) -> NotCoordinator:
+        return NotCoordinator(f"broker {self._context.node_id} does not coordinate the group any more; find who does")
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    async def _wait_for(self, decide: Callable[[int], Turn], deadline_s: float) -> Told:
+        """The answer, as soon as it is known and true. Raises `RebalanceInProgress` after the deadline."""
+        if len(self._waits) >= WAITS_MAX:
+            raise CoordinatorNotAvailable(f"{WAITS_MAX} members wait for this coordinator already; try again later")
+        self._state.require_in_force()
+        self._waits_begun += 1
+        wait = self._waits_begun
+        answered = self._waits[wait] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                told, batch = self._refused(decide, wait) or await answered
+        except TimeoutError:
+            raise RebalanceInProgress("the other members are waited for still; ask again") from None
+        finally:
+            del self._waits[wait]
+        if not isinstance(told, NotCoordinator):
+            await self._state.until_true(None, batch, deadline_s)
+        if isinstance(told, TidelogError):
+            raise told
+        return told
+
+    def _refused(self, decide: Callable[[int], Turn], wait: int) -> _Answered | None:
+        """Decides; returns the answer if that is a refusal."""
+        try:
+            turn = decide(wait)
+        except TidelogError as error:
+            return error, self._state.newest
+        self._carry_out(turn)
+        return None
+
+    def _carry_out(self, turn: Turn) -> None:
+        """Writes what was decided, and has it be so. Raises `Overloaded`, `TooLarge`: nothing was done."""
+        group = turn.group
+        before = self._state.shard.groups.get(group.name)
+        grown = group.size - (0 if before is None or before.classic is None else before.classic.size)
+        if grown > 0 and self._bytes + grown > BYTES_MAX:
+            raise Overloaded("the members of this coordinator's groups say too much of themselves; try again later")
+        self._state.write(turn.records)
+        self._bytes += grown
+        self._state.shard.groups[group.name].classic = group
+        now_s = self._context.clock.monotonic_s()
+        for member_id in turn.heard:
+            self._deadlines.heard(group, member_id, now_s)
+        self._deadlines.follow(group)
+        self._wake()
+        for wait, told in turn.tells:
+            answered = self._waits.get(wait)
+            if answered is not None and not answered.done():
+                answered.set_result((told, self._state.newest))
+
+    # -- the clock ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Does what is due, until cancelled."""
+        clock = self._context.clock
+        while True:
+            await self._do_what_is_due()
+            self._is_earlier.clear()
+            due_s = self._deadlines.next_s()
+            pause_s = PAUSE_S_MAX if due_s is None else due_s - clock.monotonic_s()
+            pause_s = min(max(pause_s, PAUSE_S_MIN), PAUSE_S_MAX)
+            self._sleeps_until_s = clock.monotonic_s() + pause_s
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._is_earlier.wait()
+
+    def _wake(self) -> None:
+        due_s = self._deadlines.next_s()
+        if due_s is not None and due_s < self._sleeps_until_s:
+            self._is_earlier.set()
+
+    async def _do_what_is_due(self) -> None:
+        """Between two groups others have their turn."""
+        while due := self._deadlines.pop(self._context.clock.monotonic_s()):
+            self._follow_silence(*due)
+            await asyncio.sleep(0)
+
+    def _follow_silence(self, name: str, member_id: str) -> None:
+        now = self._state.now()
+        turn = decide_silence(self._state.shard, name, member_id, self._context.settings, now)
+        if turn is None:
+            return
+        try:
+            self._carry_out(turn)
+        except TidelogError as error:
+            logger.warning("a group is looked after a little later", group=name, error=error.message)
+            self._deadlines.later(name, member_id, now.monotonic_s + AGAIN_S)
+
+    def end(self) -> None:
+        """Everybody who waits is told that this broker coordinates no more."""
+        self._is_over = True
+        for answered in self._waits.values():
+            if not answered.done():
+                answered.set_result((self._none_any_more(), None))
