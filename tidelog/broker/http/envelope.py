@@ -6,7 +6,8 @@ its host is, and under the prefix (`/v3` or `/kafka/v3`) that the client used.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -16,6 +17,8 @@ from tidelog.broker.http.params import shown
 from tidelog.model.errors import NotFound
 
 T = TypeVar("T")
+_SAFE_IN_SEGMENTS: Final = "!$&'()*+,;=:@"
+"""The characters, beside letters and digits, that stand for themselves in a part of a path (RFC 3986)."""
 
 
 class Metadata(Struct, frozen=True):
@@ -75,8 +78,9 @@ class Links:
             raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(asked)}")
 
     def url(self, *segments: object) -> str:
-        """The URL of a resource in this cluster."""
-        return "/".join([self.clusters_url, self.cluster_id, *map(str, segments)])
+        """The URL of a resource in this cluster; names of groups and members may hold anything."""
+        quoted = (quote(str(segment), safe=_SAFE_IN_SEGMENTS) for segment in segments)
+        return "/".join([self.clusters_url, self.cluster_id, *quoted])
 
     def metadata(self, *segments: object) -> Metadata:
         """The metadata of a resource; segments alternate between kinds and names, as in `topics/t/partitions/0`."""
