@@ -6,8 +6,10 @@ import msgspec
 
 
 class GroupListing(msgspec.Struct, frozen=True):
-    """A group, without its members. `state` is `EMPTY`, `ASSIGNING`, `RECONCILING` or `STABLE`; a simple group has
-    offsets, and never had a member. `coordinator_id` is the broker that decides for it."""
+    """A group, without its members. Its `type` is `CONSUMER`, with a `state` of `EMPTY`, `ASSIGNING`, `RECONCILING` or
+    `STABLE`; or `CLASSIC`, whose members assign, with `EMPTY`, `PREPARING_REBALANCE`, `COMPLETING_REBALANCE` or
+    `STABLE`, a generation in place of the epoch, and a protocol in place of the assignor. A simple group has offsets,
+    and never had a member. `coordinator_id` is the broker that decides for it."""
 
     consumer_group_id: str
     is_simple: bool
@@ -17,6 +19,8 @@ class GroupListing(msgspec.Struct, frozen=True):
     members_count: int
     group_epoch: int
     coordinator_id: int
+    protocol_type: str = ""
+    """The type of a classic group: `consumer` if its members are consumers."""
 
 
 class TopicOwned(msgspec.Struct, frozen=True):
@@ -42,7 +46,7 @@ class ConsumerDescription(msgspec.Struct, frozen=True):
     target: tuple[TopicOwned, ...]
 
 
-class GroupDescription(GroupListing, frozen=True):
+class GroupDescription(GroupListing, frozen=True, kw_only=True):
     """A group and its members."""
 
     consumers: tuple[ConsumerDescription, ...]

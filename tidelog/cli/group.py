@@ -130,14 +130,15 @@ def print_groups(groups: Sequence[GroupListing]) -> None:
     rows = [
         [
             group.consumer_group_id,
+            group.type.lower(),
             group.state.lower(),
             group.members_count,
-            None if group.is_simple else group.partition_assignor,
+            group.partition_assignor or None,
             group.coordinator_id,
         ]
         for group in groups
     ]
-    print_table(["group", "state", "members", "assignor", "coordinator"], rows)
+    print_table(["group", "type", "state", "members", "assignor", "coordinator"], rows)
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -170,7 +171,7 @@ def print_description(described: Described) -> None:
     group, lags = described.group, described.lags
     at_least = "at least " if any(lag.lag is None for lag in lags) else ""
     behind = f"{at_least}{sum(lag.lag or 0 for lag in lags):,} behind" if lags else "no offsets"
-    facts = ["simple"] if group.is_simple else [f"assignor {group.partition_assignor}", f"epoch {group.group_epoch}"]
+    facts = _facts(group)
     said = ", ".join([group.state.lower(), counted(group.members_count, "member"), behind, *facts])
     print(f"group {group.consumer_group_id}: {said}, coordinator {group.coordinator_id}")
     if group.consumers:
@@ -184,6 +185,15 @@ def print_description(described: Described) -> None:
         print()
         rows.sort(key=lambda row: (str(row[0]), row[1]))
         print_table(["topic", "partition", "offset", "end", "lag", "member"], rows, numbers=["offset", "end", "lag"])
+
+
+def _facts(group: GroupDescription) -> list[str]:
+    if group.is_simple:
+        return ["simple"]
+    if group.type == "CLASSIC":
+        protocol = f"protocol {group.partition_assignor or '-'}"
+        return [f"classic {group.protocol_type}".rstrip(), protocol, f"generation {group.group_epoch}"]
+    return [f"assignor {group.partition_assignor}", f"epoch {group.group_epoch}"]
 
 
 def _print_members(group: GroupDescription) -> None:

@@ -42,7 +42,7 @@ def decide(shard: Shard, request: AnyGroupRequest, view: TopicsView, settings: G
         case DeleteGroup():
             return decide_groups.delete(shard, request)
         case DescribeGroup():
-            return decide_groups.describe(shard, request)
+            return decide_groups.describe(shard, request, view)
         case ListGroups():
             return decide_groups.list_groups(shard)
     return _decide_instance(shard, request)

@@ -6,6 +6,7 @@ from tidelog.groups.classic.descriptions import NO_NODE, describe_classic, list_
 from tidelog.groups.decision import Decision
 from tidelog.groups.group import Group
 from tidelog.groups.records import gone
+from tidelog.groups.settings import TopicsView
 from tidelog.groups.shard import Shard
 from tidelog.model.errors import GroupNotEmpty, UnknownGroup
 from tidelog.model.groups import (
@@ -29,11 +30,11 @@ def delete(shard: Shard, request: DeleteGroup) -> Decision:
     return Decision(tuple(gone(key) for key in group.live_keys()), GroupDone())
 
 
-def describe(shard: Shard, request: DescribeGroup) -> Decision:
+def describe(shard: Shard, request: DescribeGroup, view: TopicsView) -> Decision:
     """Raises `UnknownGroup`."""
     group = _known(shard, request.group)
     if group.classic is not None:
-        return Decision((), describe_classic(group.classic))
+        return Decision((), describe_classic(group.classic, view))
     members = tuple(_described(group, member_id) for member_id in sorted(group.members))
     return Decision(
         (),

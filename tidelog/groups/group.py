@@ -44,6 +44,10 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
 
 
+CLASSIC_STATES: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+"""The states that only a classic group is in."""
+
+
 class Held(NamedTuple):
     """A partition in a member's hands."""
 

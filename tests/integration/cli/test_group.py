@@ -29,8 +29,8 @@ def test_a_group_is_listed_and_described(cli: Cli, topic: str, group: str) -> No
     cli.succeed("produce", topic, "--partition", "0", stdin=b"d\n")
     for command in (["group", "list"], ["admin", "show groups"]):
         lines = cli.succeed(*command).decode().splitlines()
-        assert lines[0].split() == ["GROUP", "STATE", "MEMBERS", "ASSIGNOR", "COORDINATOR"]
-        assert [group, "empty", "0", "-", "1"] in [line.split() for line in lines]
+        assert lines[0].split() == ["GROUP", "TYPE", "STATE", "MEMBERS", "ASSIGNOR", "COORDINATOR"]
+        assert [group, "consumer", "empty", "0", "-", "1"] in [line.split() for line in lines]
         (listed,) = [one for one in json.loads(cli.succeed(*command, "--json")) if one["consumer_group_id"] == group]
         assert (listed["state"], listed["is_simple"]) == ("EMPTY", True)
     assert cli.succeed("group", "describe", group).decode().splitlines() == [
@@ -98,4 +98,5 @@ def test_a_group_is_deleted_once(cli: Cli, group: str) -> None:
 def test_what_is_typed_wrong_is_not_tried(cli: Cli) -> None:
     assert "say where to, once" in cli.fail("group", "reset", "g", "--all-topics", status=2)[0]
     assert "say of which topics" in cli.fail("group", "reset", "g", "--to-latest", status=2)[0]
-    assert "40002" in cli.fail("group", "delete", "no name")[0]
+    assert "40002" in cli.fail("group", "delete", "x" * 256)[0]
+    assert "40405" in cli.fail("group", "delete", "no group: / of this name")[0]

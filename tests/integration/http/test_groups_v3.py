@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.integration.http.conftest import Site, simulated
 from tidelog.broker.http.group_metrics import GroupMetrics
+from tidelog.model.classic_groups import JoinGroup, MemberAssignment, Protocol, SyncGroup
+from tidelog.model.errors import CoordinatorNotAvailable
 from tidelog.model.groups import (
     LEAVE,
     CommitOffsets,
@@ -27,7 +30,7 @@ HELD = TopicPartitions("flights", (0, 1, 2))
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
     """With `flights`, of three partitions of which 0 has four records."""
-    async with simulated() as made:
+    async with simulated(settings={"group.initial.rebalance.delay.ms": 0}) as made:
         await made.topic("flights", 3)
         records = {"records": [{"value": number, "partition": 0, "timestamp": 1000 + number} for number in range(4)]}
         reply = await made.post("/topics/flights", records, {"Content-Type": "application/vnd.kafka.json.v2+json"})
@@ -87,6 +90,7 @@ async def test_a_group_its_members_and_what_they_have(site: Site) -> None:
         "is_mixed_consumer_group": False,
         "members_count": 1,
         "group_epoch": epoch,
+        "protocol_type": "",
         "coordinator_id": 1,
     }
 
@@ -106,6 +110,45 @@ async def test_a_group_its_members_and_what_they_have(site: Site) -> None:
     assert (await site.get(f"{base}/{GROUP}/consumers/m1/assignments/flights/partitions/3")).code == 40400
     assert (await site.get(f"{base}/no:%20%2Fgroup")).code == 40405
     assert (await site.get(f"{base}/{'x' * 256}")).code == 40002
+
+
+def classic(member_id: str = "") -> JoinGroup:
+    return JoinGroup(
+        group="old / group",
+        member_id=member_id,
+        instance_id="i",
+        client_id="c:1",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=(Protocol("range", b"\0\0\0\0\0\1\0\7flights\0\0\0\0"),),
+    )
+
+
+async def test_a_classic_group_is_shown_with_the_others(site: Site) -> None:
+    groups = site.broker.groups.classic
+    for attempt in range(50):
+        with suppress(CoordinatorNotAvailable):  # just after the first one the topic of groups is new
+            answer = await groups.join(classic(), deadline_s())
+            break
+        await asyncio.sleep(0.05 * (attempt + 1))
+    assignment = b"\0\0\0\0\0\1\0\7flights\0\0\0\2\0\0\0\0\0\0\0\2\xff\xff\xff\xff"
+    path = f"{site.v3}/consumer-groups/old%20%2F%20group"
+    assert (await site.get(path)).json()["state"] == "COMPLETING_REBALANCE"
+    given = (MemberAssignment(answer.member_id, assignment),)
+    syncing = SyncGroup(group="old / group", member_id=answer.member_id, generation=1, assignments=given)
+    await groups.sync(syncing, deadline_s())
+
+    group = (await site.get(path)).json()
+    assert (group["type"], group["protocol_type"], group["state"]) == ("CLASSIC", "consumer", "STABLE")
+    assert (group["partition_assignor"], group["group_epoch"], group["members_count"]) == ("range", 1, 1)
+    member = (await site.get(group["consumers"]["related"])).json()["data"][0]
+    assert (member["instance_id"], member["topics"], member["member_epoch"]) == ("i", ["flights"], 1)
+    assert member["owned"] == [{"topic_name": "flights", "partition_ids": [0, 2]}]
+    assert (await site.get(member["metadata"]["self"])).json() == member
+    shown = (await site.get("/metrics")).body.decode()
+    assert 'tidelog_groups{state="stable",type="classic"} 1.0' in shown
+    assert 'tidelog_group_members{group="old / group"} 1.0' in shown
 
 
 async def test_how_far_a_group_is_behind(site: Site) -> None:
@@ -218,7 +261,7 @@ async def test_a_group_with_members_is_neither_reset_nor_deleted(site: Site) -> 
 async def test_lags_are_in_the_metrics(site: Site) -> None:
     await joined(site)
     shown = await site.metrics()
-    assert 'tidelog_groups{state="stable"} 1.0' in shown
+    assert 'tidelog_groups{state="stable",type="consumer"} 1.0' in shown
     assert f'tidelog_group_members{{group="{GROUP}"}} 1.0' in shown
     assert f'tidelog_group_lag_records{{group="{GROUP}",partition="0",topic="flights"}} 3.0' in shown
     assert f'tidelog_group_lag_records{{group="{GROUP}",partition="1",topic="flights"}} 0.0' in shown
@@ -232,4 +275,5 @@ async def test_groups_beyond_the_bound_are_counted(site: Site) -> None:
     page = {family.name: family.samples for family in GroupMetrics(site.broker.face, series_max=2).collect()}
     assert page["tidelog_group_members"] == page["tidelog_group_lag_records"] == []
     assert page["tidelog_groups_not_shown"][0].value == 1
-    assert {sample.labels["state"]: sample.value for sample in page["tidelog_groups"]}["stable"] == 1
+    counts = {tuple(sample.labels.values()): sample.value for sample in page["tidelog_groups"]}
+    assert counts["stable", "consumer"] == 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tidelog.admin import ConsumerDescription, GroupDescription, LagDescription, TopicOwned
-from tidelog.cli.group import Described, print_description
+from tidelog.admin.group_results import GroupListing
+from tidelog.cli.group import Described, print_description, print_groups
 
 HEAD = "group billing: {state}, 2 members, at least 1,234 behind, assignor uniform, epoch 7, coordinator 2"
 
@@ -17,8 +20,9 @@ def member(name: str, host: str, owned: Sequence[int], target: Sequence[int]) ->
     return ConsumerDescription(name, None, "app", host, None, 7, ("orders",), "", topics[0], topics[1])
 
 
-def described(state: str, *members: ConsumerDescription) -> Described:
-    group = GroupDescription("billing", False, "uniform", state, "CONSUMER", 2, 7, 2, members)
+def described(state: str, *members: ConsumerDescription, **other: Any) -> Described:
+    group = GroupDescription("billing", False, "uniform", state, "CONSUMER", 2, 7, 2, consumers=members)
+    group = structs.replace(group, **other)
     lags = [
         LagDescription("orders", 0, 10, 1244, 1234, "m1", None, "app"),
         LagDescription("orders", 10, 5, None, None, "", None, ""),
@@ -50,4 +54,32 @@ def test_while_partitions_move_it_is_shown_who_will_have_them(capsys: pytest.Cap
         "MEMBER  INSTANCE  CLIENT  HOST  EPOCH  PARTITIONS  TO HAVE",
         "m1      -         app     h         7  orders:0-1  orders:0",
         "m2      -         app     h         7  -           orders:1",
+    ]
+
+
+@pytest.mark.parametrize(("protocol", "shown"), [("range", "range"), ("", "-")])
+def test_a_classic_group_has_a_protocol_and_a_generation(
+    capsys: pytest.CaptureFixture[str], protocol: str, shown: str
+) -> None:
+    classic = {"type": "CLASSIC", "protocol_type": "consumer", "partition_assignor": protocol}
+    print_description(described("PREPARING_REBALANCE", **classic))
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "group billing: preparing_rebalance, 2 members, at least 1,234 behind, classic consumer, "
+        f"protocol {shown}, generation 7, coordinator 2"
+    )
+
+
+def test_groups_of_both_kinds_are_one_list(capsys: pytest.CaptureFixture[str]) -> None:
+    print_groups(
+        [
+            GroupListing("billing", False, "uniform", "STABLE", "CONSUMER", 2, 7, 1),
+            GroupListing("old", False, "range", "EMPTY", "CLASSIC", 0, 3, 2, "consumer"),
+            GroupListing("tool", True, "", "EMPTY", "CONSUMER", 0, 0, 2),
+        ]
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "GROUP    TYPE      STATE   MEMBERS  ASSIGNOR  COORDINATOR",
+        "billing  consumer  stable        2  uniform             1",
+        "old      classic   empty         0  range               2",
+        "tool     consumer  empty         0  -                   2",
     ]

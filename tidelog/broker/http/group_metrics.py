@@ -13,10 +13,15 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelog.broker.face.face import BrokerFace
-from tidelog.groups.group import GroupState
+from tidelog.broker.http.groups_v3 import spelled_out
+from tidelog.groups.group import CLASSIC_STATES, GroupState
 
 SERIES_MAX: Final = 5_000
 """Some 30 ms of the event loop."""
+_STATES: Final = (
+    *((state, "consumer") for state in GroupState if state not in CLASSIC_STATES),
+    *((state, "classic") for state in (GroupState.EMPTY, *CLASSIC_STATES, GroupState.STABLE)),
+)
 
 
 class GroupMetrics(Collector):
@@ -38,23 +43,25 @@ class GroupMetrics(Collector):
             "Offsets from a group's committed offset to the high watermark of the partition.",
             labels=["group", "topic", "partition"],
         )
-        states = {state.value.lower(): 0 for state in GroupState}
+        states = dict.fromkeys(_STATES, 0)
         room, omitted = self._series_max, 0
         for group in lags.groups():
-            states[group.state.value.lower()] += 1
+            states[group.state, "consumer" if group.classic is None else "classic"] += 1
             series = 1 + len(group.offsets)
             if series > room:
                 omitted += 1
                 continue
             room -= series
-            members.add_metric([group.name], len(group.members))
+            members.add_metric([group.name], group.members_count)
             for (topic, partition), committed in group.offsets.items():
                 lag = lags.of(committed)
                 if lag is not None:
                     behind.add_metric([group.name, topic, str(partition)], lag)
-        groups = GaugeMetricFamily("tidelog_groups", "Consumer groups coordinated by this broker.", labels=["state"])
-        for state, count in states.items():
-            groups.add_metric([state], count)
+        groups = GaugeMetricFamily(
+            "tidelog_groups", "Consumer groups coordinated by this broker.", labels=["state", "type"]
+        )
+        for (state, kind), count in states.items():
+            groups.add_metric([spelled_out(state.value).lower(), kind], count)
         yield from (groups, members, behind)
         yield GaugeMetricFamily(
             "tidelog_group_coordinators",

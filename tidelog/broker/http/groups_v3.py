@@ -28,13 +28,13 @@ from tidelog.model.groups import (
     pairs,
 )
 
-_TYPE = "CONSUMER"
-"""Kafka's word for groups whose coordinator assigns the partitions (KIP-848); there are no others."""
-
 
 class ConsumerGroupV3(Resource, frozen=True):
-    """A consumer group. `state` is `EMPTY`, `ASSIGNING`, `RECONCILING` or `STABLE`; a simple one has committed offsets,
-    and never had a member."""
+    """A consumer group. Its `type` is `CONSUMER`, whose coordinator assigns the partitions (KIP-848), with the states
+    `EMPTY`, `ASSIGNING`, `RECONCILING` and `STABLE`; or `CLASSIC`, whose members do, with `EMPTY`,
+    `PREPARING_REBALANCE`, `COMPLETING_REBALANCE` and `STABLE`. The `group_epoch` of a classic group is its generation,
+    and `protocol_type` what its members are, `consumer` for consumers. A simple group has committed offsets, and never
+    had a member."""
 
     consumer_group_id: str
     is_simple: bool
@@ -44,6 +44,7 @@ class ConsumerGroupV3(Resource, frozen=True):
     is_mixed_consumer_group: bool
     members_count: int
     group_epoch: int
+    protocol_type: str
     coordinator_id: int
     coordinator: Related
     consumers: Related
@@ -125,16 +126,22 @@ def _group(links: Links, found: GroupListed | GroupDescription) -> ConsumerGroup
         found.group,
         found.is_simple,
         found.assignor,
-        found.state.upper(),
-        _TYPE,
-        False,  # there are no classic members
+        spelled_out(found.state).upper(),
+        found.kind.upper(),
+        False,  # a group has members of one kind
         found.members if isinstance(found, GroupListed) else len(found.members),
         found.group_epoch,
+        found.protocol_type,
         found.coordinator,
         links.related("brokers", found.coordinator),
         links.related(*segments, "consumers"),
         links.related(*segments, "lag-summary"),
     )
+
+
+def spelled_out(state: str) -> str:
+    """Returns `Preparing_Rebalance` for `PreparingRebalance`."""
+    return "".join(f"_{char}" if at and char.isupper() else char for at, char in enumerate(state))
 
 
 # -- members ---------------------------------------------------------------------------------------------------------

@@ -6,21 +6,23 @@ from typing import Final
 
 from tidelog.groups.classic.consumer_protocol import CONSUMER, assigned_partitions, subscribed_topics
 from tidelog.groups.classic.state import ClassicGroup, Member
-from tidelog.model.groups import GroupDescription, GroupListed, MemberDescription
+from tidelog.groups.settings import TopicsView
+from tidelog.model.groups import GroupDescription, GroupListed, MemberDescription, grouped, pairs
 
 NO_NODE: Final = -1
 """The shell knows who coordinates."""
 
 
-def describe_classic(group: ClassicGroup) -> GroupDescription:
-    """Returns the group with its members, in the order of their ids."""
+def describe_classic(group: ClassicGroup, view: TopicsView) -> GroupDescription:
+    """Returns the group with its members, in the order of their ids. Partitions that a leader has given away and that
+    are not there are left out."""
     return GroupDescription(
         group.name,
         group.phase.value,
         group.generation,
         group.protocol or "",
         NO_NODE,
-        tuple(_described(group, member) for _, member in sorted(group.members.items())),
+        tuple(_described(group, member, view) for _, member in sorted(group.members.items())),
         kind="classic",
         protocol_type=group.protocol_type,
     )
@@ -40,10 +42,11 @@ def list_classic(group: ClassicGroup) -> GroupListed:
     )
 
 
-def _described(group: ClassicGroup, member: Member) -> MemberDescription:
+def _described(group: ClassicGroup, member: Member, view: TopicsView) -> MemberDescription:
     """Reads what consumers say to each other; the bytes of others mean nothing here."""
     metadata, is_consumer = member.metadata(group.protocol), group.protocol_type == CONSUMER
-    owned = assigned_partitions(member.assignment) if is_consumer else ()
+    given = pairs(assigned_partitions(member.assignment)) if is_consumer else []
+    owned = grouped([one for one in given if one[0] in view and 0 <= one[1] < view[one[0]].partitions])
     return MemberDescription(
         member_id=member.member_id,
         instance_id=member.instance_id,

@@ -32,6 +32,7 @@ from tidelog.model.groups import (
 )
 
 ASSIGNMENT = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\0\0\0\2" + b"\0\0\0\0" + b"\0\0\0\3" + b"\xff\xff\xff\xff"
+NOT_THERE = b"\0\0" + b"\0\0\0\2" + b"\0\1t" + b"\0\0\0\1" + b"\0\0\0\4" + b"\0\1x" + b"\0\0\0\1" + b"\0\0\0\0"
 SUBSCRIPTION = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
 OFFSETS = (CommittedOffset("t", 0, 5),)
 
@@ -162,7 +163,15 @@ def test_a_consumer_group_is_described_with_what_its_members_have(desk: ClassicD
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"\0", b"\0\0\x7f\xff\xff\xff", ASSIGNMENT[:-9], b"\0\0" + b"\0\0\0\1" + b"\0\1\xff" + b"\0\0\0\0"]
+    "said",
+    [
+        NOT_THERE,
+        b"",
+        b"\0",
+        b"\0\0\x7f\xff\xff\xff",
+        ASSIGNMENT[:-9],
+        b"\0\0" + b"\0\0\0\1" + b"\0\1\xff" + b"\0\0\0\0",
+    ],
 )
 def test_what_is_no_assignment_is_not_shown(desk: ClassicDesk, said: bytes) -> None:
     (first,) = desk.stable(1)
