@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload steady clocks bench bench-repair bench-security docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload steady clocks bench bench-repair bench-security docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -88,6 +88,9 @@ sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
 
 sim-groups: setup ## Simulate clusters with consumer groups: RUNS= how many, SEED= the first one's number
 	$(BIN)/tidelog sim --of cluster --groups --runs $(RUNS) $(if $(SEED),--seed $(SEED)) --jobs $(or $(JOBS),2)
+
+sim-classic: setup ## Simulate classic groups and their coordinators: RUNS=2000 takes a minute or two, SEED=
+	$(BIN)/python -m tidelog.sim.groups --runs $(RUNS) --seed $(or $(SEED),0) --jobs $(or $(JOBS),2)
 
 sim-stories: setup ## Simulate short stories about one family of faults: STORY=tail, RUNS=, SEED=
 	$(BIN)/python -m tidelog.sim.cluster --story $(or $(STORY),tail) --runs $(RUNS) --seed $(or $(SEED),0) --jobs $(or $(JOBS),2)

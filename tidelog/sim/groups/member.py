@@ -1,0 +1,223 @@
+"""A member of the group, as Kafka's clients are: it finds the coordinator, joins, syncs, beats, commits, and again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tidelog.broker.groups.classic_reach import ClassicGroups
+from tidelog.model.classic_groups import (
+    ClassicHeartbeat,
+    CommitAsMember,
+    JoinAnswer,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    Protocol,
+    SyncAnswer,
+    SyncGroup,
+)
+from tidelog.model.errors import (
+    CoordinatorLost,
+    CoordinatorNotAvailable,
+    FencedInstance,
+    IllegalGeneration,
+    MemberIdRequired,
+    NotCoordinator,
+    RebalanceInProgress,
+    TidelogError,
+    UnknownMember,
+)
+from tidelog.model.groups import CommitAnswer, CommittedOffset
+from tidelog.sim.groups.brokers import TOPIC, Brokers
+from tidelog.sim.groups.plan import Scenario, Seat
+from tidelog.sim.groups.post import Post
+from tidelog.sim.groups.rules import Rules, assignments, read_assignment
+from tidelog.sim.kit.machine import ConnectionLost
+
+T = TypeVar("T")
+GROUP = "g"
+PAUSE_S = 0.05
+CALL_S = 1.0
+COMMIT_S = 15.0
+"""Longer than a coordinator tries an append: a commit's fate is told, not guessed by its caller."""
+
+
+class World:
+    """All that members have in common; `next_value` is the number of the next commit."""
+
+    def __init__(self, scenario: Scenario, brokers: Brokers, post: Post, rules: Rules, rng: random.Random) -> None:
+        self.scenario = scenario
+        self.brokers = brokers
+        self.post = post
+        self.rules = rules
+        self.rng = rng
+        self.next_value = 0
+
+    @property
+    def wait_s(self) -> float:
+        """How long a join or sync may take: twice the longest wait for others, as static members may all be away, a
+        session, and the time for an append that stalls."""
+        return 2 * self.scenario.rebalance_s + 2 * self.scenario.session_s + self.scenario.initial_delay_ms / 1000 + 3
+
+
+class Member:
+    """A process with a seat in the group. It ends when it is fenced, or told to leave."""
+
+    def __init__(self, world: World, seat: Seat) -> None:
+        self.member_id = ""
+        self.generation = -1
+        self.owned: list[int] = []
+        self.asleep_s = 0.0
+        """It does nothing for so long, and does not notice."""
+        self.is_leaving = False
+        self.metadata = b"1"
+        self._world = world
+        self._seat = seat
+        self._node_id = 1
+
+    @property
+    def identity(self) -> str:
+        """The name under which the rules know it."""
+        return self._seat.instance_id or self.member_id
+
+    async def live(self) -> None:
+        """Is a member again and again, until it leaves or is fenced."""
+        while not self.is_leaving:
+            self.owned = []
+            try:
+                await self._join()
+                await self._sync()
+                await self._work()
+            except FencedInstance:
+                self._world.rules.counters["static member fenced"] += 1
+                return
+            except (UnknownMember, IllegalGeneration):
+                self.member_id = ""
+            except MemberIdRequired as error:
+                self.member_id = error.member_id
+            except RebalanceInProgress:
+                pass
+            except (CoordinatorNotAvailable, CoordinatorLost, ConnectionLost):
+                self._node_id = self._world.brokers.leader
+                await asyncio.sleep(PAUSE_S * (1 + self._world.rng.random()))
+        await self._leave()
+
+    # -- the protocol ------------------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        scenario = self._world.scenario
+        request = JoinGroup(
+            group=GROUP,
+            member_id=self.member_id,
+            instance_id=self._seat.instance_id,
+            session_timeout_ms=int(1000 * scenario.session_s),
+            rebalance_timeout_ms=int(1000 * scenario.rebalance_s),
+            protocol_type="consumer",
+            protocols=(Protocol("range", self.metadata),),
+            can_skip_assignment=self._seat.can_skip_assignment,
+        )
+
+        async def deliver(node_id: int) -> JoinAnswer:
+            answer = await self._waits("join", node_id, lambda groups, until_s: groups.join(request, until_s))
+            self._world.rules.joined(self._seat.instance_id or answer.member_id, answer)
+            return answer
+
+        answer = await self._send(deliver)
+        self.member_id, self.generation, self._answer = answer.member_id, answer.generation, answer
+
+    async def _sync(self) -> None:
+        is_to_assign = self._answer.members and not self._answer.skip_assignment
+        given = assignments(self._answer, self._world.scenario.partitions) if is_to_assign else ()
+        identity, generation = self.identity, self.generation
+        request = SyncGroup(**self._who, generation=generation, protocol="range", assignments=given)
+
+        async def deliver(node_id: int) -> SyncAnswer:
+            answer = await self._waits("sync", node_id, lambda groups, until_s: groups.sync(request, until_s))
+            self._world.rules.synced(identity, generation, answer)
+            return answer
+
+        said = read_assignment((await self._send(deliver)).assignment)
+        self.owned = [] if said is None else said["partitions"]
+
+    async def _work(self) -> None:
+        while not self.is_leaving:
+            await asyncio.sleep(self._seat.beats_every_s)
+            if self.owned and self._world.rng.random() < 0.5:
+                await self.commit(self._world.rng.choice(self.owned))
+            await self._beat()
+
+    async def _beat(self) -> None:
+        request = ClassicHeartbeat(**self._who, generation=self.generation)
+        try:
+            await self._send(
+                lambda node_id: self._ask(node_id, lambda groups, until_s: groups.heartbeat(request, until_s))
+            )
+        except RebalanceInProgress:
+            if self.owned:
+                await self.commit(self.owned[0])
+            raise
+
+    async def commit(self, partition: int) -> None:
+        """Commits the next value. Raises as the coordinator."""
+        self._world.next_value += 1
+        value, generation, rules = self._world.next_value, self.generation, self._world.rules
+        request = CommitAsMember(
+            **self._who, generation=generation, offsets=(CommittedOffset(TOPIC, partition, value),)
+        )
+
+        async def deliver(node_id: int) -> CommitAnswer:
+            attempt = rules.attempt(partition, value)
+            try:
+                answer = await self._ask(node_id, lambda groups, until_s: groups.commit(request, until_s), COMMIT_S)
+            except TidelogError as error:
+                if error.definite:
+                    rules.refused(partition, attempt)
+                raise
+            rules.kept(attempt, generation)
+            return answer
+
+        await self._send(deliver)
+
+    async def _leave(self) -> None:
+        request = LeaveGroup(group=GROUP, members=(Leaving(self.member_id, self._seat.instance_id),))
+        if self.member_id:
+            try:
+                await self._send(
+                    lambda node_id: self._ask(node_id, lambda groups, until_s: groups.leave(request, until_s))
+                )
+            except (TidelogError, ConnectionLost):
+                self._world.rules.counters["left without an answer"] += 1
+
+    # -- the way there -----------------------------------------------------------------------------------------------
+
+    @property
+    def _who(self) -> dict[str, str]:
+        who = {"group": GROUP, "member_id": self.member_id}
+        return who if self._seat.instance_id is None else {**who, "instance_id": self._seat.instance_id}
+
+    async def _send(self, deliver: Callable[[int], Awaitable[T]]) -> T:
+        asleep_s, self.asleep_s = self.asleep_s, 0.0
+        if asleep_s:
+            await asyncio.sleep(asleep_s)
+        return await self._world.post.send(self._node_id, deliver)
+
+    async def _ask(self, node_id: int, do: Callable[[ClassicGroups, float], Awaitable[T]], wait_s: float = CALL_S) -> T:
+        until_s = asyncio.get_running_loop().time() + wait_s
+        return await self._world.brokers.call(node_id, lambda groups: do(groups, until_s))
+
+    async def _waits(self, what: str, node_id: int, do: Callable[[ClassicGroups, float], Awaitable[T]]) -> T:
+        """Asks for what may take its time; nobody may be forgotten meanwhile."""
+        loop, rules = asyncio.get_running_loop(), self._world.rules
+        began_s = loop.time()
+        try:
+            return await self._ask(node_id, do, self._world.wait_s)
+        except RebalanceInProgress:
+            if loop.time() - began_s > self._world.wait_s - 0.01:
+                rules.waited(what, loop.time() - began_s)
+            raise
+        except NotCoordinator:
+            rules.counters[f"{what} told of another coordinator"] += loop.time() - began_s > 2 * PAUSE_S
+            raise

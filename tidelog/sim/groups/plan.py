@@ -1,0 +1,90 @@
+"""The plan of one run, drawn from its seed. Seconds are of virtual time."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.sim.kit.seeds import stream
+
+RATES = (0.0, 0.0, 0.02, 0.1)
+MOVES = ("kill", "move", "zombie")
+"""The coordinator's broker dies; hands the partition on; or is replaced and does not know it for a while."""
+MISHAPS = ("crash", "sleep", "leave", "other metadata")
+
+
+class Seat(msgspec.Struct, frozen=True):
+    """A member of the group; another process takes its place when it dies."""
+
+    instance_id: str | None
+    joins_s: float
+    beats_every_s: float
+    can_skip_assignment: bool
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Something happens: to the coordinator, or to whoever has a seat (counted round)."""
+
+    at_s: float
+    action: str
+    seat: int
+    lasts_s: float
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """Everything that makes up a run."""
+
+    seed: int
+    seats: tuple[Seat, ...]
+    steps: tuple[Step, ...]
+    partitions: int
+    session_s: float
+    rebalance_s: float
+    initial_delay_ms: int
+    append_s: float
+    """How long an append takes, on average."""
+    refused_rate: float
+    """Chance that an append is refused for now."""
+    unknown_rate: float
+    """Chance that nobody hears what became of an append."""
+    late_rate: float
+    """Chance that a request arrives when its caller has given up; or twice; or that its answer is lost."""
+    chaos_s: float
+
+
+def draw_scenario(seed: int) -> Scenario:
+    """Returns what a seed stands for."""
+    rng = stream(seed, "classic groups")
+    chaos_s = rng.choice((4.0, 8.0, 12.0))
+    seats = tuple(
+        Seat(
+            instance_id=f"i{number}" if rng.random() < 0.3 else None,
+            joins_s=rng.choice((0.0, 0.5, 3.0)) * rng.random(),
+            beats_every_s=rng.choice((0.1, 0.25)),
+            can_skip_assignment=rng.random() < 0.5,
+        )
+        for number in range(rng.choice((1, 2, 3, 4, 5)))
+    )
+    actions = rng.choice((MOVES, MISHAPS, (*MOVES, *MISHAPS), ("kill",), ("zombie",)))
+    steps = [
+        Step(
+            rng.uniform(0.2, chaos_s),
+            rng.choice(actions),
+            rng.randrange(5),
+            rng.choice((0.05, 0.5, 2.0)) * rng.random(),
+        )
+        for _ in range(rng.randint(1, 8))
+    ]
+    return Scenario(
+        seed=seed,
+        seats=seats,
+        steps=tuple(sorted(steps, key=lambda step: step.at_s)),
+        partitions=rng.choice((1, 3, 8)),
+        session_s=rng.choice((0.6, 1.0, 2.0)),
+        rebalance_s=rng.choice((0.5, 1.0, 2.0)),
+        initial_delay_ms=rng.choice((0, 0, 300, 1_000)),
+        append_s=rng.choice((0.001, 0.01, 0.1)),
+        refused_rate=rng.choice(RATES),
+        unknown_rate=rng.choice((0.0, 0.0, 0.02)),
+        late_rate=rng.choice(RATES),
+        chaos_s=chaos_s,
+    )

@@ -1,0 +1,145 @@
+"""The rules of a classic group, whatever befalls its members, its coordinator and the network.
+
+The omniscient side: told of every answer in the order in which they are given.
+
+| rule | in words |
+|---|---|
+| leader | of one generation one member leads, for all time, whichever coordinator says so |
+| assignment | a member's assignment was made for it, in the generation that it speaks with, by that one's leader |
+| owners | of one generation a partition has one owner |
+| fencing | no commit of a generation is kept that was sent after anybody was told of a later one |
+| offsets | what was answered as kept is found, unless a commit that was not over before has replaced it |
+| in time | a join or a sync is answered before its caller gives up: nobody is forgotten |
+| stable | in the end all that live are in one generation, and have every partition between them |
+
+A static member is the same whichever process it is, so that it may take over in a generation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tidelog.model.classic_groups import JoinAnswer, MemberAssignment, SyncAnswer
+
+NEVER = float("inf")
+
+
+@dataclass
+class Attempt:
+    """A commit of one partition: between when it was sent and when its fate was known."""
+
+    value: int
+    sent: int
+    ended: float = NEVER
+    is_kept: bool = False
+
+
+@dataclass
+class Rules:
+    """The rules of one run. `violations` are what was broken."""
+
+    violations: list[str] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
+    _now: int = 0
+    """Counts events."""
+    _leaders: dict[int, str] = field(default_factory=dict)
+    _owners: dict[tuple[int, int], str] = field(default_factory=dict)
+    _told: dict[int, int] = field(default_factory=dict)
+    """The time at which somebody was first told of a generation."""
+    _attempts: dict[int, list[Attempt]] = field(default_factory=dict)
+    """The commits of each partition."""
+
+    def event(self) -> int:
+        """Returns the number of something that happens now."""
+        self._now += 1
+        return self._now
+
+    def joined(self, identity: str, answer: JoinAnswer) -> None:
+        """A member is told of a generation."""
+        self._told.setdefault(answer.generation, self.event())
+        self.counters["join answered"] += 1
+        if answer.leader == answer.member_id:
+            known = self._leaders.setdefault(answer.generation, identity)
+            if known != identity:
+                self.violate("leader", f"of generation {answer.generation} {identity} leads, and so does {known}")
+
+    def synced(self, identity: str, generation: int, answer: SyncAnswer) -> None:
+        """A member is told what it has."""
+        self.counters["sync answered"] += 1
+        said = read_assignment(answer.assignment)
+        if said is None or (said["generation"], said["for"]) != (generation, identity):
+            self.violate("assignment", f"{identity} of generation {generation} was given {said}")
+            return
+        for partition in said["partitions"]:
+            known = self._owners.setdefault((generation, partition), identity)
+            if known != identity:
+                self.violate("owners", f"{partition} is owned by {identity} and {known} in generation {generation}")
+
+    def attempt(self, partition: int, value: int) -> Attempt:
+        """A commit reaches a broker."""
+        attempt = Attempt(value, self.event())
+        self._attempts.setdefault(partition, []).append(attempt)
+        return attempt
+
+    def kept(self, attempt: Attempt, generation: int) -> None:
+        """It is answered as kept."""
+        attempt.ended, attempt.is_kept = self.event(), True
+        self.counters["commit kept"] += 1
+        later = [one for one, at in self._told.items() if one > generation and at < attempt.sent]
+        if later:
+            self.violate("fencing", f"a commit of generation {generation} is kept, {max(later)} has begun")
+
+    def refused(self, partition: int, attempt: Attempt) -> None:
+        """It is answered as not done."""
+        self._attempts[partition].remove(attempt)
+        self.counters["commit refused"] += 1
+
+    def found(self, offsets: Mapping[int, int]) -> None:
+        """Nothing is under way any more, and these are the committed offsets."""
+        for partition, attempts in sorted(self._attempts.items()):
+            last_sent = max((one.sent for one in attempts if one.is_kept), default=-1)
+            value = offsets.get(partition)
+            if value is None:
+                if last_sent >= 0:
+                    self.violate("offsets", f"nothing is found of {partition}, and a commit was kept")
+            elif not any(one.value == value and one.ended > last_sent for one in attempts):
+                self.violate("offsets", f"{value} is found of {partition}, which a later commit has replaced")
+
+    def waited(self, what: str, seconds: float) -> None:
+        """A caller has given up before it was answered."""
+        self.violate("in time", f"a {what} is not answered after {seconds:.1f} s")
+
+    def violate(self, rule: str, what: str) -> None:
+        """Notes that a rule is broken."""
+        self.violations.append(f"{rule}: {what}")
+
+
+# -- what the leaders of this simulation say ---------------------------------------------------------------------------
+
+
+def assignments(answer: JoinAnswer, partitions: int) -> tuple[MemberAssignment, ...]:
+    """Returns what a leader gives: each partition to one member, with the generation and the member's name on it."""
+    members = [(one.instance_id or one.member_id, one.member_id) for one in answer.members]
+    return tuple(
+        MemberAssignment(
+            member_id,
+            msgspec.json.encode(
+                {
+                    "generation": answer.generation,
+                    "for": identity,
+                    "partitions": list(range(number, partitions, len(members))),
+                }
+            ),
+        )
+        for number, (identity, member_id) in enumerate(members)
+    )
+
+
+def read_assignment(assignment: bytes) -> Any:
+    """Returns what a leader has said; None if nothing."""
+    return msgspec.json.decode(assignment) if assignment else None
