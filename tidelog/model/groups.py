@@ -360,7 +360,9 @@ def check_instance_name(name: str, what: str = "instance") -> str:
 
 def _is_text(name: str) -> bool:
     """Half of a surrogate pair has no bytes, and could not be kept."""
-    return 0 < len(name) <= NAME_LENGTH_MAX and not any("\ud800" <= char <= "\udfff" for char in name)
+    if not 0 < len(name) <= NAME_LENGTH_MAX:
+        return False
+    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _shown(name: str) -> str:

@@ -50,8 +50,9 @@ def _join_unknown(turn: Turn, joiner: Joiner) -> None:
     request, group = joiner.request, turn.group
     holder = None if request.instance_id is None else group.instances.get(request.instance_id)
     if holder is not None:
-        check_protocols(group, request, without=holder)
-        _take_over(turn, joiner, group.members[holder])
+        was = group.members[holder]
+        check_protocols(group, request, without=was)
+        _take_over(turn, joiner, was)
         return
     check_protocols(group, request)
     if request.instance_id is not None or not request.requires_known_id:
@@ -85,7 +86,7 @@ def _join_again(turn: Turn, joiner: Joiner, was: Member) -> None:
     if is_served and says_the_same:
         turn.tell(joiner.wait, standing(group, was))
         return
-    check_protocols(group, request, without=was.member_id)
+    check_protocols(group, request, without=was)
     said = member_from(request, was.member_id, joiner.wait)
     check_room(group, said, turn.settings)
     turn.tell(was.join_wait, rebalancing(group))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.groups.classic.state import ClassicGroup, Member, Phase, common_protocols
+from tidelog.groups.classic.state import ClassicGroup, Member, Phase
 from tidelog.groups.settings import GroupSettings
 from tidelog.model.classic_groups import ClassicRequest, JoinGroup
 from tidelog.model.errors import (
@@ -55,11 +55,11 @@ def _check_lengths(request: JoinGroup) -> None:
         raise InvalidRequest(f"the metadata of a member have at most {METADATA_BYTES_MAX} bytes; these have {size}")
 
 
-def check_protocols(group: ClassicGroup, request: JoinGroup, without: str | None = None) -> None:
+def check_protocols(group: ClassicGroup, request: JoinGroup, without: Member | None = None) -> None:
     """Raises `InconsistentProtocol` if the member could not be in a generation with the others, one left out."""
-    common = common_protocols(group.members, without)
-    if common is None:
+    if len(group.members) == (without is not None):
         return
+    common = group.common_protocols(without)
     if group.protocol_type != request.protocol_type:
         raise InconsistentProtocol(
             f"group {group.name!a} is of type {group.protocol_type!a}, and the member of {request.protocol_type!a}"

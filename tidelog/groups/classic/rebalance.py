@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from tidelog.groups.classic.state import ClassicGroup, Joining, Member, Phase, common_protocols, record_of
+from tidelog.groups.classic.state import ClassicGroup, Joining, Member, Phase, record_of
 from tidelog.groups.classic.turn import Turn
 from tidelog.model.classic_groups import JoinAnswer, JoinedMember
 from tidelog.model.errors import RebalanceInProgress, UnknownMember
@@ -120,10 +120,10 @@ def _elected(group: ClassicGroup) -> str:
 
 def chosen_protocol(group: ClassicGroup) -> str:
     """Returns what most of the members like best among what all of them know; of equals, what the first one does."""
-    common = common_protocols(group.members)
+    common = group.common_protocols()
     assert common, "a member that has nothing in common with the others is refused"
     votes = Counter(_favourite(member, common) for member in group.members.values())
-    return max(common, key=lambda name: votes[name])
+    return max(votes, key=lambda name: votes[name])
 
 
 def _favourite(member: Member, common: list[str]) -> str:

@@ -11,7 +11,7 @@ and its leader assigns; each sync waits for that. Stable: all have, or can have,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -102,37 +102,52 @@ class ClassicGroup:
     """Invariant: the sum of theirs."""
     awaiting: int = 0
     """Invariant: how many members have a join that waits."""
+    supporters: Counter[str] = field(default_factory=Counter)
+    """Invariant: how many members know each protocol; none that nobody knows."""
 
     def copy(self) -> ClassicGroup:
         """Returns an equal group that may be changed without this one."""
-        return replace(self, members=dict(self.members), instances=dict(self.instances), pending=dict(self.pending))
+        return replace(
+            self,
+            members=dict(self.members),
+            instances=dict(self.instances),
+            pending=dict(self.pending),
+            supporters=self.supporters.copy(),
+        )
 
     def put(self, member: Member) -> None:
         """Adds a member, or has it say something else."""
-        self._uncount(member.member_id)
+        self._count(self.members.get(member.member_id), -1)
+        self._count(member, 1)
         self.members[member.member_id] = member
-        self.size += member.size
-        self.kept_size += member.kept_size
-        self.awaiting += member.join_wait is not None
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
 
     def drop(self, member_id: str) -> Member:
         """Takes a member out, and returns it."""
-        self._uncount(member_id)
         member = self.members.pop(member_id)
+        self._count(member, -1)
         if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
             del self.instances[member.instance_id]
         if self.leader == member_id:
             self.leader = None
         return member
 
-    def _uncount(self, member_id: str) -> None:
-        was = self.members.get(member_id)
-        if was is not None:
-            self.size -= was.size
-            self.kept_size -= was.kept_size
-            self.awaiting -= was.join_wait is not None
+    def _count(self, member: Member | None, by: int) -> None:
+        if member is not None:
+            self.size += by * member.size
+            self.kept_size += by * member.kept_size
+            self.awaiting += by * (member.join_wait is not None)
+            for one in member.protocols:
+                self.supporters[one.name] += by
+                if not self.supporters[one.name]:
+                    del self.supporters[one.name]
+
+    def common_protocols(self, without: Member | None = None) -> list[str]:
+        """Returns the protocols that all members know, or all but one."""
+        own = () if without is None else [one.name for one in without.protocols]
+        wanted = len(self.members) - (without is not None)
+        return [name for name, count in self.supporters.items() if count - (name in own) == wanted > 0]
 
     @property
     def is_in_use(self) -> bool:
@@ -200,13 +215,3 @@ def _member(kept: KeptMember, record: ClassicRecord) -> Member:
         assignment=kept.assignment,
         has_synced=record.is_assigned,
     )
-
-
-def common_protocols(members: Mapping[str, Member], without: str | None = None) -> list[str] | None:
-    """Returns the protocols that all members but one know, in the order of the first of them; None without any."""
-    found: list[str] | None = None
-    for member in members.values():
-        if member.member_id != without:
-            names = [one.name for one in member.protocols]
-            found = names if found is None else [name for name in found if name in names]
-    return found

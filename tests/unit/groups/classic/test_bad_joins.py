@@ -83,3 +83,18 @@ def test_groups_are_bounded(desk: ClassicDesk) -> None:
     desk.settings = replace(SETTINGS, groups_max=1)
     desk.stable(1)
     assert desk.ask_join(group="h").refusal is GroupFull
+
+
+def test_what_is_counted_of_the_members_is_of_those_that_there_are(desk: ClassicDesk) -> None:
+    first, second = desk.stable(2)
+    for number in range(5):
+        both = (Protocol("range", b""), Protocol(f"other {number}", bytes(number)))
+        desk.ask_join(first, protocols=both)
+        desk.ask_join(second, protocols=both)
+    assert sorted(desk.classic.supporters) == ["other 4", "range"]
+    members = desk.classic.members.values()
+    assert desk.classic.size == sum(member.size for member in members)
+    assert desk.classic.kept_size == sum(member.kept_size for member in members)
+    assert desk.classic.awaiting == 0
+    desk.let_go(first, second)
+    assert (desk.classic.size, desk.classic.kept_size, desk.classic.awaiting, desk.classic.supporters) == (0, 0, 0, {})
