@@ -43,11 +43,11 @@ ALL = (TopicPartitions("t", (0, 1, 2, 3)),)
 BOTH = pytest.mark.parametrize("protocol", ["paxos", pytest.param("isr", marks=pytest.mark.slow)])
 
 
-def play(story: Callable[[ThreeBrokers], Awaitable[None]], protocol: str = "paxos") -> None:
+def play(story: Callable[[ThreeBrokers], Awaitable[None]], protocol: str = "paxos", **more: object) -> None:
     """Runs a story on three brokers, in virtual time."""
 
     async def main() -> None:
-        settings = {"offsets_topic_commit_protocol": protocol, "offsets_topic_num_partitions": 2}
+        settings = {"offsets_topic_commit_protocol": protocol, "offsets_topic_num_partitions": 2, **more}
         async with three_brokers(**settings) as three:
             await three.brokers[1].admin.create_topic(NewTopic("t", 4, 3))
             await story(three)

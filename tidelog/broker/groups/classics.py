@@ -45,6 +45,7 @@ from tidelog.model.classic_groups import (
 from tidelog.model.errors import (
     CoordinatorLost,
     CoordinatorNotAvailable,
+    LeaderNotAvailable,
     NotCoordinator,
     Overloaded,
     RebalanceInProgress,
@@ -59,6 +60,8 @@ BYTES_MAX: Final = 64 << 20
 """The most that the members of all groups of one coordinator may say and have."""
 PAUSE_S_MIN: Final = 0.001
 PAUSE_S_MAX: Final = 60.0
+LOOK_S: Final = 1.0
+"""How often it is looked whether this broker leads still, while anybody waits: one that is cut off hears of nothing."""
 AGAIN_S: Final = 1.0
 """After a refusal by the outbox."""
 NAME_LENGTH: Final = 128
@@ -197,6 +200,7 @@ class Classics:
         self._waits_begun += 1
         wait = self._waits_begun
         answered = self._waits[wait] = asyncio.get_running_loop().create_future()
+        self._wake_by(self._context.clock.monotonic_s() + LOOK_S)
         try:
             async with asyncio.timeout_at(deadline_s):
                 told, batch = self._refused(decide, wait) or await answered
@@ -204,7 +208,7 @@ class Classics:
             raise RebalanceInProgress("the other members are waited for still; ask again") from None
         finally:
             del self._waits[wait]
-        if not isinstance(told, NotCoordinator):
+        if not isinstance(told, CoordinatorNotAvailable):
             await self._state.until_true(None, batch, deadline_s)
         if isinstance(told, TidelogError):
             raise told
@@ -233,7 +237,7 @@ class Classics:
         for member_id in turn.heard:
             self._deadlines.heard(group, member_id, now_s)
         self._deadlines.follow(group)
-        self._wake()
+        self._wake_by(self._deadlines.next_s())
         for wait, told in turn.tells:
             answered = self._waits.get(wait)
             if answered is not None and not answered.done():
@@ -246,19 +250,28 @@ class Classics:
         clock = self._context.clock
         while True:
             await self._do_what_is_due()
+            await self._look_who_leads()
             self._is_earlier.clear()
             due_s = self._deadlines.next_s()
             pause_s = PAUSE_S_MAX if due_s is None else due_s - clock.monotonic_s()
-            pause_s = min(max(pause_s, PAUSE_S_MIN), PAUSE_S_MAX)
+            pause_s = min(max(pause_s, PAUSE_S_MIN), LOOK_S if self._waits else PAUSE_S_MAX)
             self._sleeps_until_s = clock.monotonic_s() + pause_s
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._is_earlier.wait()
 
-    def _wake(self) -> None:
-        due_s = self._deadlines.next_s()
+    def _wake_by(self, due_s: float | None) -> None:
         if due_s is not None and due_s < self._sleeps_until_s:
             self._is_earlier.set()
+
+    async def _look_who_leads(self) -> None:
+        if not self._waits:
+            return
+        try:
+            await self._state.partition.extent()
+        except LeaderNotAvailable as error:
+            told = f"another broker may coordinate the group: {error.message}"
+            self._tell_all(lambda: CoordinatorNotAvailable(told))
 
     async def _do_what_is_due(self) -> None:
         """Between two groups others have their turn."""
@@ -280,6 +293,9 @@ class Classics:
     def end(self) -> None:
         """Everybody who waits is told that this broker coordinates no more."""
         self._is_over = True
+        self._tell_all(self._none_any_more)
+
+    def _tell_all(self, what: Callable[[], TidelogError]) -> None:
         for answered in self._waits.values():
             if not answered.done():
-                answered.set_result((self._none_any_more(), None))
+                answered.set_result((what(), None))

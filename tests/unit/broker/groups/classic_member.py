@@ -1,10 +1,12 @@
-"""Members of classic groups, as their clients speak: one request after the other, to the coordinator of a stage."""
+"""Members of classic groups, as their clients speak: one request after the other, to the coordinator's broker."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
-from tests.unit.broker.groups.stage import Stage, soon
+from tests.unit.broker.groups.stage import soon
+from tidelog.broker.broker import Broker
+from tidelog.model import classic_groups
 from tidelog.model.classic_groups import (
     ClassicHeartbeat,
     CommitAsMember,
@@ -13,7 +15,6 @@ from tidelog.model.classic_groups import (
     LeaveGroup,
     Leaving,
     MemberAssignment,
-    Protocol,
     SyncAnswer,
     SyncGroup,
 )
@@ -23,10 +24,18 @@ from tidelog.model.groups import CommittedOffset
 SETTINGS: dict[str, object] = {"group_min_session_timeout_ms": 1_000, "group_initial_rebalance_delay_ms": 0}
 
 
+class Coordinated(Protocol):
+    """A place with a coordinator."""
+
+    @property
+    def broker(self) -> Broker:
+        """The broker that coordinates now."""
+
+
 class ClassicMember:
     """`joined` is the answer to its last join."""
 
-    def __init__(self, stage: Stage, group: str = "g", **said: Any) -> None:
+    def __init__(self, stage: Coordinated, group: str = "g", **said: Any) -> None:
         self.joined: JoinAnswer
         self.member_id = ""
         self.assignment = b""
@@ -45,7 +54,7 @@ class ClassicMember:
             "session_timeout_ms": 5_000,
             "rebalance_timeout_ms": 20_000,
             "protocol_type": "consumer",
-            "protocols": (Protocol("range", b"m"),),
+            "protocols": (classic_groups.Protocol("range", b"m"),),
             **self._said,
             **said,
         }
