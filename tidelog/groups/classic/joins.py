@@ -59,7 +59,7 @@ def _join_unknown(turn: Turn, joiner: Joiner) -> None:
         _add(turn, joiner, joiner.drawn_id)
         return
     check_room(group, member_from(request, joiner.drawn_id, None), turn.settings)
-    group.pending[joiner.drawn_id] = request.session_timeout_ms
+    group.promise(joiner.drawn_id, request.session_timeout_ms)
     turn.heard[joiner.drawn_id] = None
     turn.tell(joiner.wait, MemberIdRequired(f"join again as {joiner.drawn_id!a}", joiner.drawn_id))
 
@@ -69,7 +69,7 @@ def _add(turn: Turn, joiner: Joiner, member_id: str) -> None:
     request, group = joiner.request, turn.group
     member = member_from(request, member_id, joiner.wait)
     check_room(group, member, turn.settings)
-    group.pending.pop(member_id, None)
+    group.keep_promise(member_id)
     group.put(replace(member, newcomer_until_s=turn.now.monotonic_s + NEWCOMER_S_MAX))
     group.protocol_type = request.protocol_type
     turn.heard[member_id] = None
@@ -113,7 +113,6 @@ def _take_over(turn: Turn, joiner: Joiner, was: Member) -> None:
     """A static member has come back, under another id."""
     group, led = turn.group, turn.group.leader
     said = member_from(joiner.request, joiner.drawn_id, joiner.wait)
-    group.pending.pop(joiner.drawn_id, None)
     instance_id = joiner.request.instance_id
     assert instance_id is not None, "only static members take over"
     turn.expel(was.member_id, fenced(group, instance_id))

@@ -20,7 +20,7 @@ def leave(turn: Turn, request: LeaveGroup) -> LeaveAnswer:
 
 def _let_go(turn: Turn, leaving: Leaving) -> TidelogError | None:
     group = turn.group
-    if leaving.instance_id is None and group.pending.pop(leaving.member_id, None) is not None:
+    if leaving.instance_id is None and group.keep_promise(leaving.member_id):
         return None
     try:
         member_id = _named(group, leaving)
@@ -44,7 +44,7 @@ def silence(turn: Turn, member_id: str) -> None:
     """A session is over: of a member, or of an id that was given away. Whoever waits for an answer does not beat, and
     is not expelled for it; but a newcomer is, in the end."""
     group = turn.group
-    if group.pending.pop(member_id, None) is not None:
+    if group.keep_promise(member_id):
         complete_if_all_joined(turn)
         return
     member = group.members.get(member_id)

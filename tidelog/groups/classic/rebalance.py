@@ -46,7 +46,7 @@ def complete_if_all_joined(turn: Turn) -> None:
     if group.joining is None:
         return
     is_all = group.awaiting == len(group.members) and not group.pending and group.joining.longest_s is None
-    if is_all or not group.is_in_use:
+    if is_all or not group.members:
         _complete(turn)
 
 

@@ -14,9 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final
 
 from tidelog.groups.records import ClassicRecord, KeptMember
 from tidelog.model.classic_groups import Protocol
+
+PENDING_BYTES: Final = 256
+"""About how many bytes an id takes that was given away."""
 
 
 class Phase(Enum):
@@ -97,7 +101,7 @@ class ClassicGroup:
     syncing_until_s: float | None = None
     """When members that have not synced are expelled; None if all have."""
     size: int = 0
-    """Invariant: the sum of its members' sizes."""
+    """Invariant: the sum of its members' sizes, and of `PENDING_BYTES` for each id that was given away."""
     kept_size: int = 0
     """Invariant: the sum of theirs."""
     awaiting: int = 0
@@ -132,6 +136,18 @@ class ClassicGroup:
         if self.leader == member_id:
             self.leader = None
         return member
+
+    def promise(self, member_id: str, session_timeout_ms: int) -> None:
+        """Gives away an id."""
+        self.pending[member_id] = session_timeout_ms
+        self.size += PENDING_BYTES
+
+    def keep_promise(self, member_id: str) -> bool:
+        """Takes an id back, as its member has joined, or will not; False if it was not given away."""
+        if self.pending.pop(member_id, None) is None:
+            return False
+        self.size -= PENDING_BYTES
+        return True
 
     def _count(self, member: Member | None, by: int) -> None:
         if member is not None:
