@@ -95,9 +95,21 @@ class Group:
         self.instances: Final = dict[str, str]()
         """The member of each `group.instance.id`."""
         self.classic_record: ClassicRecord | None = None
-        self.classic: ClassicGroup | None = None
+        self._classic: ClassicGroup | None = None
+        """Made from the record when it is asked for."""
+
+    @property
+    def classic(self) -> ClassicGroup | None:
         """The group as a classic one, with all that is not in the log: who is just joining, and who waits. Invariant:
         there is one exactly if there is a record, and then there are no members beside its own."""
+        if self._classic is None and self.classic_record is not None:
+            self._classic = from_record(self.classic_record)
+        return self._classic
+
+    @classic.setter
+    def classic(self, classic: ClassicGroup) -> None:
+        assert self.classic_record is not None, "a classic group has a record from the beginning"
+        self._classic = classic
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -170,7 +182,7 @@ class Group:
             case OffsetRecord():
                 self.offsets[record.topic, record.partition] = record
             case ClassicRecord():
-                self.classic_record, self.classic = record, from_record(record)
+                self.classic_record, self._classic = record, None
             case _:
                 raise AssertionError(f"not a record of a group: {record!r}")
 
@@ -189,7 +201,7 @@ class Group:
             case OffsetKey():
                 self.offsets.pop((key.topic, key.partition), None)
             case ClassicKey():
-                self.classic_record = self.classic = None
+                self.classic_record = self._classic = None
             case _:
                 raise AssertionError(f"not a key of a group: {key!r}")
 

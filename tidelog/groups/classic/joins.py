@@ -103,6 +103,7 @@ def _like(was: Member, said: Member) -> Member:
         rebalance_timeout_ms=said.rebalance_timeout_ms,
         client_id=said.client_id,
         client_host=said.client_host,
+        kept_size=said.kept_size,
     )
 
 

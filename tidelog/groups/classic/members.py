@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.groups.classic.state import ClassicGroup, Member, Phase
+from tidelog.groups.classic.state import ClassicGroup, Member, Phase, sized
 from tidelog.groups.settings import GroupSettings
 from tidelog.model.classic_groups import ClassicRequest, JoinGroup
 from tidelog.model.errors import (
@@ -20,9 +20,9 @@ from tidelog.model.groups import NAME_LENGTH_MAX, check_group_name
 PROTOCOLS_MAX: Final = 16
 METADATA_BYTES_MAX: Final = 256 << 10
 """The most that one member may say of itself, for all protocols."""
-GROUP_BYTES_MAX: Final = 384 << 10
-"""The most that all members may say of themselves for one protocol: it has to fit into one record with what they are
-assigned."""
+GROUP_BYTES_MAX: Final = 768 << 10
+"""The most that all members may take in the group's record before they are assigned anything: it has to fit into one
+record with their assignments."""
 REBALANCE_TIMEOUT_MS_MAX: Final = 86_400_000
 """A member that may take longer (some clients say 2^31 - 1 ms) is waited for no longer than this."""
 
@@ -79,14 +79,14 @@ def check_room(group: ClassicGroup, member: Member, settings: GroupSettings) -> 
         raise GroupFull(f"group {group.name!a} has as many members as it may have (group.max.size)")
     if group.kept_size - (0 if was is None else was.kept_size) + member.kept_size > GROUP_BYTES_MAX:
         raise GroupFull(
-            f"what the members of group {group.name!a} say of themselves would be more than {GROUP_BYTES_MAX} bytes "
-            f"with this one, and is {group.kept_size} now: use fewer members, or shorter subscriptions"
+            f"what is kept of the members of group {group.name!a} would be more than {GROUP_BYTES_MAX} bytes with this "
+            f"one, and is {group.kept_size} now: use fewer members, or shorter subscriptions"
         )
 
 
 def member_from(request: JoinGroup, member_id: str, wait: int | None) -> Member:
     """Returns the member that a join speaks of."""
-    return Member(
+    member = Member(
         member_id=member_id,
         instance_id=request.instance_id,
         client_id=request.client_id,
@@ -96,6 +96,7 @@ def member_from(request: JoinGroup, member_id: str, wait: int | None) -> Member:
         protocols=request.protocols,
         join_wait=wait,
     )
+    return sized(member)
 
 
 def member_of(group: ClassicGroup, request: ClassicRequest) -> Member:

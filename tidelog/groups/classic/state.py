@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from msgspec import json, structs
+
 from tidelog.groups.records import ClassicRecord, KeptMember
 from tidelog.model.classic_groups import Protocol
 
@@ -49,6 +51,16 @@ class Member:
     has_synced: bool = True
     newcomer_until_s: float | None = None
     """How long it may wait for its first generation; None if it has been in one."""
+    kept_size: int = 0
+    """How many bytes it takes in the group's record before the leader has assigned, whatever is chosen: `sized`."""
+
+    def says_as(self, other: Member) -> bool:
+        """True if the other one is this one, with the same words, in another state."""
+        return (
+            self.protocols is other.protocols
+            and self.client_id is other.client_id
+            and self.client_host is other.client_host
+        )
 
     def metadata(self, protocol: str | None) -> bytes:
         """Returns what it says of itself for a protocol."""
@@ -57,16 +69,9 @@ class Member:
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return self._names_size + len(self.assignment) + sum(len(one.metadata) for one in self.protocols)
-
-    @property
-    def kept_size(self) -> int:
-        """About how many it takes in the group's record, before the leader has assigned, whatever is chosen."""
-        return self._names_size + max((len(one.metadata) for one in self.protocols), default=0)
-
-    @property
-    def _names_size(self) -> int:
-        return sum(map(len, (self.member_id, self.instance_id or "", self.client_id, self.client_host)))
+        names = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
+        metadata = sum(len(one.metadata) for one in self.protocols)
+        return sum(map(len, names)) + len(self.assignment) + metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +126,14 @@ class ClassicGroup:
 
     def put(self, member: Member) -> None:
         """Adds a member, or has it say something else."""
-        self._count(self.members.get(member.member_id), -1)
-        self._count(member, 1)
+        was = self.members.get(member.member_id)
         self.members[member.member_id] = member
+        if was is not None and was.says_as(member):
+            self.size += len(member.assignment) - len(was.assignment)
+            self.awaiting += (member.join_wait is not None) - (was.join_wait is not None)
+            return
+        self._count(was, -1)
+        self._count(member, 1)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
 
@@ -208,6 +218,13 @@ def _kept(member: Member, protocol: str | None) -> KeptMember:
     )
 
 
+def sized(member: Member) -> Member:
+    """Returns the member with its `kept_size`."""
+    largest = max(member.protocols, key=lambda one: len(one.metadata))
+    kept = structs.replace(_kept(member, largest.name), assignment=b"")
+    return replace(member, kept_size=len(json.encode(kept)))
+
+
 def from_record(record: ClassicRecord) -> ClassicGroup:
     """Returns the group as a record says that it is. Nobody waits, and no deadline is known."""
     phase = Phase.EMPTY
@@ -220,7 +237,7 @@ def from_record(record: ClassicRecord) -> ClassicGroup:
 
 
 def _member(kept: KeptMember, record: ClassicRecord) -> Member:
-    return Member(
+    member = Member(
         member_id=kept.member_id,
         instance_id=kept.instance_id,
         client_id=kept.client_id,
@@ -231,3 +248,4 @@ def _member(kept: KeptMember, record: ClassicRecord) -> Member:
         assignment=kept.assignment,
         has_synced=record.is_assigned,
     )
+    return sized(member)

@@ -23,10 +23,10 @@ def sync(turn: Turn, request: SyncGroup, wait: int) -> None:
     turn.tell(member.sync_wait, rebalancing(group))
     member = turn.change(member, has_synced=True, sync_wait=wait)
     if group.phase is Phase.STABLE:
-        _answer(turn, member)
+        _answer(turn, member, member.assignment)
     elif member.member_id == group.leader:
         _assign(turn, {one.member_id: one.assignment for one in request.assignments})
-    if all(one.has_synced for one in group.members.values()):
+    if group.syncing_until_s is not None and all(one.has_synced for one in group.members.values()):
         group.syncing_until_s = None
 
 
@@ -35,17 +35,16 @@ def _assign(turn: Turn, assignments: dict[str, bytes]) -> None:
     group = turn.group
     group.phase = Phase.STABLE
     for member in list(group.members.values()):
-        turn.change(member, assignment=assignments.get(member.member_id, b""))
+        if member.sync_wait is not None:
+            turn.heard[member.member_id] = None
+        _answer(turn, member, assignments.get(member.member_id, b""))
     turn.records.append(record_of(group))
-    for member in [one for one in group.members.values() if one.sync_wait is not None]:
-        turn.heard[member.member_id] = None
-        _answer(turn, member)
 
 
-def _answer(turn: Turn, member: Member) -> None:
+def _answer(turn: Turn, member: Member, assignment: bytes) -> None:
     group = turn.group
-    turn.tell(member.sync_wait, SyncAnswer(group.protocol_type, group.protocol or "", member.assignment))
-    turn.change(member, sync_wait=None)
+    turn.tell(member.sync_wait, SyncAnswer(group.protocol_type, group.protocol or "", assignment))
+    turn.change(member, assignment=assignment, sync_wait=None)
 
 
 def heartbeat(group: ClassicGroup, request: ClassicHeartbeat) -> TidelogError | None:

@@ -50,14 +50,26 @@ def test_a_join_that_makes_no_sense_is_refused(desk: ClassicDesk, wrong: dict[st
 
 
 def test_what_all_members_say_has_to_fit_into_a_record(desk: ClassicDesk) -> None:
-    half = (Protocol("range", bytes(GROUP_BYTES_MAX // 2 - 100)),)
-    first, second = desk.stable(2, protocols=half)
-    assert desk.ask_join(protocols=half).refusal is GroupFull
-    more = (Protocol("range", bytes(GROUP_BYTES_MAX // 2 + 200)),)
-    assert desk.ask_join(second, protocols=more).refusal is GroupFull
-    assert desk.classic.phase.value == "Stable"
+    big = (Protocol("range", bytes(METADATA_BYTES_MAX)),)
+    first, second = desk.stable(2, protocols=big)
+    assert desk.ask_join(protocols=big).refusal is GroupFull
+    small = (Protocol("range", b""),)
+    third, _ = desk.enter(protocols=small)
+    for member_id in (first, second):
+        desk.ask_join(member_id, protocols=big)
+    assert desk.ask_join(third, protocols=big).refusal is GroupFull
+    assert len(desk.classic.members) == 3
+    assert max(len(value or b"") for _, value in desk.log) < GROUP_BYTES_MAX + 1_000
     desk.let_go(first)
-    assert desk.ask_join(second, protocols=half).joined.generation == 3
+    desk.ask_join(second, protocols=big)
+    assert desk.ask_join(third, protocols=big).joined.generation == 4
+
+
+def test_so_have_names_of_whatever_characters(desk: ClassicDesk) -> None:
+    odd = "\0" * 100
+    desk.stable(1, client_id=odd, client_host="é" * 100)
+    kept = max(len(value or b"") for _, value in desk.log)
+    assert desk.classic.kept_size <= kept <= desk.classic.kept_size + 200
 
 
 def test_ids_that_nobody_joins_with_are_bounded_like_members(desk: ClassicDesk) -> None:
