@@ -23,6 +23,12 @@ Whoever leads the partition owns one, and this is all that it does with it:
         that was applied, .next_s() and .expired(now_s) -> members for `upkeep.expelled`
         Deadlines: sessions, and rebalance timeouts. Soft state: anew after each load.
 
+    decide_classic.decide_join(shard, joiner, ...), decide_sync, decide_leave, decide_silence -> Turn
+        Of classic groups, whose members assign (`classic/`). Phases and waits are not in the log, so a turn has the
+        group as it will be, beside records and answers. Write the records, set `shard.groups[name].classic`, and give
+        the answers when all is committed. `decide_heartbeat` and `decide_commit` change no phase.
+    classic.deadlines.ClassicDeadlines.of(shard, now_s), .heard, .follow, .pop(now_s) -> what `decide_silence` is for
+
 `TopicsView` names the topics that may be subscribed to (not the brokers' own) with id and size; `Now` is one moment on
 the wall clock, for what is kept, and on the monotonic one.
 

@@ -29,8 +29,7 @@ def two_leaders() -> AbstractContextManager[None]:
     shipped = rebalance.standing
 
     def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
-        told = shipped(group, rebalance._all(group)[0]) if group.leader is None else shipped(group, member)
-        return structs.replace(told, member_id=member.member_id, leader=member.member_id)
+        return structs.replace(shipped(group, member), leader=member.member_id)
 
     return all_patched([(rebalance, "standing", standing), (joins, "standing", standing)])
 

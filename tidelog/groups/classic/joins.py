@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from tidelog.groups.classic.members import check_protocols, check_room, fenced, member_from, member_of, unknown
 from tidelog.groups.classic.rebalance import chosen_protocol, joining_grows, prepare, rebalancing, standing
 from tidelog.groups.classic.state import Member, Phase, record_of
@@ -141,13 +143,5 @@ def _go_on(turn: Turn, joiner: Joiner, led: str | None) -> None:
 
 def _not_to_assign(answer: JoinAnswer, request: JoinGroup, led: str | None) -> JoinAnswer:
     if request.can_skip_assignment:
-        return JoinAnswer(
-            answer.member_id,
-            answer.generation,
-            answer.protocol_type,
-            answer.protocol,
-            answer.leader,
-            answer.members,
-            skip_assignment=True,
-        )
-    return JoinAnswer(answer.member_id, answer.generation, answer.protocol_type, answer.protocol, led or "")
+        return structs.replace(answer, skip_assignment=True)
+    return structs.replace(answer, leader=led or "", members=())

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from msgspec import structs
+
 from tidelog.groups.classic.state import ClassicGroup, Joining, Member, Phase, record_of
 from tidelog.groups.classic.turn import Turn
 from tidelog.model.classic_groups import JoinAnswer, JoinedMember
@@ -133,18 +135,12 @@ def _favourite(member: Member, common: list[str]) -> str:
 def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
     """Returns what a member of the generation in force is told of it; the leader, who the others are."""
     assert group.leader is not None, "a generation has a leader"
-    members = (
-        tuple(JoinedMember(one.member_id, one.instance_id, one.metadata(group.protocol)) for one in _all(group))
-        if group.leader == member.member_id
-        else ()
-    )
-    return JoinAnswer(
-        member.member_id, group.generation, group.protocol_type, group.protocol or "", group.leader, members
-    )
-
-
-def _all(group: ClassicGroup) -> list[Member]:
-    return list(group.members.values())
+    answer = JoinAnswer(member.member_id, group.generation, group.protocol_type, group.protocol or "", group.leader)
+    if group.leader != member.member_id:
+        return answer
+    members = group.members.values()
+    told = (JoinedMember(one.member_id, one.instance_id, one.metadata(group.protocol)) for one in members)
+    return structs.replace(answer, members=tuple(told))
 
 
 def joining_grows(group: ClassicGroup) -> None:
