@@ -54,8 +54,20 @@ async def two_in_a_group(three: ThreeBrokers) -> tuple[Coordinated, ClassicMembe
     return place, *members
 
 
-@pytest.mark.parametrize("phase", ["join", "sync", "stable"])
-@pytest.mark.parametrize("ends", ["stops", pytest.param("is cut off", marks=pytest.mark.slow)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("phase", "ends"),
+    [
+        ("sync", "stops"),
+        pytest.param("join", "stops", marks=SLOW),
+        pytest.param("stable", "stops", marks=SLOW),
+        ("join", "is cut off"),
+        pytest.param("sync", "is cut off", marks=SLOW),
+        pytest.param("stable", "is cut off", marks=SLOW),
+    ],
+)
 def test_the_next_coordinator_goes_on(phase: str, ends: str) -> None:
     async def story(three: ThreeBrokers) -> None:
         place, first, second = await two_in_a_group(three)
