@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.groups.records import (
+    ClassicRecord,
     CurrentKey,
     CurrentRecord,
     Gone,
@@ -12,6 +13,7 @@ from tidelog.groups.records import (
     GroupRecord,
     HeldTopic,
     InstanceRecord,
+    KeptMember,
     MemberRecord,
     OffsetRecord,
     TargetRecord,
@@ -58,6 +60,20 @@ RECORDS: list[tuple[GroupLogRecord, bytes, bytes | None]] = [
             b'{"kind":"place","group":"g","topic":"t","topic_id":"id","partition":2,"offset":10,"leader_epoch":1,'
             b'"metadata":"","member_id":"m","sequence":4,"committed_ms":99}'
         ),
+    ),
+    (
+        ClassicRecord("g", 3, "consumer", "range", "m", (KeptMember("m", "c", "h", 9, 8, b"\0x", b"\1", "i"),), True),
+        b'{"kind":"classic","group":"g"}',
+        (
+            b'{"kind":"classic","group":"g","generation":3,"protocol_type":"consumer","protocol":"range","leader":"m",'
+            b'"members":[{"member_id":"m","client_id":"c","client_host":"h","session_timeout_ms":9,'
+            b'"rebalance_timeout_ms":8,"metadata":"AHg=","assignment":"AQ==","instance_id":"i"}],"is_assigned":true}'
+        ),
+    ),
+    (
+        ClassicRecord("g", 4, "consumer", empty_since_ms=99),
+        b'{"kind":"classic","group":"g"}',
+        b'{"kind":"classic","group":"g","generation":4,"protocol_type":"consumer","empty_since_ms":99}',
     ),
     (gone(CurrentKey("g", "m")), b'{"kind":"current","group":"g","member_id":"m"}', None),
 ]
