@@ -27,7 +27,7 @@ class Coordinated:
     @property
     def node(self) -> int:
         live = next(iter(self._three.brokers.values()))
-        return live.groups.coordinator_node("g")
+        return live.face.groups.coordinator_node("g")
 
     @property
     def broker(self) -> Broker:
@@ -46,7 +46,7 @@ class Coordinated:
 
 async def two_in_a_group(three: ThreeBrokers) -> tuple[Coordinated, ClassicMember, ClassicMember]:
     place = Coordinated(three)
-    await three.brokers[1].groups.found(soon())
+    await three.brokers[1].face.groups.found(soon())
     await until(lambda: place.broker.groups.local("g") is not None)
     members = ClassicMember(place), ClassicMember(place)
     await asyncio.gather(*(one.join() for one in members))

@@ -57,6 +57,10 @@ class ConsumerGroups:
         """Lists all groups; see `broker.groups.facade.Groups.list_groups`."""
         self.classic = host.groups.classic
         """Classic groups that this broker coordinates; see `broker.groups.classic_reach.ClassicGroups`."""
+        self.coordinator_node = host.groups.coordinator_node
+        """Tells which broker coordinates a group, for clients that look for it."""
+        self.found = host.groups.found
+        """Makes the groups' topic, if it is not there, so that groups have coordinators."""
 
     async def describe(self, group: str, deadline_s: float) -> GroupDescription:
         """Raises `UnknownGroup`, `CoordinatorNotAvailable`."""
