@@ -177,8 +177,11 @@ def _is_kept(group: Group, committed: OffsetRecord) -> bool:
 
 
 def fetch(shard: Shard, request: FetchOffsets, view: TopicsView) -> Decision:
-    """Raises `UnknownMember`, `FencedMember`. A group that nobody knows has no committed offsets."""
-    if request.member_id:
+    """Raises `UnknownMember`, `FencedMember`. A group that nobody knows has no committed offsets; in a classic one
+    nothing depends on who asks, as with Kafka."""
+    known = shard.groups.get(request.group)
+    is_classic = known is not None and known.classic is not None and known.classic.is_in_use
+    if request.member_id and not is_classic:
         group = member_of(shard, request.group, request.member_id)
         current = group.currents[request.member_id]
         if request.member_epoch not in (current.epoch, current.previous_epoch) or request.member_epoch <= 0:
