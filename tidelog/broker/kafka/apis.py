@@ -20,12 +20,25 @@ class Key(enum.IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     SASL_AUTHENTICATE = 36
+    DELETE_GROUPS = 42
+    OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
 
     @property
     def label(self) -> str:
@@ -61,6 +74,9 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.FETCH, 4, 17, 12),
             Api(Key.LIST_OFFSETS, 1, 10, 6),
             Api(Key.METADATA, 0, 13, 9),
+            Api(Key.OFFSET_COMMIT, 2, 10, 8),
+            Api(Key.OFFSET_FETCH, 1, 10, 6),
+            Api(Key.FIND_COORDINATOR, 0, 6, 3),
             Api(Key.SASL_HANDSHAKE, 0, 1, NEVER),
             Api(Key.API_VERSIONS, 0, 4, 3),
             Api(Key.INIT_PRODUCER_ID, 0, 4, 2),

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.describe_cluster import describe_cluster
+from tidelog.broker.kafka.groups.table import GROUP_CALLS
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.broker.kafka.offsets import OffsetCalls
 from tidelog.broker.kafka.producer_ids import init_producer_id
@@ -71,6 +72,8 @@ class Handlers:
             return login.handshake(request)
         if key is Key.SASL_AUTHENTICATE and login is not None:
             return await login.authenticate(request)
+        if key in GROUP_CALLS:
+            return await GROUP_CALLS[key](self._parts, call, request, caller)
         return await self._table[key](request, caller)
 
     async def _epochs(self, request: Any, caller: Caller) -> Tree:

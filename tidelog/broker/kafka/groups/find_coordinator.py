@@ -1,0 +1,62 @@
+"""FindCoordinator: the broker that coordinates a group, of one group or of many.
+
+The topic that keeps the groups is made by the first question. There are no coordinators of transactions: who asks for
+one is told so by the only code after which every client stops at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.groups.trees import Tree, check_count, deadline_s, group_code, require
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller, Operation
+from tidelog.model.cluster import KAFKA, Endpoint
+from tidelog.model.errors import CoordinatorNotAvailable, TidelogError
+from tidelog.model.groups import check_group_name
+from tidelog.model.ids import NodeId
+from tidelog.model.kafka_codes import KafkaCode
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+NOBODY: Final = -1
+
+
+async def find_coordinator(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the answer. Versions before 4 ask for one."""
+    kind = getattr(request, "key_type", GROUP)
+    if hasattr(request, "key"):
+        return {"throttle_time": 0, **await _found(parts, kind, request.key, caller)}
+    keys = dict.fromkeys(request.coordinator_keys)
+    check_count(len(keys))
+    found = [{"key": key, **await _found(parts, kind, key, caller)} for key in keys]
+    return {"throttle_time": 0, "coordinators": found}
+
+
+async def _found(parts: Parts, kind: int, key: str, caller: Caller) -> Tree:
+    if kind == TRANSACTION:
+        code = KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _not_found(code, "tidelog has no transactions: leave transactional.id out")
+    if kind != GROUP:
+        return _not_found(KafkaCode.INVALID_REQUEST, f"there are no coordinators of type {kind}")
+    try:
+        require(parts, caller, Operation.DESCRIBE, check_group_name(key))
+        await parts.face.groups.found(deadline_s())
+        node_id = parts.face.groups.coordinator_node(key)
+        at = _address(parts, NodeId(node_id))
+    except TidelogError as error:
+        return _not_found(group_code(error), error.message)
+    return {"error_code": 0, "error_message": None, "node_id": node_id, "host": at.host, "port": at.port}
+
+
+def _address(parts: Parts, node_id: NodeId) -> Endpoint:
+    """Raises `CoordinatorNotAvailable` for a broker that Kafka's clients cannot speak to."""
+    for broker in parts.cluster.image.live_brokers:
+        if broker.node_id == node_id and KAFKA in broker.listeners:
+            return broker.listeners[KAFKA]
+    raise CoordinatorNotAvailable(f"broker {node_id} coordinates the group, and is away or has no kafka.listener")
+
+
+def _not_found(code: int, message: str) -> Tree:
+    return {"error_code": code, "error_message": message, "node_id": NOBODY, "host": "", "port": NOBODY}

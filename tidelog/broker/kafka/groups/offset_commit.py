@@ -1,0 +1,100 @@
+"""OffsetCommit: for members of both kinds of groups, and for who is no member, such as an operator's tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.groups.trees import (
+    Tree,
+    as_named,
+    check_partitions,
+    deadline_s,
+    may_topic,
+    name_of,
+    offsets_code,
+    require,
+)
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller, Operation
+from tidelog.model.classic_groups import CommitAsMember
+from tidelog.model.errors import TidelogError
+from tidelog.model.groups import CommittedOffset, CommitVerdict
+from tidelog.model.kafka_codes import KafkaCode
+from tidelog.transport.errors import error_from_code
+
+NO_EPOCH: Final = -1
+
+
+class _Row:
+    """Is one committed offset of a request, and what became of it."""
+
+    __slots__ = ("asked", "code", "topic")
+
+    def __init__(self, topic: str, asked: Any, code: int) -> None:
+        self.topic = topic
+        self.asked = asked
+        self.code = code
+
+    def offset(self) -> CommittedOffset:
+        """Returns it as the coordinator knows it."""
+        epoch = getattr(self.asked, "committed_leader_epoch", NO_EPOCH)
+        metadata = self.asked.committed_metadata or ""
+        return CommittedOffset(self.topic, self.asked.partition_index, self.asked.committed_offset, epoch, metadata)
+
+
+async def offset_commit(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the answer: of each partition what became of its offset."""
+    check_partitions(request.topics, "partitions")
+    rows = [list(_judged(parts, topic, caller)) for topic in request.topics]
+    sound = [row for of_topic in rows for row in of_topic if not row.code]
+    try:
+        require(parts, caller, Operation.READ, request.group_id)
+        if sound:
+            await _commit(parts, request, sound)
+    except TidelogError as error:
+        for row in sound:
+            row.code = offsets_code(error)
+    return {
+        "throttle_time": 0,
+        "topics": [
+            {
+                **as_named(topic),
+                "partitions": [
+                    {"partition_index": row.asked.partition_index, "error_code": row.code} for row in of_topic
+                ],
+            }
+            for topic, of_topic in zip(request.topics, rows, strict=True)
+        ],
+    }
+
+
+def _judged(parts: Parts, topic: Any, caller: Caller) -> Iterator[_Row]:
+    """Finds what would be the whole request's fault: one partition's fault is that partition's."""
+    name = name_of(parts, topic)
+    code = 0
+    if name is None:
+        code = KafkaCode.UNKNOWN_TOPIC_ID
+    elif not may_topic(parts, caller, Operation.READ, name):
+        code = KafkaCode.TOPIC_AUTHORIZATION_FAILED
+    for asked in topic.partitions:
+        is_number = asked.committed_offset >= 0 and getattr(asked, "committed_leader_epoch", NO_EPOCH) >= NO_EPOCH
+        yield _Row(name or "", asked, code or (0 if is_number else KafkaCode.INVALID_REQUEST))
+
+
+async def _commit(parts: Parts, request: Any, rows: Sequence[_Row]) -> None:
+    commit = CommitAsMember(
+        group=request.group_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        generation=request.generation_id_or_member_epoch,
+        offsets=tuple(row.offset() for row in rows),
+    )
+    answer = await parts.face.groups.classic.commit(commit, deadline_s())
+    for row, verdict in zip(rows, answer.verdicts, strict=True):
+        row.code = _code(verdict)
+
+
+def _code(verdict: CommitVerdict) -> int:
+    return offsets_code(error_from_code(verdict.code, verdict.message)) if verdict.code else 0

@@ -1,0 +1,115 @@
+"""OffsetFetch: the committed offsets of a group, in partitions that are named or wherever it has any; of one group, or
+of many (versions from 8 on)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.groups.trees import (
+    Tree,
+    as_named,
+    check_count,
+    check_partitions,
+    deadline_s,
+    id_of,
+    may_topic,
+    name_of,
+    offsets_code,
+    require,
+)
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller, Operation, Resource
+from tidelog.model.errors import TidelogError
+from tidelog.model.groups import NO_EPOCH, NO_OFFSET, CommittedOffset, FetchOffsets, grouped
+from tidelog.model.kafka_codes import KafkaCode
+
+ERROR_OF_GROUP_SINCE: Final = 2
+"""Versions before say of each partition what is wrong with its group."""
+
+
+async def offset_fetch(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the answer."""
+    if not hasattr(request, "groups"):
+        found = await _of_group(parts, request, caller)
+        if found["error_code"] and call.version < ERROR_OF_GROUP_SINCE:
+            found["topics"] = [_refused(topic, found["error_code"]) for topic in request.topics]
+        return {"throttle_time": 0, **found}
+    check_count(len(request.groups))
+    groups = [{"group_id": one.group_id, **await _of_group(parts, one, caller)} for one in request.groups]
+    return {"throttle_time": 0, "groups": groups}
+
+
+async def _of_group(parts: Parts, asked: Any, caller: Caller) -> Tree:
+    if asked.topics is not None:
+        check_partitions(asked.topics, "partition_indexes")
+    try:
+        require(parts, caller, Operation.DESCRIBE, asked.group_id)
+        topics = await (_all(parts, asked, caller) if asked.topics is None else _chosen(parts, asked, caller))
+    except TidelogError as error:
+        return {"error_code": offsets_code(error), "topics": []}
+    return {"error_code": 0, "topics": topics}
+
+
+async def _ask(parts: Parts, asked: Any, named: Sequence[tuple[str, int]] | None) -> Sequence[CommittedOffset]:
+    member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", NO_EPOCH)
+    fetch = FetchOffsets(
+        group=asked.group_id,
+        member_id=(member_id or "") if epoch >= 0 else "",
+        member_epoch=epoch,
+        partitions=None if named is None else grouped(named),
+    )
+    return (await parts.face.groups.ask(fetch, deadline_s=deadline_s())).offsets
+
+
+async def _all(parts: Parts, asked: Any, caller: Caller) -> list[Tree]:
+    """Returns those of topics that the caller may know of."""
+    topics: dict[str, list[Tree]] = {}
+    for found in await _ask(parts, asked, None):
+        topics.setdefault(found.topic, []).append(_shown(found))
+    return [
+        {"name": name, "topic_id": id_of(parts, name), "partitions": partitions}
+        for name, partitions in topics.items()
+        if parts.admission.may(caller, Operation.DESCRIBE, Resource("Topic", name))
+    ]
+
+
+async def _chosen(parts: Parts, asked: Any, caller: Caller) -> list[Tree]:
+    judged = [(topic, *_judged(parts, topic, caller)) for topic in asked.topics]
+    named = [(name, number) for topic, name, code in judged if not code for number in topic.partition_indexes]
+    found = {(one.topic, one.partition): one for one in await _ask(parts, asked, named)}
+    return [
+        _refused(topic, code)
+        if code
+        else {**as_named(topic), "partitions": [_shown(found[name, number]) for number in topic.partition_indexes]}
+        for topic, name, code in judged
+    ]
+
+
+def _judged(parts: Parts, topic: Any, caller: Caller) -> tuple[str, int]:
+    """Returns a topic's name, and why nothing is said of it."""
+    name = name_of(parts, topic)
+    if name is None:
+        return "", KafkaCode.UNKNOWN_TOPIC_ID
+    is_seen = may_topic(parts, caller, Operation.DESCRIBE, name)
+    return name, 0 if is_seen else KafkaCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _refused(topic: Any, code: int) -> Tree:
+    nothing = [_partition(CommittedOffset("", number, NO_OFFSET), code) for number in topic.partition_indexes]
+    return {**as_named(topic), "partitions": nothing}
+
+
+def _shown(found: CommittedOffset) -> Tree:
+    return _partition(found, 0)
+
+
+def _partition(found: CommittedOffset, code: int) -> Tree:
+    return {
+        "partition_index": found.partition,
+        "committed_offset": found.offset,
+        "committed_leader_epoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "error_code": code,
+    }

@@ -1,0 +1,21 @@
+"""The calls about groups, each to its function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.groups.find_coordinator import find_coordinator
+from tidelog.broker.kafka.groups.offset_commit import offset_commit
+from tidelog.broker.kafka.groups.offset_fetch import offset_fetch
+from tidelog.broker.kafka.groups.trees import GroupCall
+
+GROUP_CALLS: Final[Mapping[Key, GroupCall]] = MappingProxyType(
+    {
+        Key.OFFSET_COMMIT: offset_commit,
+        Key.OFFSET_FETCH: offset_fetch,
+        Key.FIND_COORDINATOR: find_coordinator,
+    }
+)
