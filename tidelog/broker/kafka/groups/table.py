@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.groups.classic_members import heartbeat, join_group, leave_group, sync_group
 from tidelog.broker.kafka.groups.find_coordinator import find_coordinator
 from tidelog.broker.kafka.groups.offset_commit import offset_commit
 from tidelog.broker.kafka.groups.offset_fetch import offset_fetch
@@ -17,5 +18,9 @@ GROUP_CALLS: Final[Mapping[Key, GroupCall]] = MappingProxyType(
         Key.OFFSET_COMMIT: offset_commit,
         Key.OFFSET_FETCH: offset_fetch,
         Key.FIND_COORDINATOR: find_coordinator,
+        Key.JOIN_GROUP: join_group,
+        Key.HEARTBEAT: heartbeat,
+        Key.LEAVE_GROUP: leave_group,
+        Key.SYNC_GROUP: sync_group,
     }
 )

@@ -1,0 +1,183 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the members of classic groups.
+
+A join waits for the other members and a sync for the group's leader, as a task of their connection: other connections
+go on, and what comes behind it on the same one waits, as in Kafka. The wait ends with the connection. If the listener
+shuts down its member is told to look for the group's coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final, TypeVar
+
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.groups.trees import Tree, check_count, deadline_s, group_code, milliseconds, mutate, require
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller, Operation
+from tidelog.model.classic_groups import (
+    NO_GENERATION,
+    ClassicHeartbeat,
+    JoinAnswer,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    MemberAssignment,
+    Protocol,
+    SyncGroup,
+)
+from tidelog.model.errors import MemberIdRequired, NotCoordinator, TidelogError
+
+T = TypeVar("T")
+
+ID_REQUIRED_SINCE: Final = 4
+NO_PROTOCOL_SINCE: Final = 7
+"""Versions before have no way to say that there is no protocol, but an empty name."""
+MAY_SKIP_SINCE: Final = 9
+MARGIN_S: Final = 5.0
+"""A join is given up this long after the others would not have been waited for any more."""
+SYNC_S_MAX: Final = 300.0
+"""A leader that falls silent is noticed long before, by its session or the group's rebalance timeout."""
+
+
+async def join_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the answer, when all members have joined."""
+    try:
+        require(parts, caller, Operation.READ, request.group_id)
+        if not request.member_id:
+            await mutate(parts, call, caller)
+        join = _join(call, request, caller)
+        until_s = asyncio.get_running_loop().time() + max(join.rebalance_timeout_ms, 0) / 1000 + MARGIN_S
+        return _joined(await _waited(parts, parts.face.groups.classic.join(join, until_s), until_s))
+    except TidelogError as error:
+        return _not_joined(call, request, error)
+
+
+def _join(call: Call, request: Any, caller: Caller) -> JoinGroup:
+    session_ms = milliseconds(request.session_timeout)
+    return JoinGroup(
+        group=request.group_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        client_id=call.client_id,
+        client_host=caller.host,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=milliseconds(request.rebalance_timeout) if call.version else session_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple(Protocol(one.name, one.metadata) for one in request.protocols),
+        requires_known_id=call.version >= ID_REQUIRED_SINCE,
+        can_skip_assignment=call.version >= MAY_SKIP_SINCE,
+    )
+
+
+async def _waited(parts: Parts, answer: Awaitable[T], until_s: float) -> T:
+    """Raises `NotCoordinator` if the listener shuts down meanwhile."""
+    found = None
+    async with parts.admission.waits.until(until_s + MARGIN_S):
+        found = await answer
+    if found is None:
+        raise NotCoordinator("this broker is shutting down; find the group's next coordinator")
+    return found
+
+
+def _joined(answer: JoinAnswer) -> Tree:
+    return {
+        "throttle_time": 0,
+        "error_code": 0,
+        "generation_id": answer.generation,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": answer.protocol,
+        "leader": answer.leader,
+        "skip_assignment": answer.skip_assignment,
+        "member_id": answer.member_id,
+        "members": [
+            {"member_id": one.member_id, "group_instance_id": one.instance_id, "metadata": one.metadata}
+            for one in answer.members
+        ],
+    }
+
+
+def _not_joined(call: Call, request: Any, error: TidelogError) -> Tree:
+    return {
+        "throttle_time": 0,
+        "error_code": group_code(error),
+        "generation_id": NO_GENERATION,
+        "protocol_type": None,
+        "protocol_name": None if call.version >= NO_PROTOCOL_SINCE else "",
+        "leader": "",
+        "skip_assignment": False,
+        "member_id": error.member_id if isinstance(error, MemberIdRequired) else request.member_id,
+        "members": [],
+    }
+
+
+async def sync_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the answer, when the group's leader has assigned."""
+    sync = SyncGroup(
+        group=request.group_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        generation=request.generation_id,
+        protocol_type=getattr(request, "protocol_type", None),
+        protocol=getattr(request, "protocol_name", None),
+        assignments=tuple(MemberAssignment(one.member_id, one.assignment) for one in request.assignments),
+    )
+    until_s = asyncio.get_running_loop().time() + SYNC_S_MAX
+    try:
+        require(parts, caller, Operation.READ, request.group_id)
+        answer = await _waited(parts, parts.face.groups.classic.sync(sync, until_s), until_s)
+    except TidelogError as error:
+        return _synced(group_code(error), None, None, b"")
+    return _synced(0, answer.protocol_type, answer.protocol, answer.assignment)
+
+
+def _synced(code: int, protocol_type: str | None, protocol: str | None, assignment: bytes) -> Tree:
+    return {
+        "throttle_time": 0,
+        "error_code": code,
+        "protocol_type": protocol_type,
+        "protocol_name": protocol,
+        "assignment": assignment,
+    }
+
+
+async def heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the answer."""
+    beat = ClassicHeartbeat(
+        group=request.group_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        generation=request.generation_id,
+    )
+    try:
+        require(parts, caller, Operation.READ, request.group_id)
+        await parts.face.groups.classic.heartbeat(beat, deadline_s())
+    except TidelogError as error:
+        return {"throttle_time": 0, "error_code": group_code(error)}
+    return {"throttle_time": 0, "error_code": 0}
+
+
+async def leave_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the answer. Versions before 3 name one member, and have one error."""
+    is_one = not hasattr(request, "members")
+    named = [Leaving(request.member_id)] if is_one else [_leaving(one) for one in request.members]
+    check_count(len(named))
+    try:
+        require(parts, caller, Operation.READ, request.group_id)
+        leave = LeaveGroup(group=request.group_id, members=tuple(named))
+        verdicts = (await parts.face.groups.classic.leave(leave, deadline_s())).verdicts
+    except TidelogError as error:
+        return {"throttle_time": 0, "error_code": group_code(error), "members": []}
+    codes = [0 if one.error is None else int(group_code(one.error)) for one in verdicts]
+    return {
+        "throttle_time": 0,
+        "error_code": codes[0] if is_one else 0,
+        "members": [
+            {"member_id": one.member.member_id, "group_instance_id": one.member.instance_id, "error_code": code}
+            for one, code in zip(verdicts, codes, strict=True)
+        ],
+    }
+
+
+def _leaving(member: Any) -> Leaving:
+    return Leaving(member.member_id, member.group_instance_id)
