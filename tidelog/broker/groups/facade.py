@@ -103,6 +103,7 @@ class Groups:
         )
         self.coordinators = Coordinators(host, around, entropy, failed)
         self._reach = Reach(routing.calls, self.coordinators)
+        self._entropy = entropy
         self._making = asyncio.Lock()
         self.classic = ClassicGroups(self.local, self.found)
         """Classic groups: what is asked of coordinators that are on this broker."""
@@ -185,6 +186,10 @@ class Groups:
         """Makes the topic, if it is not there, by `deadline_s` (loop time). Raises `CoordinatorNotAvailable`."""
         if not self.is_founded:
             await self._make_topic(deadline_s)
+
+    def new_member_id(self) -> str:
+        """Draws an id for a member whose client draws none."""
+        return self._entropy.token_hex(16)
 
     # -- where --------------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
             Api(Key.SASL_AUTHENTICATE, 0, 2, 2),
             Api(Key.DESCRIBE_CLUSTER, 0, 2, 0),
+            Api(Key.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
         )
     }
 )

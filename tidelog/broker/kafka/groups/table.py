@@ -8,6 +8,7 @@ from typing import Final
 
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.groups.classic_members import heartbeat, join_group, leave_group, sync_group
+from tidelog.broker.kafka.groups.consumer_heartbeat import consumer_group_heartbeat
 from tidelog.broker.kafka.groups.find_coordinator import find_coordinator
 from tidelog.broker.kafka.groups.offset_commit import offset_commit
 from tidelog.broker.kafka.groups.offset_fetch import offset_fetch
@@ -22,5 +23,6 @@ GROUP_CALLS: Final[Mapping[Key, GroupCall]] = MappingProxyType(
         Key.HEARTBEAT: heartbeat,
         Key.LEAVE_GROUP: leave_group,
         Key.SYNC_GROUP: sync_group,
+        Key.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
     }
 )

@@ -1,0 +1,126 @@
+"""ConsumerGroupHeartbeat: the members of groups whose coordinator assigns (KIP-848).
+
+Topics go by their ids. A member without an id is given one (version 0); from version 1 on clients draw it. One that was
+fenced joins again under the id that it has, and owns nothing then: where the coordinator knows it still, with another
+subscription, its old self leaves first. (Clients that draw a new id for each join need nothing of the kind.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import structs
+
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.groups.trees import (
+    Tree,
+    check_count,
+    check_partitions,
+    deadline_s,
+    group_code,
+    id_of,
+    milliseconds,
+    mutate,
+    require,
+    topic_of_id,
+)
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import ANY_NAME, Caller, Operation, Resource
+from tidelog.model.errors import CoordinatorNotAvailable, FencedMember, TidelogError
+from tidelog.model.groups import JOIN, LEAVE, Heartbeat, HeartbeatAnswer, TopicPartitions, check_group_name, grouped
+
+IDS_DRAWN_SINCE: Final = 1
+NOT_SAID: Final = -1
+
+
+async def consumer_group_heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the answer."""
+    check_partitions(request.topic_partitions or (), "partitions")
+    check_count(len(request.subscribed_topic_names or ()))
+    try:
+        beat = _heartbeat(parts, call, request, caller)
+        _check_rights(parts, beat, caller)
+        if beat.member_epoch == JOIN:
+            await mutate(parts, call, caller)
+        return _answered(parts, await _ask(parts, beat))
+    except TidelogError as error:
+        return {
+            "throttle_time": 0,
+            "error_code": group_code(error),
+            "error_message": error.message,
+            "member_id": request.member_id or None,
+            "member_epoch": request.member_epoch,
+            "heartbeat_interval": 0,
+            "assignment": None,
+        }
+
+
+def _heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> Heartbeat:
+    member_id, topics = request.member_id, request.subscribed_topic_names
+    if not member_id and call.version < IDS_DRAWN_SINCE and request.member_epoch == JOIN:
+        member_id = parts.face.groups.new_member_id()
+    rebalance_ms = milliseconds(request.rebalance_timeout)
+    return Heartbeat(
+        group=check_group_name(request.group_id),
+        member_id=member_id,
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        client_id=call.client_id,
+        client_host=caller.host,
+        rack=request.rack_id,
+        topics=None if topics is None else tuple(topics),
+        pattern=getattr(request, "subscribed_topic_regex", None),
+        assignor=request.server_assignor,
+        rebalance_timeout_ms=None if rebalance_ms == NOT_SAID else rebalance_ms,
+        owned=None if request.topic_partitions is None else _owned(parts, request.topic_partitions),
+    )
+
+
+def _owned(parts: Parts, topics: Sequence[Any]) -> tuple[TopicPartitions, ...]:
+    """Leaves out partitions of topics that were deleted: nobody owns them."""
+    names = [(topic_of_id(parts, topic.topic_id) if topic.topic_id else None, topic.partitions) for topic in topics]
+    return grouped([(name, number) for name, numbers in names if name is not None for number in numbers])
+
+
+def _check_rights(parts: Parts, beat: Heartbeat, caller: Caller) -> None:
+    """A pattern may match any topic, so it takes the right to read all of them. Raises `NotAuthorized`."""
+    require(parts, caller, Operation.READ, beat.group)
+    for topic in (*(beat.topics or ()), *([ANY_NAME] if beat.pattern else ())):
+        parts.refuse_unauthorized(caller, Operation.READ, Resource("Topic", topic))
+
+
+async def _ask(parts: Parts, beat: Heartbeat) -> HeartbeatAnswer:
+    groups, until_s = parts.face.groups, deadline_s()
+    try:
+        return await groups.ask(beat, deadline_s=until_s)
+    except FencedMember:
+        if beat.member_epoch != JOIN:
+            raise
+    await groups.ask(structs.replace(beat, member_epoch=LEAVE), deadline_s=until_s)
+    return await groups.ask(beat, deadline_s=until_s)
+
+
+def _answered(parts: Parts, answer: HeartbeatAnswer) -> Tree:
+    assignment = None if answer.assignment is None else {"topic_partitions": _by_id(parts, answer.assignment)}
+    return {
+        "throttle_time": 0,
+        "error_code": 0,
+        "error_message": None,
+        "member_id": answer.member_id,
+        "member_epoch": answer.member_epoch,
+        "heartbeat_interval": answer.heartbeat_interval_ms,
+        "assignment": assignment,
+    }
+
+
+def _by_id(parts: Parts, assignment: Sequence[TopicPartitions]) -> list[Tree]:
+    """Raises `CoordinatorNotAvailable` for a topic that the coordinator knows, and this broker does not yet: the member
+    asks again."""
+    found = []
+    for entry in assignment:
+        topic_id = id_of(parts, entry.topic)
+        if topic_id is None:
+            raise CoordinatorNotAvailable(f"this broker does not know topic {entry.topic} (yet); ask again")
+        found.append({"topic_id": topic_id, "partitions": list(entry.partitions)})
+    return found
