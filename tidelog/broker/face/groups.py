@@ -55,6 +55,8 @@ class ConsumerGroups:
         """Asks a group's coordinator; see `broker.groups.facade.Groups.ask`."""
         self.list_groups = host.groups.list_groups
         """Lists all groups; see `broker.groups.facade.Groups.list_groups`."""
+        self.list_here = host.groups.list_here
+        """Lists the groups that this broker coordinates; see `broker.groups.facade.Groups.list_here`."""
         self.new_member_id = host.groups.new_member_id
         """Draws an id for a member that has drawn none itself."""
         self.classic = host.groups.classic

@@ -153,17 +153,26 @@ class Groups:
         groups = [group for one in listed if isinstance(one, GroupsListed) for group in one.groups]
         return sorted(groups, key=lambda group: group.group)
 
+    async def list_here(self, *, deadline_s: float) -> list[GroupListed]:
+        """Returns the groups that this broker coordinates, by name. Raises as `ask`."""
+        listed = await self._ask_all(lambda number: ListGroups(partition=number), deadline_s, led_by=self._host.node_id)
+        groups = [group for one in listed if isinstance(one, GroupsListed) for group in one.groups]
+        return sorted(groups, key=lambda group: group.group)
+
     async def list_instances(self, *, deadline_s: float) -> list[InstanceListed]:
         """All REST consumer instances of the cluster, by group and name. Raises as `list_groups`."""
         listed = await self._ask_all(lambda number: ListInstances(partition=number), deadline_s)
         instances = [instance for one in listed if isinstance(one, InstancesListed) for instance in one.instances]
         return sorted(instances, key=lambda instance: (instance.group, instance.instance))
 
-    async def _ask_all(self, request: Callable[[int], AnyGroupRequest], deadline_s: float) -> list[GroupAnswer]:
+    async def _ask_all(
+        self, request: Callable[[int], AnyGroupRequest], deadline_s: float, *, led_by: int | None = None
+    ) -> list[GroupAnswer]:
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return []
-        asked = [self.ask(request(info.partition), deadline_s=deadline_s) for info in topic.partitions]
+        numbers = [info.partition for info in topic.partitions if led_by is None or info.leader == led_by]
+        asked = [self.ask(request(number), deadline_s=deadline_s) for number in numbers]
         found = await asyncio.gather(*asked, return_exceptions=True)
         for one in found:
             if isinstance(one, BaseException):

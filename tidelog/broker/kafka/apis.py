@@ -81,13 +81,18 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.HEARTBEAT, 0, 4, 4),
             Api(Key.LEAVE_GROUP, 0, 5, 4),
             Api(Key.SYNC_GROUP, 0, 5, 4),
+            Api(Key.DESCRIBE_GROUPS, 0, 6, 5),
+            Api(Key.LIST_GROUPS, 0, 5, 3),
             Api(Key.SASL_HANDSHAKE, 0, 1, NEVER),
             Api(Key.API_VERSIONS, 0, 4, 3),
             Api(Key.INIT_PRODUCER_ID, 0, 4, 2),
             Api(Key.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
             Api(Key.SASL_AUTHENTICATE, 0, 2, 2),
+            Api(Key.DELETE_GROUPS, 0, 2, 2),
+            Api(Key.OFFSET_DELETE, 0, 0, NEVER),
             Api(Key.DESCRIBE_CLUSTER, 0, 2, 0),
             Api(Key.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
+            Api(Key.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
         )
     }
 )

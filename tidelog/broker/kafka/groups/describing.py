@@ -1,0 +1,183 @@
+"""ListGroups, DescribeGroups and ConsumerGroupDescribe.
+
+Each broker lists the groups that it coordinates, as clients ask all of them and put the answers together; any broker
+describes any group. A group that has committed offsets and never had a member is a classic one without members, for
+Kafka's tools. Each of the two calls for descriptions knows the groups of its own kind alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.groups.trees import Tree, check_count, deadline_s, group_code, id_of, require
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller, Operation, Resource
+from tidelog.model.errors import TidelogError, UnknownGroup
+from tidelog.model.groups import GroupDescription, GroupListed, MemberDescription, TopicPartitions
+from tidelog.model.kafka_codes import KafkaCode
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+DEAD: Final = "Dead"
+"""The state of a group that there is not, before version 6."""
+UNKNOWN_SAID_SINCE: Final = 6
+NOT_ASKED: Final = -(1 << 31)
+"""Says that it is not told which operations the caller is allowed."""
+CONSUMER_MEMBER: Final = 1
+
+
+def kind_of(group: GroupListed | GroupDescription) -> str:
+    """Returns which kind of group it is for Kafka's clients."""
+    return CLASSIC if group.is_simple else group.kind
+
+
+def _type_of(group: GroupListed | GroupDescription) -> str:
+    """Returns what the members are; nothing where there never were any."""
+    return CONSUMER if kind_of(group) == CONSUMER else group.protocol_type
+
+
+async def list_groups(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the groups that this broker coordinates, and the caller may know of."""
+    states = {state.lower() for state in getattr(request, "states_filter", ())}
+    kinds = {kind.lower() for kind in getattr(request, "types_filter", ())}
+    try:
+        found = await parts.face.groups.list_here(deadline_s=deadline_s())
+    except TidelogError as error:
+        return {"throttle_time": 0, "error_code": group_code(error), "groups": []}
+    groups = [
+        {
+            "group_id": group.group,
+            "protocol_type": _type_of(group),
+            "group_state": group.state,
+            "group_type": kind_of(group),
+        }
+        for group in found
+        if (not states or group.state.lower() in states)
+        and (not kinds or kind_of(group) in kinds)
+        and parts.admission.may(caller, Operation.DESCRIBE, Resource("Group", group.group))
+    ]
+    return {"throttle_time": 0, "error_code": 0, "groups": groups}
+
+
+async def _description(parts: Parts, group: str, caller: Caller, kind: str) -> GroupDescription:
+    """Raises `UnknownGroup`, also for a group of the other kind."""
+    require(parts, caller, Operation.DESCRIBE, group)
+    found = await parts.face.groups.describe(group, deadline_s())
+    if kind_of(found) != kind:
+        raise UnknownGroup(f"group {group!a} is no {kind} group")
+    return found
+
+
+# -- classic groups ---------------------------------------------------------------------------------------------------
+
+
+async def describe_groups(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns descriptions of classic groups."""
+    names = dict.fromkeys(request.groups)
+    check_count(len(names))
+    return {"throttle_time": 0, "groups": [await _classic(parts, call, name, caller) for name in names]}
+
+
+async def _classic(parts: Parts, call: Call, name: str, caller: Caller) -> Tree:
+    try:
+        found = await _description(parts, name, caller, CLASSIC)
+    except UnknownGroup as error:
+        is_said = call.version >= UNKNOWN_SAID_SINCE
+        return _classic_tree(name, KafkaCode.GROUP_ID_NOT_FOUND if is_said else 0, error.message, DEAD)
+    except TidelogError as error:
+        return _classic_tree(name, group_code(error), error.message, "")
+    tree = _classic_tree(name, 0, None, found.state)
+    return tree | {
+        "protocol_type": found.protocol_type,
+        "protocol_data": found.assignor,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": f"/{member.client_host}",  # as Java shows an address, and tools take it apart
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in found.members
+        ],
+    }
+
+
+def _classic_tree(name: str, code: int, message: str | None, state: str) -> Tree:
+    return {
+        "error_code": code,
+        "error_message": message,
+        "group_id": name,
+        "group_state": state,
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
+        "authorized_operations": NOT_ASKED,
+    }
+
+
+# -- groups whose coordinator assigns ---------------------------------------------------------------------------------
+
+
+async def consumer_group_describe(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns descriptions of groups whose coordinator assigns."""
+    names = dict.fromkeys(request.group_ids)
+    check_count(len(names))
+    return {"throttle_time": 0, "groups": [await _consumer(parts, name, caller) for name in names]}
+
+
+async def _consumer(parts: Parts, name: str, caller: Caller) -> Tree:
+    try:
+        found = await _description(parts, name, caller, CONSUMER)
+    except TidelogError as error:
+        return _consumer_tree(name, group_code(error), error.message)
+    return _consumer_tree(name, 0, None) | {
+        "group_state": found.state,
+        "group_epoch": found.group_epoch,
+        "assignment_epoch": found.group_epoch,
+        "assignor_name": found.assignor,
+        "members": [_member(parts, member) for member in found.members],
+    }
+
+
+def _consumer_tree(name: str, code: int, message: str | None) -> Tree:
+    return {
+        "error_code": code,
+        "error_message": message,
+        "group_id": name,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+        "authorized_operations": NOT_ASKED,
+    }
+
+
+def _member(parts: Parts, member: MemberDescription) -> Tree:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack,
+        "member_epoch": member.member_epoch,
+        "client_id": member.client_id,
+        "client_host": f"/{member.client_host}",
+        "subscribed_topic_names": list(member.topics),
+        "subscribed_topic_regex": member.pattern or None,
+        "assignment": {"topic_partitions": _partitions(parts, member.owned)},
+        "target_assignment": {"topic_partitions": _partitions(parts, member.target)},
+        "member_type": CONSUMER_MEMBER,
+    }
+
+
+def _partitions(parts: Parts, listed: Sequence[TopicPartitions]) -> list[Tree]:
+    """Leaves out those of topics that this broker does not know."""
+    ids = [(entry, id_of(parts, entry.topic)) for entry in listed]
+    return [
+        {"topic_id": topic_id, "topic_name": entry.topic, "partitions": list(entry.partitions)}
+        for entry, topic_id in ids
+        if topic_id is not None
+    ]
