@@ -50,6 +50,11 @@ class ClassicGroups:
         """Raises what `ClassicHeartbeat` says."""
         await (await self._of(request.group, deadline_s)).heartbeat(request, deadline_s)
 
+    def heard_now(self, request: ClassicHeartbeat) -> bool:
+        """Hears a member whom all is well with. Returns False, and has done nothing, if `heartbeat` has to be asked."""
+        coordinator = self._local(request.group)
+        return coordinator is not None and coordinator.heard_now(request)
+
     async def leave(self, request: LeaveGroup, deadline_s: float) -> LeaveAnswer:
         """Says of each member what became of it."""
         return await (await self._of(request.group, deadline_s)).leave(request, deadline_s)

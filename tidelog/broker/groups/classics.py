@@ -139,6 +139,19 @@ class Classics:
         if told is not None:
             raise told
 
+    def heard_now(self, request: ClassicHeartbeat) -> bool:
+        """Hears a member whom all is well with, in one call. Returns False, and has done nothing, where a heartbeat has
+        to wait, or to be answered with an error."""
+        if not self._state.is_true_now:
+            return False
+        try:
+            told = decide_heartbeat(self._state.shard, request)
+        except TidelogError:
+            return False
+        if told is None:
+            self._hear(request.group, request.member_id)
+        return told is None
+
     async def leave(self, request: LeaveGroup, deadline_s: float) -> LeaveAnswer:
         """Raises `InvalidGroupName`."""
         with self._told_as_coordinator():

@@ -24,6 +24,7 @@ from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.groups.decide import has_news
 from tidelog.groups.decision import GroupAnswer
 from tidelog.groups.shard import Shard
+from tidelog.model.classic_groups import ClassicHeartbeat
 from tidelog.model.errors import (
     CoordinatorNotAvailable,
     DamagedBatch,
@@ -93,6 +94,10 @@ class Coordinator:
         if state is None:
             state = await self._until_loaded(deadline_s)
         return await state.ask(request, deadline_s)
+
+    def heard_now(self, request: ClassicHeartbeat) -> bool:
+        """Hears a member as `Classics.heard_now` does. Returns False while it loads."""
+        return self._classics is not None and self._classics.heard_now(request)
 
     async def classics(self, deadline_s: float) -> Classics:
         """The classic groups, once they are loaded. Raises `NotLeader` if this broker has ceased to lead, `Overloaded`

@@ -240,6 +240,17 @@ class CoordinatorState:
         except LeaderNotAvailable as error:
             raise _untold(own, error) from error
 
+    @property
+    def is_true_now(self) -> bool:
+        """Returns True if whatever follows from this state may be told at once: `until_true` would not wait."""
+        if self._over is not None or self._outbox.newest is not None:
+            return False
+        try:
+            self.partition.require_leading()
+        except TidelogError:
+            return False
+        return True
+
     def require_in_force(self) -> None:
         """Raises `CoordinatorNotAvailable` if this state has ended."""
         if self._over is not None:

@@ -23,6 +23,7 @@ from tidelog.broker.kafka.api_versions import answer_too_new, answer_versions, c
 from tidelog.broker.kafka.apis import APIS, Key
 from tidelog.broker.kafka.call import Answer, Call, Head, read_call
 from tidelog.broker.kafka.fetch import Fetching, answer_failed
+from tidelog.broker.kafka.groups.beats import answer_well
 from tidelog.broker.kafka.handlers import Handlers
 from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
@@ -203,6 +204,9 @@ class Connection:
             return
         if call.api.key is Key.METADATA:
             self._answer_now(slot, self._parts.metadata.answer(call, self._identity.caller))
+            return
+        if call.api.key is Key.HEARTBEAT and (answer := answer_well(self._parts, call, self._identity.caller)):
+            self._answer_now(slot, answer)
             return
         request, identity = self._parts.cold.read(call), self._identity
         self._spawn(slot, partial(self._handlers.answer, call, request, identity.caller, identity.sasl))

@@ -203,6 +203,10 @@ class LedPartition(ABC):
         self._require_role()
         return await self._copy.extent()
 
+    def require_leading(self) -> None:
+        """Raises `NotLeader` or `LeaderNotAvailable` unless this broker leads for sure, and knows where this ends."""
+        self._require_role()
+
     async def wait_for_end(self, deadline_s: float) -> None:
         """Returns when this leader knows where the partition ends, at the deadline (loop time), or if it never will."""
         return  # who copies to others, and leads by the metadata, knows

@@ -87,6 +87,10 @@ class PaxosPartition(LedPartition):
         self._require_end()
         return await super().extent()
 
+    def require_leading(self) -> None:
+        """Raises as `LedPartition.require_leading`."""
+        self._require_end()
+
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
         """Reads as `LedPartition.read`; what is known here before the election, too, and what is not once elected."""
         if offset > self.high_watermark:

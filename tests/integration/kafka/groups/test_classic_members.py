@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.integration.kafka.conftest import Client, KafkaSite, request_frame
 from tests.integration.kafka.groups.conftest import (
     GROUP,
@@ -16,6 +18,7 @@ from tests.integration.kafka.groups.conftest import (
     newest,
 )
 from tests.integration.kafka.test_versions import versions
+from tidelog.broker.groups.classics import Classics
 from tidelog.broker.kafka.apis import Key
 from tidelog.model.kafka_codes import KafkaCode
 
@@ -133,3 +136,20 @@ async def test_heartbeats_in_a_row_are_answered_in_order(site: KafkaSite) -> Non
         client.send(request_frame(Key.HEARTBEAT, 4, tree, correlation_id))
     answers = [await client.receive() for _ in range(50)]
     assert [int.from_bytes(answer[:4]) for answer in answers] == list(range(50))
+
+
+async def test_a_heartbeat_that_all_is_well_with_is_heard_and_takes_no_task(
+    site: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await site.client()
+    joined = await lead(client)
+    coordinator = site.broker.groups.local(GROUP)
+    assert coordinator is not None
+    classics = await coordinator.classics(asyncio.get_running_loop().time() + 5.0)
+    deadlines = classics._deadlines
+    monkeypatch.setattr(Classics, "heartbeat", None)
+    for version in versions(Key.HEARTBEAT):
+        due_s = deadlines.next_s()
+        assert await beat(client, joined.member_id, joined.generation_id, version) == 0
+        later_s = deadlines.next_s()
+        assert due_s is not None and later_s is not None and later_s > due_s, "its session begins anew"

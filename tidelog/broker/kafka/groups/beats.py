@@ -1,0 +1,40 @@
+"""Answers heartbeats of classic members whom all is well with, in the call in which they come: nearly all of them are
+that, and every member sends one each three seconds.
+
+Read and written by hand. Whatever else is to be said, an error or after a wait, is said by `classic_members.heartbeat`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, Reader
+from tidelog.model.access import Caller, Operation, Resource
+from tidelog.model.classic_groups import ClassicHeartbeat
+
+THROTTLE_SINCE: Final = 1
+INSTANCE_SINCE: Final = 3
+_WELL: Final = INT16.pack(0)
+_NO_THROTTLE: Final = INT32.pack(0)
+
+
+def read_heartbeat(call: Call) -> ClassicHeartbeat:
+    """Returns the body of a request. The call's own reader stays where it is. Raises `Malformed`."""
+    reader, is_flexible = Reader(call.frame, call.reader.position), call.is_flexible
+    group, generation = reader.string(is_flexible=is_flexible), reader.int32()
+    member_id = reader.string(is_flexible=is_flexible)
+    instance_id = reader.nullable_string(is_flexible=is_flexible) if call.version >= INSTANCE_SINCE else None
+    return ClassicHeartbeat(group=group, member_id=member_id, instance_id=instance_id, generation=generation)
+
+
+def answer_well(parts: Parts, call: Call, caller: Caller) -> Answer | None:
+    """Returns the answer that all is well; None if that is not so, or not known at once. Raises `Malformed`."""
+    beat = read_heartbeat(call)
+    if not parts.admission.may(caller, Operation.READ, Resource("Group", beat.group)):
+        return None
+    if not parts.face.groups.classic.heard_now(beat):
+        return None
+    throttle = _NO_THROTTLE if call.version >= THROTTLE_SINCE else b""
+    return [call.head() + throttle + _WELL + (NO_TAGS if call.is_flexible else b"")]
