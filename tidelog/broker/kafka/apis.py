@@ -31,14 +31,18 @@ class Key(enum.IntEnum):
     LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
     @property
     def label(self) -> str:
@@ -93,6 +97,10 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.DESCRIBE_CLUSTER, 0, 2, 0),
             Api(Key.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
             Api(Key.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
+            Api(Key.CREATE_TOPICS, 2, 7, 5),
+            Api(Key.DELETE_TOPICS, 1, 6, 4),
+            Api(Key.CREATE_PARTITIONS, 0, 3, 2),
+            Api(Key.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
     }
 )

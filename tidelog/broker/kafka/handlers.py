@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from tidelog.broker.face.login import Proof
+from tidelog.broker.kafka.admin.table import CALLS, administer
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.describe_cluster import describe_cluster
@@ -74,6 +76,8 @@ class Handlers:
             return await login.authenticate(request)
         if key in GROUP_CALLS:
             return await GROUP_CALLS[key](self._parts, call, request, caller)
+        if key in CALLS:
+            return await administer(self._parts, call, request, caller)
         return await self._table[key](request, caller)
 
     async def _epochs(self, request: Any, caller: Caller) -> Tree:

@@ -1,0 +1,203 @@
+"""Topics are made, grown, described and deleted over Kafka's protocol, each item of a request by itself."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from aiokafka.admin import NewTopic as AioTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tests.integration.kafka.admin_kit import aiokafka_admin, beside, confluent, kafka_python, results
+from tests.integration.kafka.conftest import Client, KafkaSite
+from tests.integration.kafka.test_versions import versions
+from tidelog.broker.kafka.admin.codes import AdminCode
+from tidelog.broker.kafka.admin.desk import ITEMS_MAX
+from tidelog.broker.kafka.apis import Key
+from tidelog.model.kafka_codes import KafkaCode
+
+
+def topic(name: str, partitions: int = -1, replicas: int = -1, **more: Any) -> dict[str, Any]:
+    tree = {"name": name, "num_partitions": partitions, "replication_factor": replicas, "assignments": []}
+    return {**tree, "configs": [], **more}
+
+
+async def create(client: Client, *topics: dict[str, Any], version: int = 7, trial: bool = False) -> list[Any]:
+    answer = await client.ask(Key.CREATE_TOPICS, version, topics=list(topics), timeout=1_000, validate_only=trial)
+    return list(answer.topics)
+
+
+def setting(name: str, value: str | None) -> list[dict[str, Any]]:
+    return [{"name": name, "value": value}]
+
+
+@pytest.mark.parametrize("version", versions(Key.CREATE_TOPICS))
+async def test_topics_are_made_in_every_version(site: KafkaSite, version: int) -> None:
+    client = await site.client()
+    (made,) = await create(client, topic("new", 3, 1), version=version)
+    assert made.error_code == 0
+    found = site.broker.topic("new")
+    assert len(found.partitions) == 3
+    if version >= 7:
+        assert made.topic_id == uuid.UUID(found.topic_id)
+    if version >= 5:
+        told = {config.name: (config.value, config.read_only) for config in made.configs}
+        assert (made.num_partitions, made.replication_factor) == (3, 1)
+        assert told["commit.protocol"] == ("isr", True)
+
+
+async def test_defaults_assignments_and_settings(site: KafkaSite) -> None:
+    client = await site.client()
+    assigned = [{"partition_index": number, "broker_ids": [1]} for number in range(2)]
+    own = setting("commit.protocol", "paxos") + setting("ack.durability", "replicated")
+    made = await create(client, topic("default"), topic("assigned", assignments=assigned), topic("own", configs=own))
+    assert [each.error_code for each in made] == [0, 0, 0]
+    assert len(site.broker.topic("assigned").partitions) == 2
+    assert site.broker.topic("own").configs == {"commit.protocol": "paxos", "ack.durability": "replicated"}
+
+
+async def test_nothing_is_made_of_what_is_only_to_be_validated(site: KafkaSite) -> None:
+    client = await site.client()
+    fine, taken = await create(client, topic("new", 2), topic("t"), trial=True)
+    assert (fine.error_code, fine.num_partitions, fine.topic_id) == (0, 2, None)
+    assert taken.error_code == KafkaCode.TOPIC_ALREADY_EXISTS
+    assert "new" not in site.broker.image.topics
+
+
+async def test_each_fault_has_its_code_and_is_nobody_elses(site: KafkaSite) -> None:
+    client = await site.client()
+    asked = {
+        "t": (topic("t"), KafkaCode.TOPIC_ALREADY_EXISTS),
+        "a/b": (topic("a/b"), KafkaCode.INVALID_TOPIC_EXCEPTION),
+        "x" * 32_000: (topic("x" * 32_000), KafkaCode.INVALID_TOPIC_EXCEPTION),
+        "none": (topic("none", 0), AdminCode.INVALID_PARTITIONS),
+        "many": (topic("many", 1 << 30), AdminCode.INVALID_PARTITIONS),
+        "far": (topic("far", 1, 9), AdminCode.INVALID_REPLICATION_FACTOR),
+        "compact": (topic("compact", configs=setting("cleanup.policy", "compact")), KafkaCode.INVALID_CONFIG),
+        "strange": (topic("strange", configs=setting("no.such", "1")), KafkaCode.INVALID_CONFIG),
+        "null": (topic("null", configs=setting("retention.ms", None)), KafkaCode.INVALID_CONFIG),
+        "twice": (topic("twice", configs=setting("retention.ms", "1") * 2), KafkaCode.INVALID_CONFIG),
+        "gap": (
+            topic("gap", assignments=[{"partition_index": 1, "broker_ids": [1]}]),
+            AdminCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        "both": (topic("both", 1, 1, assignments=[{"partition_index": 0, "broker_ids": [1]}]), 42),
+        "same": (
+            topic("same", assignments=[{"partition_index": 0, "broker_ids": [1]}] * 2),
+            AdminCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        "good": (topic("good"), 0),
+    }
+    made = await create(client, *(each for each, _ in asked.values()))
+    assert {each.name: each.error_code.value for each in made} == {name: int(code) for name, (_, code) in asked.items()}
+    assert all(each.error_message for each in made if each.error_code)
+    twice = await create(client, topic("d"), topic("d"), topic("e"))
+    assert [each.error_code.value for each in twice] == [42, 42, 0]
+    assert {"good", "e"} <= set(site.broker.image.topics) and "d" not in site.broker.image.topics
+
+
+async def test_one_request_has_so_many_items_at_most(site: KafkaSite) -> None:
+    client = await site.client()
+    made = await create(client, *(topic(f"n{number}") for number in range(ITEMS_MAX + 1)))
+    assert {each.error_code.value for each in made} == {42}
+    assert len(site.broker.image.topics) == 1
+
+
+@pytest.mark.parametrize("version", versions(Key.DELETE_TOPICS))
+async def test_topics_are_deleted_by_name_and_id(site: KafkaSite, version: int) -> None:
+    client = await site.client()
+    gone = site.broker.topic("t").topic_id
+    if version >= 6:
+        named = [
+            {"name": None, "topic_id": uuid.UUID(gone)},
+            {"name": None, "topic_id": uuid.UUID(int=5)},
+            {"name": "no", "topic_id": None},
+            {"name": "no", "topic_id": uuid.UUID(gone)},
+        ]
+        expected = [0, KafkaCode.UNKNOWN_TOPIC_ID, 3, 42]
+        answer = await client.ask(Key.DELETE_TOPICS, version, topics=named, timeout=1_000)
+    else:
+        expected = [0, 3, 42, 42]
+        answer = await client.ask(Key.DELETE_TOPICS, version, topic_names=("t", "no", "d", "d"), timeout=1_000)
+    assert [each.error_code.value for each in answer.responses] == expected
+    assert "t" not in site.broker.image.topics
+
+
+@pytest.mark.parametrize("version", versions(Key.CREATE_PARTITIONS))
+async def test_topics_grow(site: KafkaSite, version: int) -> None:
+    client = await site.client()
+
+    async def grow(trial: bool, *topics: tuple[str, int, Any]) -> list[int]:
+        named = [{"name": name, "count": count, "assignments": where} for name, count, where in topics]
+        answer = await client.ask(Key.CREATE_PARTITIONS, version, topics=named, timeout=1_000, validate_only=trial)
+        return [each.error_code.value for each in answer.results]
+
+    assert await grow(True, ("t", 5, None)) == [0]
+    assert len(site.broker.topic("t").partitions) == 2
+    assert await grow(False, ("t", 4, None), ("no", 4, None)) == [0, 3]
+    placed = [{"broker_ids": [1]}]
+    assert await grow(False, ("t", 4, None)) == await grow(False, ("t", -1, None)) == [AdminCode.INVALID_PARTITIONS]
+    assert await grow(False, ("t", 5, placed)) == [AdminCode.INVALID_REPLICA_ASSIGNMENT]
+    assert len(site.broker.topic("t").partitions) == 4
+
+
+async def test_topics_are_described_a_page_at_a_time(site: KafkaSite) -> None:
+    client = await site.client()
+    await site.topic("u", 3)
+
+    async def pages(names: list[str], limit: int) -> list[list[tuple[str, int, list[int]]]]:
+        found, cursor = [], None
+        while True:
+            answer = await client.ask(
+                Key.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[{"name": name} for name in names],
+                response_partition_limit=limit, cursor=cursor,
+            )  # fmt: skip
+            found.append(
+                [
+                    (each.name, each.error_code.value, [one.partition_index for one in each.partitions])
+                    for each in answer.topics
+                ]
+            )
+            if answer.next_cursor is None:
+                return found
+            cursor = answer.next_cursor
+
+    assert await pages([], 2_000) == [[("t", 0, [0, 1]), ("u", 0, [0, 1, 2])]]
+    assert await pages([], 3) == [[("t", 0, [0, 1]), ("u", 0, [0])], [("u", 0, [1, 2])]]
+    assert await pages(["u", "no", "a/b"], 1) == [
+        [("a/b", 17, [])],
+        [("no", 3, [])],
+        [("u", 0, [0])],
+        [("u", 0, [1])],
+        [("u", 0, [2])],
+    ]
+
+
+async def test_confluent_kafka(site: KafkaSite) -> None:
+    client = confluent(site)
+    made = await results(client.create_topics([NewTopic("c", 2, 1, config={"retention.ms": "1000"}), NewTopic("t", 1)]))
+    assert made == {"c": None, "t": KafkaCode.TOPIC_ALREADY_EXISTS}
+    grown = await results(client.create_partitions([NewPartitions("c", 4), NewPartitions("no", 4)]))
+    assert grown == {"c": None, "no": KafkaCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(site.broker.topic("c").partitions) == 4
+    assert await results(client.delete_topics(["c", "no"])) == {"c": None, "no": 3}
+
+
+async def test_kafka_python(site: KafkaSite) -> None:
+    async with kafka_python(site) as client:
+        await beside(client.create_topics, {"p": {"num_partitions": 2, "replication_factor": 1}})
+        assert len(site.broker.topic("p").partitions) == 2
+        await beside(client.create_partitions, {"p": 3})
+        assert len(site.broker.topic("p").partitions) == 3
+        await beside(client.delete_topics, ["p"])
+    assert "p" not in site.broker.image.topics
+
+
+async def test_aiokafka(site: KafkaSite) -> None:
+    async with aiokafka_admin(site) as client:
+        answer = await client.create_topics([AioTopic("a", 2, 1, topic_configs={"retention.ms": "1000"})])
+        assert [error for _, error, *_ in answer.topic_errors] == [0]
+        assert site.broker.topic("a").configs == {"retention.ms": "1000"}
+        await client.delete_topics(["a"])
+    assert "a" not in site.broker.image.topics

@@ -1,0 +1,37 @@
+"""The settings of topics and brokers, in the words of Kafka's calls: what the numbers of its protocol stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tidelog.broker.kafka.admin.codes import Refused
+from tidelog.config.describe import ConfigSource
+from tidelog.model.kafka_codes import KafkaCode
+
+TOPIC: Final = 2
+BROKER: Final = 4
+SOURCES: Final[Mapping[ConfigSource, int]] = {
+    ConfigSource.DYNAMIC_TOPIC_CONFIG: 1,
+    ConfigSource.DYNAMIC_BROKER_CONFIG: 2,
+    ConfigSource.STATIC_BROKER_CONFIG: 4,
+    ConfigSource.DEFAULT_CONFIG: 5,
+}
+NAME_CHARS_SHOWN: Final = 100
+
+
+def given_settings(pairs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """Returns settings by their names. Raises `Refused` for one that is there twice, or has no value."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise Refused(KafkaCode.INVALID_CONFIG, f"the setting {name[:NAME_CHARS_SHOWN]!r} is given twice")
+        if value is None:
+            raise Refused(KafkaCode.INVALID_CONFIG, f"the setting {name[:NAME_CHARS_SHOWN]!r} has no value")
+        found[name] = value
+    return found
+
+
+def unknown_kind(kind: int) -> Refused:
+    """Returns the refusal of a resource that has no settings here."""
+    return Refused(KafkaCode.INVALID_REQUEST, f"there are settings of topics (2) and brokers (4), not of type {kind}")

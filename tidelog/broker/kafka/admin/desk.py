@@ -1,0 +1,219 @@
+"""`Desk`: one request of a client that administers. It judges rights, charges shares and tells the audit log.
+
+An item of a request is done by a task of its own, so that the controller decides several as one group; a few at a time,
+and as many in all as one request may have. The tasks end with the request, and what has not begun by its deadline does
+not begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+from uuid import UUID  # determinism: a value that nobody draws here
+
+from tidelog.broker.face.admission import Admission
+from tidelog.broker.face.audit import AuditEvent
+from tidelog.broker.face.cluster import Cluster
+from tidelog.broker.face.face import BrokerFace
+from tidelog.broker.face.shares import DELAY_S_MAX, Client
+from tidelog.broker.kafka.admin.codes import Outcome, Refused, outcome_of
+from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller, Operation, Resource, refusal
+from tidelog.model.cluster import KAFKA, ClusterImage
+from tidelog.model.errors import InvalidRequest, NotAuthorized, QuotaExceeded, TidelogError
+from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.quotas import CONTROLLER_MUTATION_RATE
+
+I = TypeVar("I")  # noqa: E741 -- an item
+T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
+Tree = dict[str, Any]
+
+AT_ONCE: Final = 16
+ITEMS_MAX: Final = 1_000
+"""Items of one request, where the call does not say otherwise."""
+KNOW_THROTTLING: Final = {Key.CREATE_TOPICS: 6, Key.DELETE_TOPICS: 5, Key.CREATE_PARTITIONS: 3}
+"""Since which version clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). Before, they wait for their turn."""
+DONE_STATUS: Final = 200
+
+
+class Desk:
+    """The client of one request, and all that a call of administration does for it and about it."""
+
+    def __init__(self, parts: Parts, call: Call, caller: Caller) -> None:
+        self.parts = parts
+        self.call = call
+        self.caller = caller
+        self.face: BrokerFace = parts.face
+        self.cluster: Cluster = parts.cluster
+        self.administration = parts.face.administration.by(caller)
+        """The way to the controller, for this client."""
+        self._admission: Admission = parts.admission
+        self._client = Client(caller.principal, call.client_id)
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._deadline_s = self.deadline_s(0)
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it now."""
+        return self.cluster.image
+
+    def deadline_s(self, timeout_ms: float) -> float:
+        """Returns the deadline of a client's timeout, in loop time; the broker's limit is the most, and what counts
+        where a client gives no time."""
+        most_ms = self.parts.limits.request_timeout_ms_max
+        return asyncio.get_running_loop().time() + (min(timeout_ms, most_ms) if timeout_ms > 0 else most_ms) / 1000
+
+    # -- rights --------------------------------------------------------------------------------------------------------
+
+    def may(self, operation: Operation, resource: Resource) -> bool:
+        """Returns True if the client may do this to the resource."""
+        return self._admission.may(self.caller, operation, resource)
+
+    def require(self, operation: Operation, resource: Resource) -> None:
+        """Raises `NotAuthorized`, which the audit log is told, unless the client may do this to the resource."""
+        if not self.may(operation, resource):
+            self._denied(operation, resource, refusal(self.caller, operation, resource))
+            raise refusal(self.caller, operation, resource)
+
+    # -- shares --------------------------------------------------------------------------------------------------------
+
+    async def mutate(self, count: int) -> None:
+        """So many topics or partitions are about to be made or deleted. Raises `QuotaExceeded`."""
+        shares, since = self.face.shares, KNOW_THROTTLING[self.call.api.key]
+        wait_s_max = DELAY_S_MAX if self.call.version >= since else self.parts.limits.throttle_s_max
+        await shares.use(CONTROLLER_MUTATION_RATE, self._client, max(1, count), wait_s_max)
+
+    @property
+    def throttle_ms(self) -> int:
+        """Returns for how long the client should ask for no more changes."""
+        shares = self.face.shares
+        if self.call.api.key not in KNOW_THROTTLING or not shares.are_set:
+            return 0
+        owed_s = shares.owed_s(CONTROLLER_MUTATION_RATE, self._client)
+        return int(1000 * min(owed_s, self.parts.limits.throttle_s_max))
+
+    # -- items ---------------------------------------------------------------------------------------------------------
+
+    async def each(
+        self,
+        items: Sequence[I],
+        work: Callable[[I], Awaitable[T]],
+        failed: Callable[[I, Outcome], T],
+        *,
+        kind: str = "Topic",
+        most: int = ITEMS_MAX,
+    ) -> list[T]:
+        """Returns what `work` makes of each item, in their order, or what `failed` makes of its error, which is one
+        about a resource of this `kind`. Of more than `most` items none is done."""
+        if len(items) > most:
+            refused = Outcome(KafkaCode.INVALID_REQUEST, f"{len(items)} items: send {most} in one request at most")
+            return [failed(item, refused) for item in items]
+
+        async def one(item: I) -> T:
+            try:
+                async with self._turns:
+                    self._refuse_late()
+                    return await work(item)
+            except (TidelogError, Refused) as error:
+                return failed(item, outcome_of(error, kind))
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(item)) for item in items]
+        return [task.result() for task in tasks]
+
+    def _refuse_late(self) -> None:
+        if asyncio.get_running_loop().time() > self._deadline_s:
+            raise Refused(KafkaCode.REQUEST_TIMED_OUT, "it was not begun: what stood before it took too long")
+
+    # -- audit ---------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def changing(self, operation: Operation, resource: Resource, subject: str) -> AsyncIterator[None]:
+        """Has the audit log told of what happens within, which changes the cluster, made or failed."""
+        audit = self.face.audit
+        try:
+            yield
+        except (NotAuthorized, QuotaExceeded) as error:
+            self._denied(operation, resource, error)
+            raise
+        except (TidelogError, Refused) as error:
+            if audit is not None:
+                await audit.changed(self._event("changed", operation, resource, subject, error))
+            raise
+        except BaseException:  # the client is gone
+            if audit is not None:
+                audit.changed_unanswered(self._event("changed", operation, resource, subject, None, status=0))
+            raise
+        if audit is not None:
+            await audit.changed(self._event("changed", operation, resource, subject, None))
+
+    def _denied(self, operation: Operation, resource: Resource, error: TidelogError) -> None:
+        if self.face.audit is not None:
+            self.face.audit.denied(self._event("denied", operation, resource, "", error))
+
+    def _event(
+        self,
+        event: str,
+        operation: Operation,
+        resource: Resource,
+        subject: str,
+        error: TidelogError | Refused | None,
+        status: int = DONE_STATUS,
+    ) -> AuditEvent:
+        """Makes a line. Its `status` is that which HTTP would answer."""
+        shown = InvalidRequest(error.message) if isinstance(error, Refused) else error
+        return AuditEvent(
+            event=event,
+            principal=str(self.caller.principal),
+            client_id=self.call.client_id,
+            address=self.caller.host,
+            listener=KAFKA,
+            route=self.call.api.key.label,
+            operation=operation.value,
+            resource_type=resource.type,
+            resource_name=resource.name,
+            subject=subject,
+            allowed=event != "denied",
+            status=status if shown is None else shown.status,
+            error_code=0 if shown is None else shown.code,
+            reason=_reason(shown, status),
+        )
+
+
+def _reason(error: TidelogError | None, status: int) -> str:
+    if error is None:
+        return "" if status else "the client was gone before the answer"
+    match error:
+        case NotAuthorized():
+            return "no right"
+        case QuotaExceeded():
+            return "quota"
+    return type(error).__name__
+
+
+def topic_resource(name: str) -> Resource:
+    """Returns a topic, as rights name it."""
+    return Resource("Topic", name)
+
+
+def uuid_of(topic_id: str) -> UUID:
+    """Returns the id of a topic, of 32 hexadecimal digits, as kio writes it."""
+    return UUID(topic_id)
+
+
+def repeated(names: Iterable[H]) -> Callable[[H], bool]:
+    """Returns who tells whether a name is there more than once."""
+    counts = Counter(names)
+    return lambda name: counts[name] > 1
+
+
+def refuse_repeated(*, is_repeated: bool, what: str) -> None:
+    """Raises `Refused` for an item that a request has more than once: it is done neither time."""
+    if is_repeated:
+        raise Refused(KafkaCode.INVALID_REQUEST, f"{what} is in the request more than once")

@@ -1,0 +1,31 @@
+"""The calls of administration, each with its function."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tidelog.broker.kafka.admin.desk import Desk, Tree
+from tidelog.broker.kafka.admin.topic_partitions import describe_topic_partitions
+from tidelog.broker.kafka.admin.topics import create_partitions, create_topics, delete_topics
+from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.model.access import Caller
+
+CALLS: Final[Mapping[Key, Callable[[Desk, Any], Awaitable[Tree]]]] = MappingProxyType(
+    {
+        Key.CREATE_TOPICS: create_topics,
+        Key.DELETE_TOPICS: delete_topics,
+        Key.CREATE_PARTITIONS: create_partitions,
+        Key.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+    }
+)
+
+
+async def administer(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
+    """Returns the answer to a request of these, as a tree of kio's."""
+    desk = Desk(parts, call, caller)
+    tree = await CALLS[call.api.key](desk, request)
+    return {"throttle_time": desk.throttle_ms, **tree}

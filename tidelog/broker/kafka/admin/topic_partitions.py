@@ -1,0 +1,104 @@
+"""DescribeTopicPartitions (KIP-966): topics in the order of their names, a page of partitions at a time.
+
+A page ends with a cursor, from which the client asks on. A topic that cannot be shown counts as one partition.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidelog.broker.kafka.admin.desk import Desk, Tree, topic_resource, uuid_of
+from tidelog.model.access import Operation
+from tidelog.model.cluster import NO_LEADER, PartitionInfo, Topic
+from tidelog.model.errors import InvalidRequest
+from tidelog.model.ids import NodeId
+from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.names import check_topic_name
+
+PARTITIONS_MAX: Final = 2_000
+"""Partitions of one answer."""
+OPERATIONS: Final = (
+    (Operation.READ, 3),
+    (Operation.WRITE, 4),
+    (Operation.CREATE, 5),
+    (Operation.DELETE, 6),
+    (Operation.ALTER, 7),
+    (Operation.DESCRIBE, 8),
+    (Operation.DESCRIBE_CONFIGS, 10),
+    (Operation.ALTER_CONFIGS, 11),
+)
+"""The operations on a topic, and the bits that stand for them."""
+
+
+async def describe_topic_partitions(desk: Desk, request: Any) -> Tree:
+    """Describes the topics that are named, or all that the client may see."""
+    cursor = request.cursor
+    after = "" if cursor is None else cursor.topic_name
+    left = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
+    shown: list[Tree] = []
+    for name in [name for name in _names(desk, request) if name >= after]:
+        begin = max(0, cursor.partition_index) if name == after and cursor is not None else 0
+        if left <= 0:
+            return {"topics": shown, "next_cursor": {"topic_name": name, "partition_index": begin}}
+        found, count = _shown(desk, name, begin, left)
+        shown.append(found)
+        left -= max(1, len(found["partitions"]))
+        if begin + len(found["partitions"]) < count:
+            rest = {"topic_name": name, "partition_index": begin + len(found["partitions"])}
+            return {"topics": shown, "next_cursor": rest}
+    return {"topics": shown, "next_cursor": None}
+
+
+def _names(desk: Desk, request: Any) -> list[str]:
+    if request.topics:
+        return sorted(dict.fromkeys(topic.name for topic in request.topics))
+    return [name for name in sorted(desk.image.topics) if desk.may(Operation.DESCRIBE, topic_resource(name))]
+
+
+def _shown(desk: Desk, name: str, begin: int, most: int) -> tuple[Tree, int]:
+    """Returns a topic with some of its partitions, and how many it has."""
+    if not desk.may(Operation.DESCRIBE, topic_resource(name)):
+        return _not_shown(name, KafkaCode.TOPIC_AUTHORIZATION_FAILED), 0
+    topic = desk.image.topics.get(name)
+    if topic is None:
+        return _not_shown(name, _why_unknown(name)), 0
+    live = frozenset(broker.node_id for broker in desk.image.live_brokers)
+    found = {
+        "error_code": 0,
+        "name": name,
+        "topic_id": uuid_of(topic.topic_id),
+        "is_internal": topic.is_internal,
+        "partitions": [_partition(info, live) for info in topic.partitions[begin : begin + most]],
+        "topic_authorized_operations": _operations(desk, topic),
+    }
+    return found, len(topic.partitions)
+
+
+def _not_shown(name: str, code: KafkaCode) -> Tree:
+    return {"error_code": code, "name": name, "topic_id": None, "partitions": []}
+
+
+def _why_unknown(name: str) -> KafkaCode:
+    try:
+        check_topic_name(name)
+    except InvalidRequest:
+        return KafkaCode.INVALID_TOPIC_EXCEPTION
+    return KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _operations(desk: Desk, topic: Topic) -> int:
+    return sum(1 << bit for operation, bit in OPERATIONS if desk.may(operation, topic_resource(topic.name)))
+
+
+def _partition(info: PartitionInfo, live: frozenset[NodeId]) -> Tree:
+    return {
+        "error_code": KafkaCode.LEADER_NOT_AVAILABLE if info.leader == NO_LEADER else 0,
+        "partition_index": info.partition,
+        "leader_id": info.leader,
+        "leader_epoch": info.leader_epoch,
+        "replica_nodes": list(info.replicas),
+        "isr_nodes": list(info.isr),
+        "eligible_leader_replicas": list(info.elr),
+        "last_known_elr": list(info.last_known_elr),
+        "offline_replicas": [node for node in info.replicas if node not in live],
+    }
