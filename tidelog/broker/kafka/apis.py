@@ -35,11 +35,16 @@ class Key(enum.IntEnum):
     DELETE_TOPICS = 20
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
@@ -99,7 +104,12 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
             Api(Key.CREATE_TOPICS, 2, 7, 5),
             Api(Key.DELETE_TOPICS, 1, 6, 4),
+            Api(Key.DESCRIBE_CONFIGS, 1, 4, 4),
+            Api(Key.ALTER_CONFIGS, 0, 2, 2),
+            Api(Key.DESCRIBE_LOG_DIRS, 1, 4, 2),
             Api(Key.CREATE_PARTITIONS, 0, 3, 2),
+            Api(Key.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+            Api(Key.DESCRIBE_PRODUCERS, 0, 0, 0),
             Api(Key.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
     }

@@ -6,7 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from tidelog.broker.kafka.admin.altered_configs import alter_configs, incremental_alter_configs
+from tidelog.broker.kafka.admin.described_configs import describe_configs
 from tidelog.broker.kafka.admin.desk import Desk, Tree
+from tidelog.broker.kafka.admin.log_dirs import describe_log_dirs
+from tidelog.broker.kafka.admin.producers import describe_producers
 from tidelog.broker.kafka.admin.topic_partitions import describe_topic_partitions
 from tidelog.broker.kafka.admin.topics import create_partitions, create_topics, delete_topics
 from tidelog.broker.kafka.apis import Key
@@ -20,6 +24,11 @@ CALLS: Final[Mapping[Key, Callable[[Desk, Any], Awaitable[Tree]]]] = MappingProx
         Key.DELETE_TOPICS: delete_topics,
         Key.CREATE_PARTITIONS: create_partitions,
         Key.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+        Key.DESCRIBE_CONFIGS: describe_configs,
+        Key.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+        Key.ALTER_CONFIGS: alter_configs,
+        Key.DESCRIBE_LOG_DIRS: describe_log_dirs,
+        Key.DESCRIBE_PRODUCERS: describe_producers,
     }
 )
 

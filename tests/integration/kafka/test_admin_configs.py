@@ -1,0 +1,167 @@
+"""Settings, logs and producers are shown over Kafka's protocol, and settings of topics are changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from kio.schema.errors import ErrorCode
+
+from tests.integration.kafka.admin_kit import aiokafka_admin, beside, confluent, kafka_python, results
+from tests.integration.kafka.conftest import KafkaSite, batch
+from tests.integration.kafka.test_versions import versions
+from tidelog.broker.kafka.admin.altered_configs import Change
+from tidelog.broker.kafka.admin.configs import BROKER, TOPIC
+from tidelog.broker.kafka.apis import Key
+from tidelog.model.kafka_codes import KafkaCode
+
+INVALID = KafkaCode.INVALID_REQUEST
+
+
+def resource(name: str, kind: int = TOPIC, keys: Any = None, **more: Any) -> dict[str, Any]:
+    return {"resource_type": kind, "resource_name": name, "configuration_keys": keys, **more}
+
+
+async def test_settings_are_shown_with_sources_synonyms_and_words(site: KafkaSite) -> None:
+    client = await site.client()
+    await site.topic("own", ack_durability="replicated")
+    for version in versions(Key.DESCRIBE_CONFIGS):
+        asked = [resource("own", keys=["ack.durability", "retention.ms", "min.insync.racks"])]
+        answer = await client.ask(
+            Key.DESCRIBE_CONFIGS, version, resources=asked, include_synonyms=True, include_documentation=True
+        )
+        (found,) = answer.results
+        told = {config.name: config for config in found.configs}
+        assert set(told) == {"ack.durability", "retention.ms", "min.insync.racks"}
+        assert (told["ack.durability"].value, told["ack.durability"].config_source) == ("replicated", 1)
+        assert (told["retention.ms"].value, told["retention.ms"].config_source) == ("604800000", 5)
+        assert [(one.name, one.source) for one in told["ack.durability"].synonyms] == [
+            ("ack.durability", 1),
+            ("ack.durability", 5),
+        ]
+        if version >= 3:
+            assert (told["ack.durability"].config_type, told["retention.ms"].config_type) == (2, 5)
+            assert "fsynced" in told["ack.durability"].documentation
+
+
+async def test_each_resource_has_its_own_answer(site: KafkaSite) -> None:
+    client = await site.client()
+    asked = [
+        resource("t"), resource("no"), resource("a/b"), resource("1", BROKER), resource("", BROKER),
+        resource("2", BROKER), resource("x", BROKER), resource("1", 8), resource("g", 32), resource("t", -7),
+    ]  # fmt: skip
+    answer = await client.ask(
+        Key.DESCRIBE_CONFIGS, 4, resources=asked, include_synonyms=False, include_documentation=False
+    )
+    codes = [found.error_code.value for found in answer.results]
+    assert codes == [0, 3, 17, 0, 0, INVALID, INVALID, INVALID, INVALID, INVALID]
+    topic, broker, shared = (answer.results[place] for place in (0, 3, 4))
+    assert all(not config.synonyms and config.documentation is None for config in topic.configs)
+    told = {config.name: config for config in broker.configs}
+    assert (told["node.id"].value, told["node.id"].read_only) == ("1", True)
+    assert "log.level" not in told and shared.configs == ()
+
+
+def change(name: str, value: str | None, operation: int = Change.SET) -> dict[str, Any]:
+    return {"name": name, "value": value, "config_operation": operation}
+
+
+async def test_settings_are_changed_one_by_one(site: KafkaSite) -> None:
+    client = await site.client()
+
+    async def alter(*resources: tuple[str, list[dict[str, Any]]], trial: bool = False, kind: int = TOPIC) -> list[int]:
+        asked = [resource(name, kind, configs=configs) for name, configs in resources]
+        for version in versions(Key.INCREMENTAL_ALTER_CONFIGS):
+            answer = await client.ask(Key.INCREMENTAL_ALTER_CONFIGS, version, resources=asked, validate_only=trial)
+        return [found.error_code.value for found in answer.responses]
+
+    assert await alter(("t", [change("retention.ms", "5")]), trial=True) == [0]
+    assert site.broker.topic("t").configs == {}
+    assert await alter(("t", [change("retention.ms", "5"), change("ack.durability", "replicated")]), ("no", [])) == [
+        0,
+        3,
+    ]
+    assert site.broker.topic("t").configs == {"retention.ms": "5", "ack.durability": "replicated"}
+    assert await alter(("t", [change("retention.ms", None, Change.DELETE)])) == [0]
+    assert site.broker.topic("t").configs == {"ack.durability": "replicated"}
+    for wrong in (
+        change("cleanup.policy", "compact"),
+        change("commit.protocol", "paxos"),
+        change("no.such", "1"),
+        change("retention.ms", "soon"),
+        change("retention.ms", None),
+        change("cleanup.policy", "delete", Change.APPEND),
+    ):
+        assert await alter(("t", [wrong])) == [KafkaCode.INVALID_CONFIG]
+    assert await alter(("t", [change("retention.ms", "5", 9)])) == [INVALID]
+    assert await alter(("t", [change("retention.ms", "5")] * 2)) == [INVALID]
+    assert await alter(("t", []), ("t", [])) == [INVALID, INVALID]
+    assert await alter(("1", [change("log.level", "debug")]), kind=BROKER) == [INVALID]
+    assert site.broker.topic("t").configs == {"ack.durability": "replicated"}
+
+
+async def test_all_settings_of_a_topic_are_replaced(site: KafkaSite) -> None:
+    client = await site.client()
+    await site.topic("own", commit_protocol="paxos", retention_ms="5")
+    for version in versions(Key.ALTER_CONFIGS):
+        asked = [resource("own", configs=[{"name": "segment.ms", "value": "1000"}])]
+        answer = await client.ask(Key.ALTER_CONFIGS, version, resources=asked, validate_only=False)
+        assert answer.responses[0].error_code == ErrorCode.none
+        assert site.broker.topic("own").configs == {"commit.protocol": "paxos", "segment.ms": "1000"}
+    asked = [resource("own", configs=[{"name": "commit.protocol", "value": "isr"}])]
+    answer = await client.ask(Key.ALTER_CONFIGS, 2, resources=asked, validate_only=False)
+    assert answer.responses[0].error_code == ErrorCode.invalid_config
+
+
+async def test_log_dirs_show_the_size_of_replicas(site: KafkaSite) -> None:
+    client = await site.client()
+    records = batch(b"a")
+    await client.produce(("t", 1, records))
+    for version in versions(Key.DESCRIBE_LOG_DIRS):
+        for topics in (None, [{"topic": "t", "partitions": [0, 1, 1, 7, -1]}, {"topic": "no", "partitions": [0]}]):
+            answer = await client.ask(Key.DESCRIBE_LOG_DIRS, version, topics=topics)
+            (found,) = answer.results
+            assert found.log_dir == site.config.log_dir
+            (topic,) = found.topics
+            sizes = {one.partition_index: one.partition_size for one in topic.partitions}
+            assert sizes == {0: 0, 1: len(records)}
+
+
+async def test_producers_are_shown(site: KafkaSite) -> None:
+    client = await site.client()
+    await client.produce(("t", 0, batch(b"a", b"b", producer_id=7, epoch=3, sequence=4)))
+    topics = [{"name": "t", "partition_indexes": [0, 1, 9]}, {"name": "no", "partition_indexes": [0]}]
+    answer = await client.ask(Key.DESCRIBE_PRODUCERS, 0, topics=topics)
+    found, empty, beyond, unknown = (one for topic in answer.topics for one in topic.partitions)
+    (producer,) = found.active_producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 3, 5)
+    assert (empty.error_code, empty.active_producers) == (ErrorCode.none, ())
+    assert beyond.error_code == unknown.error_code == ErrorCode.unknown_topic_or_partition
+
+
+async def test_confluent_kafka(site: KafkaSite) -> None:
+    client = confluent(site)
+    topic = ConfigResource(ResourceType.TOPIC, "t")
+    topic.add_incremental_config(ConfigEntry("retention.ms", "9", incremental_operation=AlterConfigOpType.SET))
+    wrong = ConfigResource(ResourceType.TOPIC, "no")
+    wrong.add_incremental_config(ConfigEntry("retention.ms", "9", incremental_operation=AlterConfigOpType.SET))
+    assert await results(client.incremental_alter_configs([topic, wrong])) == {topic: None, wrong: 3}
+    broker = ConfigResource(ResourceType.BROKER, "1")
+    for asked, name, value in ((topic, "retention.ms", "9"), (broker, "node.id", "1")):
+        found = await results(client.describe_configs([asked]))
+        assert found[asked][name].value == value
+
+
+async def test_kafka_python_and_aiokafka(site: KafkaSite) -> None:
+    async with kafka_python(site) as client:
+        from kafka.admin import ConfigResource as Named
+
+        await beside(client.alter_configs, [Named("TOPIC", "t", {"retention.ms": "8"})])
+        assert site.broker.topic("t").configs == {"retention.ms": "8"}
+        assert "t" in str(await beside(client.describe_log_dirs))
+    async with aiokafka_admin(site) as client:
+        from aiokafka.admin.config_resource import ConfigResource as Asked
+        from aiokafka.admin.config_resource import ConfigResourceType
+
+        answers = await client.describe_configs([Asked(ConfigResourceType.TOPIC, "t")])
+        assert "'retention.ms', '8'" in str(answers[0].resources)

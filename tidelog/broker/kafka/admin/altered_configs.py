@@ -1,0 +1,101 @@
+"""IncrementalAlterConfigs and AlterConfigs: settings of topics are changed, all of one topic's or none.
+
+AlterConfigs gives all settings of a topic at once: those that it does not name go back to their defaults, but for those
+that are fixed when a topic is made. A broker is told its settings when it starts, so there are none to alter.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, told_as
+from tidelog.broker.kafka.admin.configs import BROKER, NAME_CHARS_SHOWN, TOPIC, given_settings, unknown_kind
+from tidelog.broker.kafka.admin.desk import Desk, Tree, refuse_repeated, repeated, topic_resource
+from tidelog.config.topics import is_fixed
+from tidelog.model.access import CLUSTER, Operation
+from tidelog.model.cluster import Topic
+from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.names import check_topic_name
+
+Changes = Mapping[str, str | None]
+
+
+class Change(enum.IntEnum):
+    """What is done to a setting (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+async def incremental_alter_configs(desk: Desk, request: Any) -> Tree:
+    """Changes the settings that are named, and no others."""
+    return await _alter(desk, request, _changes)
+
+
+async def alter_configs(desk: Desk, request: Any) -> Tree:
+    """Replaces all settings of topics."""
+    return await _alter(desk, request, _replacements)
+
+
+async def _alter(desk: Desk, request: Any, changes_of: Callable[[Topic, Any], Changes]) -> Tree:
+    is_repeated = repeated((each.resource_type, each.resource_name) for each in request.resources)
+
+    async def alter(asked: Any) -> Tree:
+        kind, name = asked.resource_type, asked.resource_name
+        refuse_repeated(is_repeated=is_repeated((kind, name)), what="this resource")
+        if kind == BROKER:
+            desk.require(Operation.ALTER_CONFIGS, CLUSTER)
+            raise Refused(KafkaCode.INVALID_REQUEST, "a broker is told its settings when it starts: change them there")
+        if kind != TOPIC:
+            raise unknown_kind(kind)
+        await _alter_topic(desk, asked, changes_of, is_trial=request.validate_only)
+        return _answer(asked, DONE)
+
+    return {"responses": await desk.each(request.resources, alter, _answer)}
+
+
+async def _alter_topic(desk: Desk, asked: Any, changes_of: Callable[[Topic, Any], Changes], *, is_trial: bool) -> None:
+    name = asked.resource_name
+    with told_as(KafkaCode.INVALID_TOPIC_EXCEPTION):
+        check_topic_name(name)
+    desk.require(Operation.ALTER_CONFIGS, topic_resource(name))
+    names = " ".join(sorted(dict.fromkeys(config.name for config in asked.configs)))
+    subject = f"{name}: {names}" + (" (validate only)" if is_trial else "")
+    with told_as(KafkaCode.INVALID_CONFIG):
+        async with desk.changing(Operation.ALTER_CONFIGS, topic_resource(name), subject):
+            changes = changes_of(desk.cluster.topic(name), asked)
+            await desk.administration.alter_topic_configs(name, changes, validate_only=is_trial)
+
+
+def _changes(_topic: Topic, asked: Any) -> Changes:
+    """Raises `Refused`, also for a part of a list: no setting of a topic is one."""
+    changes: dict[str, str | None] = {}
+    for config in asked.configs:
+        shown = repr(config.name[:NAME_CHARS_SHOWN])
+        if config.name in changes:
+            raise Refused(KafkaCode.INVALID_REQUEST, f"the setting {shown} is changed twice")
+        match config.config_operation:
+            case Change.SET:
+                changes.update(given_settings([(config.name, config.value)]))
+            case Change.DELETE:
+                changes[config.name] = None
+            case Change.APPEND | Change.SUBTRACT:
+                raise Refused(KafkaCode.INVALID_CONFIG, f"the setting {shown} is no list: set it as a whole")
+            case unknown:
+                raise Refused(KafkaCode.INVALID_REQUEST, f"{unknown} is nothing that can be done to a setting")
+    return changes
+
+
+def _replacements(topic: Topic, asked: Any) -> Changes:
+    given = given_settings((config.name, config.value) for config in asked.configs)
+    changes: dict[str, str | None] = {name: None for name in topic.configs if name not in given and not is_fixed(name)}
+    changes.update((name, value) for name, value in given.items() if topic.configs.get(name) != value)
+    return changes
+
+
+def _answer(asked: Any, outcome: Outcome) -> Tree:
+    return {"resource_type": asked.resource_type, "resource_name": asked.resource_name, **outcome.fields}

@@ -1,0 +1,96 @@
+"""DescribeConfigs: the settings in force, where each came from, and what it would be otherwise.
+
+A broker shows its own settings, and no other's: clients ask each broker for its own. It does not show `log.level`,
+which may be another one by now than it was started with: HTTP tells that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, told_as
+from tidelog.broker.kafka.admin.configs import BROKER, NAME_CHARS_SHOWN, SOURCES, TOPIC, unknown_kind
+from tidelog.broker.kafka.admin.desk import Desk, Tree, topic_resource
+from tidelog.config.describe import LOG_LEVEL, ConfigEntry, describe_broker, describe_topic
+from tidelog.config.names import field_name
+from tidelog.config.schema import BrokerConfig, TopicConfig
+from tidelog.config.settings.base import Settings
+from tidelog.model.access import CLUSTER, Operation
+from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.names import check_topic_name
+
+RESOURCES_MAX: Final = 250
+"""Resources of one request: each is dozens of settings."""
+BOOLEAN, STRING, INT, LIST = 1, 2, 3, 7
+LONG: Final = 5
+KINDS: Final = ((bool, BOOLEAN), (int, LONG), (tuple, LIST))
+
+
+async def describe_configs(desk: Desk, request: Any) -> Tree:
+    """Describes the settings of topics, and of this broker."""
+
+    async def describe(asked: Any) -> Tree:
+        model, entries = _entries(desk, asked.resource_type, asked.resource_name)
+        wanted = asked.configuration_keys
+        shown = [
+            _setting(model, entry, request)
+            for entry in entries
+            if not wanted or entry.name in wanted
+        ]  # fmt: skip
+        return {**_named(asked, DONE), "configs": shown}
+
+    def failed(asked: Any, outcome: Outcome) -> Tree:
+        return {**_named(asked, outcome), "configs": []}
+
+    return {"results": await desk.each(request.resources, describe, failed, most=RESOURCES_MAX)}
+
+
+def _named(asked: Any, outcome: Outcome) -> Tree:
+    return {"resource_type": asked.resource_type, "resource_name": asked.resource_name, **outcome.fields}
+
+
+def _entries(desk: Desk, kind: int, name: str) -> tuple[type[Settings], Sequence[ConfigEntry]]:
+    if kind == TOPIC:
+        with told_as(KafkaCode.INVALID_TOPIC_EXCEPTION):
+            check_topic_name(name)
+        desk.require(Operation.DESCRIBE_CONFIGS, topic_resource(name))
+        topic = desk.cluster.topic(name)
+        replicas = len(topic.partitions[0].replicas)
+        return TopicConfig, describe_topic(desk.cluster.config, topic.configs, replication_factor=replicas)
+    if kind != BROKER:
+        raise unknown_kind(kind)
+    desk.require(Operation.DESCRIBE_CONFIGS, CLUSTER)
+    if not name:  # what is set for all brokers together: nothing
+        return BrokerConfig, ()
+    if name != str(desk.cluster.node_id):
+        raise Refused(
+            KafkaCode.INVALID_REQUEST,
+            f"this is broker {desk.cluster.node_id}; only broker {name[:NAME_CHARS_SHOWN]} can show its settings",
+        )
+    config = desk.cluster.config
+    return BrokerConfig, [entry for entry in describe_broker(config, config.log_level) if entry.name != LOG_LEVEL]
+
+
+def _setting(model: type[Settings], entry: ConfigEntry, request: Any) -> Tree:
+    field = model.model_fields[field_name(entry.name)]
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.is_read_only,
+        "config_source": SOURCES[entry.source],
+        "is_sensitive": entry.is_sensitive,
+        "synonyms": [{"name": one.name, "value": one.value, "source": SOURCES[one.source]} for one in synonyms],
+        "config_type": kind_of(model, entry.name),
+        "documentation": field.description if getattr(request, "include_documentation", False) else None,
+    }
+
+
+def kind_of(model: type[Settings], name: str) -> int:
+    """Returns Kafka's number for the type of a setting."""
+    field = model.model_fields[field_name(name)]
+    for kind, number in KINDS:
+        if isinstance(field.default, kind):
+            return number
+    return INT if "int" in str(field.annotation) else STRING
