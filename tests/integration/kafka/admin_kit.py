@@ -6,10 +6,10 @@ import asyncio
 import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any, TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient
-from confluent_kafka.admin import AdminClient
 
 from tests.integration.kafka.conftest import KafkaSite
 
@@ -17,6 +17,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # kafka-python reads its schemas by a deprecated call when it is imported
     from kafka import KafkaAdminClient
 
+CONFLUENT: Any = import_module("confluent_kafka.admin")
+"""The module of confluent-kafka's admin client, which does not say what it exports."""
 T = TypeVar("T")
 PATIENCE_S = 20
 
@@ -25,8 +27,8 @@ def at(site: KafkaSite) -> str:
     return f"127.0.0.1:{site.server.address[1]}"
 
 
-def confluent(site: KafkaSite, **options: Any) -> AdminClient:
-    return AdminClient({"bootstrap.servers": at(site), **options})
+def confluent(site: KafkaSite, **options: Any) -> Any:
+    return CONFLUENT.AdminClient({"bootstrap.servers": at(site), **options})
 
 
 async def beside(call: Callable[..., T], *args: Any, **options: Any) -> T:

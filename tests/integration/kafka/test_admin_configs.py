@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kio.schema.errors import ErrorCode
 
-from tests.integration.kafka.admin_kit import aiokafka_admin, beside, confluent, kafka_python, results
+from tests.integration.kafka.admin_kit import CONFLUENT, aiokafka_admin, beside, confluent, kafka_python, results
 from tests.integration.kafka.conftest import KafkaSite, batch
 from tests.integration.kafka.test_versions import versions
 from tidelog.broker.kafka.admin.altered_configs import Change
@@ -141,12 +140,16 @@ async def test_producers_are_shown(site: KafkaSite) -> None:
 
 async def test_confluent_kafka(site: KafkaSite) -> None:
     client = confluent(site)
-    topic = ConfigResource(ResourceType.TOPIC, "t")
-    topic.add_incremental_config(ConfigEntry("retention.ms", "9", incremental_operation=AlterConfigOpType.SET))
-    wrong = ConfigResource(ResourceType.TOPIC, "no")
-    wrong.add_incremental_config(ConfigEntry("retention.ms", "9", incremental_operation=AlterConfigOpType.SET))
+    topic = CONFLUENT.ConfigResource(CONFLUENT.ResourceType.TOPIC, "t")
+    topic.add_incremental_config(
+        CONFLUENT.ConfigEntry("retention.ms", "9", incremental_operation=CONFLUENT.AlterConfigOpType.SET)
+    )
+    wrong = CONFLUENT.ConfigResource(CONFLUENT.ResourceType.TOPIC, "no")
+    wrong.add_incremental_config(
+        CONFLUENT.ConfigEntry("retention.ms", "9", incremental_operation=CONFLUENT.AlterConfigOpType.SET)
+    )
     assert await results(client.incremental_alter_configs([topic, wrong])) == {topic: None, wrong: 3}
-    broker = ConfigResource(ResourceType.BROKER, "1")
+    broker = CONFLUENT.ConfigResource(CONFLUENT.ResourceType.BROKER, "1")
     for asked, name, value in ((topic, "retention.ms", "9"), (broker, "node.id", "1")):
         found = await results(client.describe_configs([asked]))
         assert found[asked][name].value == value

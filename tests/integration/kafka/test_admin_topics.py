@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import NewTopic as AioTopic
-from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.integration.kafka.admin_kit import aiokafka_admin, beside, confluent, kafka_python, results
+from tests.integration.kafka.admin_kit import CONFLUENT, aiokafka_admin, beside, confluent, kafka_python, results
 from tests.integration.kafka.conftest import Client, KafkaSite
 from tests.integration.kafka.test_versions import versions
 from tidelog.broker.kafka.admin.codes import AdminCode
@@ -176,9 +175,13 @@ async def test_topics_are_described_a_page_at_a_time(site: KafkaSite) -> None:
 
 async def test_confluent_kafka(site: KafkaSite) -> None:
     client = confluent(site)
-    made = await results(client.create_topics([NewTopic("c", 2, 1, config={"retention.ms": "1000"}), NewTopic("t", 1)]))
+    made = await results(
+        client.create_topics(
+            [CONFLUENT.NewTopic("c", 2, 1, config={"retention.ms": "1000"}), CONFLUENT.NewTopic("t", 1)]
+        )
+    )
     assert made == {"c": None, "t": KafkaCode.TOPIC_ALREADY_EXISTS}
-    grown = await results(client.create_partitions([NewPartitions("c", 4), NewPartitions("no", 4)]))
+    grown = await results(client.create_partitions([CONFLUENT.NewPartitions("c", 4), CONFLUENT.NewPartitions("no", 4)]))
     assert grown == {"c": None, "no": KafkaCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert len(site.broker.topic("c").partitions) == 4
     assert await results(client.delete_topics(["c", "no"])) == {"c": None, "no": 3}

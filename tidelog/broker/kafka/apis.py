@@ -33,6 +33,7 @@ class Key(enum.IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
@@ -41,7 +42,10 @@ class Key(enum.IntEnum):
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -104,11 +108,15 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
             Api(Key.CREATE_TOPICS, 2, 7, 5),
             Api(Key.DELETE_TOPICS, 1, 6, 4),
+            Api(Key.DELETE_RECORDS, 0, 2, 2),
             Api(Key.DESCRIBE_CONFIGS, 1, 4, 4),
             Api(Key.ALTER_CONFIGS, 0, 2, 2),
             Api(Key.DESCRIBE_LOG_DIRS, 1, 4, 2),
             Api(Key.CREATE_PARTITIONS, 0, 3, 2),
+            Api(Key.ELECT_LEADERS, 0, 2, 2),
             Api(Key.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+            Api(Key.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0),
+            Api(Key.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
             Api(Key.DESCRIBE_PRODUCERS, 0, 0, 0),
             Api(Key.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )

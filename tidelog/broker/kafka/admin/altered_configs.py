@@ -23,7 +23,7 @@ Changes = Mapping[str, str | None]
 
 
 class Change(enum.IntEnum):
-    """What is done to a setting (KIP-339)."""
+    """Changes of a setting (KIP-339)."""
 
     SET = 0
     DELETE = 1

@@ -7,10 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidelog.broker.kafka.admin.altered_configs import alter_configs, incremental_alter_configs
+from tidelog.broker.kafka.admin.deletion import delete_records
 from tidelog.broker.kafka.admin.described_configs import describe_configs
 from tidelog.broker.kafka.admin.desk import Desk, Tree
+from tidelog.broker.kafka.admin.elections import elect_leaders
 from tidelog.broker.kafka.admin.log_dirs import describe_log_dirs
 from tidelog.broker.kafka.admin.producers import describe_producers
+from tidelog.broker.kafka.admin.reassignments import alter_partition_reassignments, list_partition_reassignments
 from tidelog.broker.kafka.admin.topic_partitions import describe_topic_partitions
 from tidelog.broker.kafka.admin.topics import create_partitions, create_topics, delete_topics
 from tidelog.broker.kafka.apis import Key
@@ -29,6 +32,10 @@ CALLS: Final[Mapping[Key, Callable[[Desk, Any], Awaitable[Tree]]]] = MappingProx
         Key.ALTER_CONFIGS: alter_configs,
         Key.DESCRIBE_LOG_DIRS: describe_log_dirs,
         Key.DESCRIBE_PRODUCERS: describe_producers,
+        Key.DELETE_RECORDS: delete_records,
+        Key.ELECT_LEADERS: elect_leaders,
+        Key.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+        Key.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
     }
 )
 

@@ -1,0 +1,26 @@
+"""Answers about partitions, one topic after the other, as Kafka's messages have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from tidelog.broker.kafka.admin.desk import Tree
+
+
+class Item(Protocol):
+    """A partition, by the name of its topic."""
+
+    @property
+    def topic(self) -> str: ...
+
+
+N = TypeVar("N", bound=Item)
+
+
+def by_topic(asked: Iterable[N], answers: Sequence[Tree], field: str, name: str = "name") -> list[Tree]:
+    """Returns the answers in lists under `field`, one of each topic, which stands under `name`."""
+    topics: dict[str, list[Tree]] = {}
+    for one, answer in zip(asked, answers, strict=True):
+        topics.setdefault(one.topic, []).append(answer)
+    return [{name: topic, field: entries} for topic, entries in topics.items()]
