@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import pytest
 from aiokafka.admin import NewTopic as AioTopic
 
 from tests.integration.kafka.admin_kit import CONFLUENT, aiokafka_admin, beside, confluent, kafka_python, results
@@ -31,19 +30,19 @@ def setting(name: str, value: str | None) -> list[dict[str, Any]]:
     return [{"name": name, "value": value}]
 
 
-@pytest.mark.parametrize("version", versions(Key.CREATE_TOPICS))
-async def test_topics_are_made_in_every_version(site: KafkaSite, version: int) -> None:
+async def test_topics_are_made_in_every_version(site: KafkaSite) -> None:
     client = await site.client()
-    (made,) = await create(client, topic("new", 3, 1), version=version)
-    assert made.error_code == 0
-    found = site.broker.topic("new")
-    assert len(found.partitions) == 3
-    if version >= 7:
-        assert made.topic_id == uuid.UUID(found.topic_id)
-    if version >= 5:
-        told = {config.name: (config.value, config.read_only) for config in made.configs}
-        assert (made.num_partitions, made.replication_factor) == (3, 1)
-        assert told["commit.protocol"] == ("isr", True)
+    for version in versions(Key.CREATE_TOPICS):
+        (made,) = await create(client, topic(f"v{version}", 3, 1), version=version)
+        assert made.error_code == 0
+        found = site.broker.topic(f"v{version}")
+        assert len(found.partitions) == 3
+        if version >= 7:
+            assert made.topic_id == uuid.UUID(found.topic_id)
+        if version >= 5:
+            told = {config.name: (config.value, config.read_only) for config in made.configs}
+            assert (made.num_partitions, made.replication_factor) == (3, 1)
+            assert told["commit.protocol"] == ("isr", True)
 
 
 async def test_defaults_assignments_and_settings(site: KafkaSite) -> None:
@@ -103,42 +102,41 @@ async def test_one_request_has_so_many_items_at_most(site: KafkaSite) -> None:
     assert len(site.broker.image.topics) == 1
 
 
-@pytest.mark.parametrize("version", versions(Key.DELETE_TOPICS))
-async def test_topics_are_deleted_by_name_and_id(site: KafkaSite, version: int) -> None:
+async def test_topics_are_deleted_by_name_and_id(site: KafkaSite) -> None:
     client = await site.client()
-    gone = site.broker.topic("t").topic_id
-    if version >= 6:
-        named = [
-            {"name": None, "topic_id": uuid.UUID(gone)},
-            {"name": None, "topic_id": uuid.UUID(int=5)},
-            {"name": "no", "topic_id": None},
-            {"name": "no", "topic_id": uuid.UUID(gone)},
-        ]
-        expected = [0, KafkaCode.UNKNOWN_TOPIC_ID, 3, 42]
-        answer = await client.ask(Key.DELETE_TOPICS, version, topics=named, timeout=1_000)
-    else:
+    for version in versions(Key.DELETE_TOPICS, 1):
+        named: dict[str, Any] = {"topic_names": ("t", "no", "d", "d")}
         expected = [0, 3, 42, 42]
-        answer = await client.ask(Key.DELETE_TOPICS, version, topic_names=("t", "no", "d", "d"), timeout=1_000)
-    assert [each.error_code.value for each in answer.responses] == expected
-    assert "t" not in site.broker.image.topics
+        if version >= 6:
+            gone = uuid.UUID(site.broker.topic("t").topic_id)
+            pairs = [(None, gone), (None, uuid.UUID(int=5)), ("no", None), ("no", gone)]
+            named = {"topics": [{"name": name, "topic_id": topic_id} for name, topic_id in pairs]}
+            expected = [0, KafkaCode.UNKNOWN_TOPIC_ID, 3, 42]
+        answer = await client.ask(Key.DELETE_TOPICS, version, timeout=1_000, **named)
+        assert [each.error_code.value for each in answer.responses] == expected
+        assert "t" not in site.broker.image.topics
+        await site.topic("t")
 
 
-@pytest.mark.parametrize("version", versions(Key.CREATE_PARTITIONS))
-async def test_topics_grow(site: KafkaSite, version: int) -> None:
+async def test_topics_grow(site: KafkaSite) -> None:
     client = await site.client()
 
-    async def grow(trial: bool, *topics: tuple[str, int, Any]) -> list[int]:
+    async def grow(version: int, *topics: tuple[str, int, Any], trial: bool = False) -> list[int]:
         named = [{"name": name, "count": count, "assignments": where} for name, count, where in topics]
         answer = await client.ask(Key.CREATE_PARTITIONS, version, topics=named, timeout=1_000, validate_only=trial)
         return [each.error_code.value for each in answer.results]
 
-    assert await grow(True, ("t", 5, None)) == [0]
-    assert len(site.broker.topic("t").partitions) == 2
-    assert await grow(False, ("t", 4, None), ("no", 4, None)) == [0, 3]
-    placed = [{"broker_ids": [1]}]
-    assert await grow(False, ("t", 4, None)) == await grow(False, ("t", -1, None)) == [AdminCode.INVALID_PARTITIONS]
-    assert await grow(False, ("t", 5, placed)) == [AdminCode.INVALID_REPLICA_ASSIGNMENT]
-    assert len(site.broker.topic("t").partitions) == 4
+    invalid, have = AdminCode.INVALID_PARTITIONS, 2
+    for version in versions(Key.CREATE_PARTITIONS):
+        assert await grow(version, ("t", have + 1, None), trial=True) == [0]
+        assert len(site.broker.topic("t").partitions) == have
+        have += 2
+        assert await grow(version, ("t", have, None), ("no", 4, None)) == [0, 3]
+        assert await grow(version, ("t", have, None)) == await grow(version, ("t", -1, None)) == [invalid]
+        placed = [{"broker_ids": (1,)}]
+        assert await grow(version, ("t", have + 1, placed)) == [AdminCode.INVALID_REPLICA_ASSIGNMENT]
+        assert await grow(version, ("t", have + 1, None), ("t", have + 2, None)) == [42, 42]
+        assert len(site.broker.topic("t").partitions) == have
 
 
 async def test_topics_are_described_a_page_at_a_time(site: KafkaSite) -> None:

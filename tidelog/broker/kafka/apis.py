@@ -36,6 +36,9 @@ class Key(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -47,6 +50,10 @@ class Key(enum.IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -109,6 +116,9 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.CREATE_TOPICS, 2, 7, 5),
             Api(Key.DELETE_TOPICS, 1, 6, 4),
             Api(Key.DELETE_RECORDS, 0, 2, 2),
+            Api(Key.DESCRIBE_ACLS, 1, 3, 2),
+            Api(Key.CREATE_ACLS, 1, 3, 2),
+            Api(Key.DELETE_ACLS, 1, 3, 2),
             Api(Key.DESCRIBE_CONFIGS, 1, 4, 4),
             Api(Key.ALTER_CONFIGS, 0, 2, 2),
             Api(Key.DESCRIBE_LOG_DIRS, 1, 4, 2),
@@ -117,6 +127,10 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
             Api(Key.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0),
             Api(Key.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
+            Api(Key.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
+            Api(Key.ALTER_CLIENT_QUOTAS, 0, 1, 1),
+            Api(Key.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
+            Api(Key.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
             Api(Key.DESCRIBE_PRODUCERS, 0, 0, 0),
             Api(Key.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )

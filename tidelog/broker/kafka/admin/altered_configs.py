@@ -12,7 +12,7 @@ from typing import Any
 
 from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, told_as
 from tidelog.broker.kafka.admin.configs import BROKER, NAME_CHARS_SHOWN, TOPIC, given_settings, unknown_kind
-from tidelog.broker.kafka.admin.desk import Desk, Tree, refuse_repeated, repeated, topic_resource
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, refuse_repeated, repeated, topic_resource
 from tidelog.config.topics import is_fixed
 from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.cluster import Topic
@@ -42,6 +42,7 @@ async def alter_configs(desk: Desk, request: Any) -> Tree:
 
 
 async def _alter(desk: Desk, request: Any, changes_of: Callable[[Topic, Any], Changes]) -> Tree:
+    bound(*(len(each.configs) for each in request.resources))
     is_repeated = repeated((each.resource_type, each.resource_name) for each in request.resources)
 
     async def alter(asked: Any) -> Tree:

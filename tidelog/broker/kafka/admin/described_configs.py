@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, told_as
 from tidelog.broker.kafka.admin.configs import BROKER, NAME_CHARS_SHOWN, SOURCES, TOPIC, unknown_kind
-from tidelog.broker.kafka.admin.desk import Desk, Tree, topic_resource
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource
 from tidelog.config.describe import LOG_LEVEL, ConfigEntry, describe_broker, describe_topic
 from tidelog.config.names import field_name
 from tidelog.config.schema import BrokerConfig, TopicConfig
@@ -30,15 +30,15 @@ KINDS: Final = ((bool, BOOLEAN), (int, LONG), (tuple, LIST))
 async def describe_configs(desk: Desk, request: Any) -> Tree:
     """Describes the settings of topics, and of this broker."""
 
+    bound(*(len(each.configuration_keys or ()) for each in request.resources))
+
     async def describe(asked: Any) -> Tree:
         model, entries = _entries(desk, asked.resource_type, asked.resource_name)
-        wanted = asked.configuration_keys
-        shown = [
-            _setting(model, entry, request)
-            for entry in entries
-            if not wanted or entry.name in wanted
-        ]  # fmt: skip
-        return {**_named(asked, DONE), "configs": shown}
+        wanted = dict.fromkeys(asked.configuration_keys or (entry.name for entry in entries))
+        return {
+            **_named(asked, DONE),
+            "configs": [_setting(model, entry, request) for entry in entries if entry.name in wanted],
+        }
 
     def failed(asked: Any, outcome: Outcome) -> Tree:
         return {**_named(asked, outcome), "configs": []}

@@ -22,7 +22,9 @@ from tidelog.broker.face.shares import DELAY_S_MAX, Client
 from tidelog.broker.kafka.admin.codes import Outcome, Refused, outcome_of
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Call
+from tidelog.broker.kafka.codes import code_of
 from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.broker.kafka.wire import Malformed
 from tidelog.model.access import Caller, Operation, Resource, refusal
 from tidelog.model.cluster import KAFKA, ClusterImage
 from tidelog.model.errors import InvalidRequest, NotAuthorized, QuotaExceeded, TidelogError
@@ -39,6 +41,8 @@ ITEMS_MAX: Final = 1_000
 """Items of one request, where the call does not say otherwise."""
 KNOW_THROTTLING: Final = {Key.CREATE_TOPICS: 6, Key.DELETE_TOPICS: 5, Key.CREATE_PARTITIONS: 3}
 """Since which version clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). Before, they wait for their turn."""
+ENTRIES_MAX: Final = 10_000
+"""Entries of all kinds in one request: with more, the connection ends, as an answer about each would take too long."""
 DONE_STATUS: Final = 200
 
 
@@ -76,10 +80,12 @@ class Desk:
         return self._admission.may(self.caller, operation, resource)
 
     def require(self, operation: Operation, resource: Resource) -> None:
-        """Raises `NotAuthorized`, which the audit log is told, unless the client may do this to the resource."""
+        """Raises `Refused` with the code of the resource's type, unless the client may do this to the resource. The
+        audit log is told."""
         if not self.may(operation, resource):
-            self._denied(operation, resource, refusal(self.caller, operation, resource))
-            raise refusal(self.caller, operation, resource)
+            error = refusal(self.caller, operation, resource)
+            self._denied(operation, resource, error)
+            raise Refused(code_of(error, resource.type), error.message)
 
     # -- shares --------------------------------------------------------------------------------------------------------
 
@@ -109,8 +115,10 @@ class Desk:
         kind: str = "Topic",
         most: int = ITEMS_MAX,
     ) -> list[T]:
-        """Returns what `work` makes of each item, in their order, or what `failed` makes of its error, which is one
-        about a resource of this `kind`. Of more than `most` items none is done."""
+        """Returns what `work` makes of each item, in their order, or what `failed` makes of its error; if the
+        controller finds that a right is missing, it is one on a resource of this `kind`. Of more than `most` items none
+        is done. Raises `Malformed` for too many."""
+        bound(len(items))
         if len(items) > most:
             refused = Outcome(KafkaCode.INVALID_REQUEST, f"{len(items)} items: send {most} in one request at most")
             return [failed(item, refused) for item in items]
@@ -195,6 +203,12 @@ def _reason(error: TidelogError | None, status: int) -> str:
         case QuotaExceeded():
             return "quota"
     return type(error).__name__
+
+
+def bound(*counts: int) -> None:
+    """Raises `Malformed` for a request with so many entries, all together."""
+    if sum(counts) > ENTRIES_MAX:
+        raise Malformed(f"a request has {sum(counts)} entries; it may have {ENTRIES_MAX}")
 
 
 def topic_resource(name: str) -> Resource:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tidelog.broker.kafka.admin.codes import AdminCode, Outcome, Refused, outcome_of
-from tidelog.broker.kafka.admin.desk import Desk, Tree
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound
 from tidelog.broker.kafka.admin.grouping import by_topic
 from tidelog.controller.partition_commands import (
     ElectionCode,
@@ -19,7 +19,6 @@ from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.errors import TidelogError
 from tidelog.model.kafka_codes import KafkaCode
 
-PARTITIONS_MAX: Final = 10_000
 TYPES: Final = (ElectionType.PREFERRED, ElectionType.UNCLEAN)
 CODES: Final[Mapping[ElectionCode, int]] = MappingProxyType(
     {
@@ -42,6 +41,7 @@ async def elect_leaders(desk: Desk, request: Any) -> Tree:
     asked = None
     if request.topic_partitions is not None:
         asked = [_Asked(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions]
+    bound(len(asked or ()))
     try:
         desk.require(Operation.ALTER, CLUSTER)
         async with desk.changing(Operation.ALTER, CLUSTER, _subject(request, asked)):
@@ -61,8 +61,6 @@ async def _elect(desk: Desk, request: Any, asked: Sequence[_Asked] | None) -> di
     kind = getattr(request, "election_type", 0)
     if kind not in (0, 1):
         raise Refused(KafkaCode.INVALID_REQUEST, f"{kind} is no type of election: 0 is preferred, 1 unclean")
-    if asked is not None and len(asked) > PARTITIONS_MAX:
-        raise Refused(KafkaCode.INVALID_REQUEST, f"{len(asked)} partitions: name {PARTITIONS_MAX} at most")
     topics = desk.image.topics
     known = [one for one in dict.fromkeys(asked or ()) if one.topic in topics]
     named = None if asked is None else [PartitionNamed(topics[one.topic].topic_id, one.partition) for one in known]

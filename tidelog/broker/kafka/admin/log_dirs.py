@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog.broker.kafka.admin.codes import outcome_of
-from tidelog.broker.kafka.admin.desk import Desk, Tree, topic_resource
+from tidelog.broker.kafka.admin.codes import Refused
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource
 from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.cluster import Topic
-from tidelog.model.errors import NotAuthorized
 from tidelog.model.ids import PartitionId
 
 STEP: Final = 200
@@ -19,10 +18,11 @@ STEP: Final = 200
 
 async def describe_log_dirs(desk: Desk, request: Any) -> Tree:
     """Describes the replicas of the topics that are named, or of all."""
+    bound(*(1 + len(topic.partitions) for topic in request.topics or ()))
     try:
         desk.require(Operation.DESCRIBE, CLUSTER)
-    except NotAuthorized as error:
-        return {"error_code": outcome_of(error, CLUSTER.type).code, "results": []}
+    except Refused as error:
+        return {"error_code": error.code, "results": []}
     topics, looked_at = [], 0
     for topic, partitions in _asked(desk, request):
         shown = [found for number in partitions if (found := _replica(desk, topic, number)) is not None]

@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
-from tidelog.broker.kafka.admin.codes import DONE, Outcome, outcome_of
-from tidelog.broker.kafka.admin.desk import ITEMS_MAX, Desk, Tree, topic_resource
+from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, outcome_of
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource
 from tidelog.model.access import Operation
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import KEYED_PRODUCER_BIT
-from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.producers import SEQUENCES, ProducerState
 
 PRODUCERS_MAX: Final = 1_000
@@ -24,29 +23,22 @@ NONE: Final = -1
 
 async def describe_producers(desk: Desk, request: Any) -> Tree:
     """Describes the producers of partitions that this broker leads."""
-    if sum(len(topic.partition_indexes) for topic in request.topics) > ITEMS_MAX:
-        refused = Outcome(KafkaCode.INVALID_REQUEST, f"ask for {ITEMS_MAX} partitions at most")
-        return {"topics": [_topic(topic, [_partition(n, refused) for n in topic.partition_indexes])
-                           for topic in request.topics]}  # fmt: skip
+    bound(*(1 + len(topic.partition_indexes) for topic in request.topics))
     left, topics = PRODUCERS_MAX, []
     for topic in request.topics:
         partitions = []
         for number in topic.partition_indexes:
             partitions.append(_described(desk, topic.name, number, left))
             left -= len(partitions[-1]["active_producers"])
-        topics.append(_topic(topic, partitions))
+        topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
-
-
-def _topic(asked: Any, partitions: list[Tree]) -> Tree:
-    return {"name": asked.name, "partitions": partitions}
 
 
 def _described(desk: Desk, topic: str, number: int, most: int) -> Tree:
     try:
         desk.require(Operation.READ, topic_resource(topic))
         led = desk.parts.partitions.led_here(topic, number)
-    except TidelogError as error:
+    except (TidelogError, Refused) as error:
         return _partition(number, outcome_of(error))
     known = [each for each in led.producers.items() if not each[0] & KEYED_PRODUCER_BIT]
     return _partition(number, DONE, islice(reversed(known), most))

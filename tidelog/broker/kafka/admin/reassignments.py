@@ -5,11 +5,11 @@ Each partition is a command of its own, so that one that cannot move does not ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from tidelog.broker.kafka.admin.codes import DONE, AdminCode, Outcome, Refused, told_as
-from tidelog.broker.kafka.admin.desk import Desk, Tree, refuse_repeated, repeated, topic_resource
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, refuse_repeated, repeated, topic_resource
 from tidelog.broker.kafka.admin.grouping import by_topic
 from tidelog.controller.partition_commands import MOVES_MAX, NewReplicas
 from tidelog.model.access import CLUSTER, Operation
@@ -83,14 +83,14 @@ def _answer(one: _Asked, outcome: Outcome) -> Tree:
 
 async def list_partition_reassignments(desk: Desk, request: Any) -> Tree:
     """Lists what moves, of the partitions that are named or of all; of topics that the client may see."""
+    bound(*(1 + len(topic.partition_indexes) for topic in request.topics or ()))
     topics = desk.image.topics
-    if request.topics is None:
-        asked: list[tuple[str, Sequence[int] | None]] = [(name, None) for name in topics]
-    else:
-        asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    asked: dict[str, Collection[int] | None] = dict.fromkeys(topics)
+    if request.topics is not None:
+        asked = {topic.name: topic.partition_indexes for topic in request.topics}
     moving = [
         (name, info)
-        for name, numbers in asked
+        for name, numbers in asked.items()
         if name in topics and desk.may(Operation.DESCRIBE, topic_resource(name))
         for info in topics[name].partitions
         if info.is_moving and (numbers is None or info.partition in numbers)

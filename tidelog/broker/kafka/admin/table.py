@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from tidelog.broker.kafka.admin.acls import create_acls, delete_acls, describe_acls
 from tidelog.broker.kafka.admin.altered_configs import alter_configs, incremental_alter_configs
 from tidelog.broker.kafka.admin.deletion import delete_records
 from tidelog.broker.kafka.admin.described_configs import describe_configs
@@ -13,7 +14,9 @@ from tidelog.broker.kafka.admin.desk import Desk, Tree
 from tidelog.broker.kafka.admin.elections import elect_leaders
 from tidelog.broker.kafka.admin.log_dirs import describe_log_dirs
 from tidelog.broker.kafka.admin.producers import describe_producers
+from tidelog.broker.kafka.admin.quotas import alter_client_quotas, describe_client_quotas
 from tidelog.broker.kafka.admin.reassignments import alter_partition_reassignments, list_partition_reassignments
+from tidelog.broker.kafka.admin.scram import alter_user_scram_credentials, describe_user_scram_credentials
 from tidelog.broker.kafka.admin.topic_partitions import describe_topic_partitions
 from tidelog.broker.kafka.admin.topics import create_partitions, create_topics, delete_topics
 from tidelog.broker.kafka.apis import Key
@@ -36,6 +39,13 @@ CALLS: Final[Mapping[Key, Callable[[Desk, Any], Awaitable[Tree]]]] = MappingProx
         Key.ELECT_LEADERS: elect_leaders,
         Key.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
         Key.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+        Key.DESCRIBE_ACLS: describe_acls,
+        Key.CREATE_ACLS: create_acls,
+        Key.DELETE_ACLS: delete_acls,
+        Key.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+        Key.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
+        Key.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+        Key.ALTER_CLIENT_QUOTAS: alter_client_quotas,
     }
 )
 

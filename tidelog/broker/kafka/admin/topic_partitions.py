@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidelog.broker.kafka.admin.desk import Desk, Tree, topic_resource, uuid_of
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource, uuid_of
 from tidelog.model.access import Operation
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, Topic
 from tidelog.model.errors import InvalidRequest
@@ -32,6 +32,7 @@ OPERATIONS: Final = (
 
 async def describe_topic_partitions(desk: Desk, request: Any) -> Tree:
     """Describes the topics that are named, or all that the client may see."""
+    bound(len(request.topics))
     cursor = request.cursor
     after = "" if cursor is None else cursor.topic_name
     left = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.broker.kafka.admin.codes import DONE, AdminCode, Outcome, Refused, told_as
 from tidelog.broker.kafka.admin.configs import SOURCES, given_settings
-from tidelog.broker.kafka.admin.desk import Desk, Tree, refuse_repeated, repeated, topic_resource, uuid_of
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, refuse_repeated, repeated, topic_resource, uuid_of
 from tidelog.config.describe import describe_topic
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.topics import new_topic_overrides
@@ -30,6 +30,7 @@ DEFAULT: Final = -1
 
 async def create_topics(desk: Desk, request: Any) -> Tree:
     """Creates topics, or (`validate_only`) says how they would be."""
+    bound(*(len(topic.configs) for topic in request.topics))
     is_repeated = repeated(topic.name for topic in request.topics)
 
     async def create(asked: Any) -> Tree:

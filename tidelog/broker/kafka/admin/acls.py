@@ -1,0 +1,223 @@
+"""DescribeAcls, CreateAcls and DeleteAcls: ACLs, by the numbers that Kafka has for their words.
+
+Rights on transactions and delegation tokens do not exist here: a filter for them finds nothing, and none is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, outcome_of
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound
+from tidelog.controller.access_commands import AddAcls, RemoveAcls
+from tidelog.model.access import (
+    ALLOW,
+    CLUSTER,
+    DENY,
+    LITERAL,
+    PREFIXED,
+    Acl,
+    Operation,
+    Resource,
+    check_acl,
+)
+from tidelog.model.errors import InvalidRequest, TidelogError
+from tidelog.model.kafka_codes import KafkaCode
+
+AT_ONCE_MAX: Final = 250
+"""ACLs, or filters, of one request."""
+NAMED_MAX: Final = 10
+"""ACLs that a line of the audit log names."""
+ANY: Final = 1
+MATCH: Final = 2
+"""Stands for every pattern that fits the name of a filter."""
+KINDS: Final[Mapping[int, str]] = MappingProxyType({2: "Topic", 3: "Group", 4: "Cluster", 7: "User"})
+KINDS_ELSEWHERE: Final = (5, 6)
+PATTERNS: Final[Mapping[int, str]] = MappingProxyType({3: LITERAL, 4: PREFIXED})
+OPERATIONS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        2: Operation.ALL.value,
+        3: Operation.READ.value,
+        4: Operation.WRITE.value,
+        5: Operation.CREATE.value,
+        6: Operation.DELETE.value,
+        7: Operation.ALTER.value,
+        8: Operation.DESCRIBE.value,
+        9: Operation.CLUSTER_ACTION.value,
+        10: Operation.DESCRIBE_CONFIGS.value,
+        11: Operation.ALTER_CONFIGS.value,
+        12: Operation.IDEMPOTENT_WRITE.value,
+    }
+)
+OPERATIONS_ELSEWHERE: Final = (13, 14, 15)
+PERMISSIONS: Final[Mapping[int, str]] = MappingProxyType({2: DENY, 3: ALLOW})
+
+
+class Filter(NamedTuple):
+    """A filter of ACLs: None is any."""
+
+    kinds: tuple[str, ...] | None
+    name: str | None
+    pattern: str | None
+    is_match: bool
+    principal: str | None
+    host: str | None
+    operations: tuple[str, ...] | None
+    permission: str | None
+
+    def takes(self, acl: Acl) -> bool:
+        """Returns True for an ACL that it means."""
+        return (
+            (self.kinds is None or acl.resource_type in self.kinds)
+            and self._takes_name(acl)
+            and self.pattern in (None, acl.pattern_type)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and (self.operations is None or acl.operation in self.operations)
+            and self.permission in (None, acl.permission)
+        )
+
+    def _takes_name(self, acl: Acl) -> bool:
+        if self.name is None or acl.resource_name == self.name:
+            return True
+        return self.is_match and acl.fits(Resource(acl.resource_type, self.name))
+
+
+def read_filter(asked: Any) -> Filter:
+    """Returns what a request means. Raises `Refused` for a number that stands for nothing."""
+    pattern = asked.pattern_type_filter
+    return Filter(
+        _any_of(KINDS, asked.resource_type_filter, "resource type", KINDS_ELSEWHERE),
+        asked.resource_name_filter,
+        None if pattern in (ANY, MATCH) else _word(PATTERNS, pattern, "pattern type"),
+        pattern == MATCH,
+        asked.principal_filter,
+        asked.host_filter,
+        _any_of(OPERATIONS, asked.operation, "operation", OPERATIONS_ELSEWHERE),
+        None if asked.permission_type == ANY else _word(PERMISSIONS, asked.permission_type, "permission"),
+    )
+
+
+def _any_of(words: Mapping[int, str], number: int, what: str, elsewhere: Sequence[int]) -> tuple[str, ...] | None:
+    if number == ANY:
+        return None
+    return () if number in elsewhere else (_word(words, number, what),)
+
+
+def _word(words: Mapping[int, str], number: int, what: str) -> str:
+    if number not in words:
+        raise Refused(KafkaCode.INVALID_REQUEST, f"{number} is no {what} of an ACL here; take {[*words]}")
+    return words[number]
+
+
+def _number(words: Mapping[int, str], word: str) -> int:
+    return next(number for number, known in words.items() if known == word)
+
+
+# -- the calls -------------------------------------------------------------------------------------------------------
+
+
+async def describe_acls(desk: Desk, request: Any) -> Tree:
+    """Shows the ACLs that a filter takes, by their resources."""
+    try:
+        desk.require(Operation.DESCRIBE, CLUSTER)
+        wanted = read_filter(request)
+    except Refused as error:
+        return {**outcome_of(error).fields, "resources": []}
+    resources: dict[tuple[str, str, str], list[Tree]] = {}
+    for acl in desk.image.access.acls:
+        if wanted.takes(acl):
+            resources.setdefault(acl[:3], []).append(_rule(acl))
+    shown = [{**_pattern(*pattern), "acls": acls} for pattern, acls in resources.items()]
+    return {**DONE.fields, "resources": shown}
+
+
+async def create_acls(desk: Desk, request: Any) -> Tree:
+    """Makes ACLs: those that are sound all together, or none of these."""
+    bound(len(request.creations))
+    if len(request.creations) > AT_ONCE_MAX:
+        return {"results": [_too_many(request.creations).fields for _ in request.creations]}
+    outcomes: list[Outcome | None] = []
+    acls = []
+    for asked in request.creations:
+        try:
+            acls.append(_acl(asked))
+            outcomes.append(None)
+        except (InvalidRequest, Refused) as error:
+            outcomes.append(Outcome(KafkaCode.INVALID_REQUEST, error.message))
+    made = await _changed(desk, AddAcls(acls), acls)
+    return {"results": [(outcome or made).fields for outcome in outcomes]}
+
+
+async def delete_acls(desk: Desk, request: Any) -> Tree:
+    """Deletes the ACLs that filters take, and says which those were."""
+    bound(len(request.filters))
+    if len(request.filters) > AT_ONCE_MAX:
+        return {"filter_results": [_deleted(_too_many(request.filters)) for _ in request.filters]}
+    return {"filter_results": [await _delete(desk, asked) for asked in request.filters]}
+
+
+async def _delete(desk: Desk, asked: Any) -> Tree:
+    try:
+        desk.require(Operation.ALTER, CLUSTER)
+        wanted = read_filter(asked)
+    except Refused as error:
+        return _deleted(outcome_of(error))
+    found = [acl for acl in desk.image.access.acls if wanted.takes(acl)]
+    outcome = await _changed(desk, RemoveAcls(found), found)
+    return _deleted(outcome, () if outcome.code else found)
+
+
+def _too_many(items: Sequence[Any]) -> Outcome:
+    return Outcome(KafkaCode.INVALID_REQUEST, f"{len(items)} items: send {AT_ONCE_MAX} in one request at most")
+
+
+async def _changed(desk: Desk, command: AddAcls | RemoveAcls, acls: Sequence[Acl]) -> Outcome:
+    """Asks the controller for a change; for none, only whether the client may ask."""
+    try:
+        desk.require(Operation.ALTER, CLUSTER)
+        if not acls:
+            return DONE
+        async with desk.changing(Operation.ALTER, CLUSTER, "; ".join(" ".join(acl) for acl in acls[:NAMED_MAX])):
+            await desk.administration.change_access(command)
+    except (TidelogError, Refused) as error:
+        return outcome_of(error, CLUSTER.type)
+    return DONE
+
+
+def _acl(asked: Any) -> Acl:
+    return check_acl(
+        Acl(
+            _word(KINDS, asked.resource_type, "resource type"),
+            _word(PATTERNS, asked.resource_pattern_type, "pattern type"),
+            asked.resource_name,
+            asked.principal,
+            asked.host,
+            _word(OPERATIONS, asked.operation, "operation"),
+            _word(PERMISSIONS, asked.permission_type, "permission"),
+        )
+    )
+
+
+def _pattern(kind: str, pattern: str, name: str) -> Tree:
+    return {
+        "resource_type": _number(KINDS, kind),
+        "resource_name": name,
+        "pattern_type": _number(PATTERNS, pattern),
+    }
+
+
+def _rule(acl: Acl) -> Tree:
+    return {
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": _number(OPERATIONS, acl.operation),
+        "permission_type": _number(PERMISSIONS, acl.permission),
+    }
+
+
+def _deleted(outcome: Outcome, acls: Sequence[Acl] = ()) -> Tree:
+    matching = [{**DONE.fields, **_pattern(*acl[:3]), **_rule(acl)} for acl in acls]
+    return {**outcome.fields, "matching_acls": matching}
