@@ -5,7 +5,6 @@ from __future__ import annotations
 from hashlib import pbkdf2_hmac
 from typing import Any
 
-from tests.integration.kafka.admin_kit import CONFLUENT, beside, confluent, results
 from tests.integration.kafka.admin_trees import ACL, TREES
 from tests.integration.kafka.conftest import Client, KafkaSite
 from tests.integration.kafka.test_versions import versions
@@ -198,22 +197,3 @@ async def test_quotas_are_given_shown_and_taken_back(site: KafkaSite) -> None:
         assert len(site.broker.image.quotas) == 3
         await client.ask(Key.ALTER_CLIENT_QUOTAS, 1, entries=gone, validate_only=trial)
     assert [quota.entity for quota in site.broker.image.quotas] == [Entity("<default>", "c"), Entity("alice")]
-
-
-# -- confluent-kafka -------------------------------------------------------------------------------------------------
-
-
-async def test_confluent_kafka(site: KafkaSite) -> None:
-    client = confluent(site)
-    words = CONFLUENT
-    named = (words.ResourceType.TOPIC, "t", words.ResourcePatternType.LITERAL, "User:alice", "*")
-    acl = words.AclBinding(*named, words.AclOperation.READ, words.AclPermissionType.ALLOW)
-    assert await results(client.create_acls([acl])) == {acl: None}
-    wanted = words.AclBindingFilter(*named, words.AclOperation.ANY, words.AclPermissionType.ANY)
-    assert await beside(client.describe_acls(wanted).result, 20) == [acl]
-    assert await results(client.delete_acls([wanted])) == {wanted: [acl]}
-    info = words.ScramCredentialInfo(words.ScramMechanism.SCRAM_SHA_256, 4_096)
-    upserted = words.UserScramCredentialUpsertion("alice", info, b"a password")
-    assert await results(client.alter_user_scram_credentials([upserted])) == {"alice": None}
-    shown = await beside(client.describe_user_scram_credentials().result, 20)
-    assert [one.iterations for one in shown["alice"].scram_credential_infos] == [4_096]

@@ -6,7 +6,6 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from tests.integration.kafka.admin_kit import CONFLUENT, aiokafka_admin, beside, confluent, kafka_python, results
 from tests.integration.kafka.conftest import KafkaSite, batch
 from tests.integration.kafka.test_versions import versions
 from tidelog.broker.kafka.admin.altered_configs import Change
@@ -136,35 +135,3 @@ async def test_producers_are_shown(site: KafkaSite) -> None:
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 3, 5)
     assert (empty.error_code, empty.active_producers) == (ErrorCode.none, ())
     assert beyond.error_code == unknown.error_code == ErrorCode.unknown_topic_or_partition
-
-
-async def test_confluent_kafka(site: KafkaSite) -> None:
-    client = confluent(site)
-    topic = CONFLUENT.ConfigResource(CONFLUENT.ResourceType.TOPIC, "t")
-    topic.add_incremental_config(
-        CONFLUENT.ConfigEntry("retention.ms", "9", incremental_operation=CONFLUENT.AlterConfigOpType.SET)
-    )
-    wrong = CONFLUENT.ConfigResource(CONFLUENT.ResourceType.TOPIC, "no")
-    wrong.add_incremental_config(
-        CONFLUENT.ConfigEntry("retention.ms", "9", incremental_operation=CONFLUENT.AlterConfigOpType.SET)
-    )
-    assert await results(client.incremental_alter_configs([topic, wrong])) == {topic: None, wrong: 3}
-    broker = CONFLUENT.ConfigResource(CONFLUENT.ResourceType.BROKER, "1")
-    for asked, name, value in ((topic, "retention.ms", "9"), (broker, "node.id", "1")):
-        found = await results(client.describe_configs([asked]))
-        assert found[asked][name].value == value
-
-
-async def test_kafka_python_and_aiokafka(site: KafkaSite) -> None:
-    async with kafka_python(site) as client:
-        from kafka.admin import ConfigResource as Named
-
-        await beside(client.alter_configs, [Named("TOPIC", "t", {"retention.ms": "8"})])
-        assert site.broker.topic("t").configs == {"retention.ms": "8"}
-        assert "t" in str(await beside(client.describe_log_dirs))
-    async with aiokafka_admin(site) as client:
-        from aiokafka.admin.config_resource import ConfigResource as Asked
-        from aiokafka.admin.config_resource import ConfigResourceType
-
-        answers = await client.describe_configs([Asked(ConfigResourceType.TOPIC, "t")])
-        assert "'retention.ms', '8'" in str(answers[0].resources)

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafka import TopicPartition as AioPartition
-from aiokafka.admin.records_to_delete import RecordsToDelete
-from confluent_kafka import ElectionType, TopicPartition
-
-from tests.integration.kafka.admin_kit import aiokafka_admin, beside, confluent, kafka_python, results
 from tests.integration.kafka.conftest import KafkaSite, batch
 from tests.integration.kafka.test_versions import versions
 from tidelog.broker.kafka.admin.codes import AdminCode
@@ -89,18 +84,3 @@ async def test_replicas_move_each_by_itself(site: KafkaSite) -> None:
         assert told == [AdminCode.NO_REASSIGNMENT_IN_PROGRESS, expected, 42, 42]
     answer = await client.ask(Key.LIST_PARTITION_REASSIGNMENTS, 0, topics=None, timeout=1_000)
     assert (answer.error_code.value, answer.topics) == (0, ())
-
-
-async def test_the_clients_of_others(site: KafkaSite) -> None:
-    client = await site.client()
-    await client.produce(("t", 0, batch(*[b"a"] * 10)))
-    other = confluent(site)
-    part = TopicPartition("t", 0, 3)
-    found = await results(other.delete_records([part]))
-    assert [each.low_watermark for each in found.values()] == [3]
-    elected = await beside(other.elect_leaders(ElectionType.PREFERRED, None).result, 20)
-    assert elected == {}
-    async with aiokafka_admin(site) as aio:
-        assert await aio.delete_records({AioPartition("t", 0): RecordsToDelete(4)}) == {AioPartition("t", 0): 4}
-    async with kafka_python(site) as python:
-        assert await beside(python.list_partition_reassignments) in ({}, [])

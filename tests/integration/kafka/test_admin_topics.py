@@ -5,9 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from aiokafka.admin import NewTopic as AioTopic
-
-from tests.integration.kafka.admin_kit import CONFLUENT, aiokafka_admin, beside, confluent, kafka_python, results
 from tests.integration.kafka.conftest import Client, KafkaSite
 from tests.integration.kafka.test_versions import versions
 from tidelog.broker.kafka.admin.codes import AdminCode
@@ -169,36 +166,3 @@ async def test_topics_are_described_a_page_at_a_time(site: KafkaSite) -> None:
         [("u", 0, [1])],
         [("u", 0, [2])],
     ]
-
-
-async def test_confluent_kafka(site: KafkaSite) -> None:
-    client = confluent(site)
-    made = await results(
-        client.create_topics(
-            [CONFLUENT.NewTopic("c", 2, 1, config={"retention.ms": "1000"}), CONFLUENT.NewTopic("t", 1)]
-        )
-    )
-    assert made == {"c": None, "t": KafkaCode.TOPIC_ALREADY_EXISTS}
-    grown = await results(client.create_partitions([CONFLUENT.NewPartitions("c", 4), CONFLUENT.NewPartitions("no", 4)]))
-    assert grown == {"c": None, "no": KafkaCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert len(site.broker.topic("c").partitions) == 4
-    assert await results(client.delete_topics(["c", "no"])) == {"c": None, "no": 3}
-
-
-async def test_kafka_python(site: KafkaSite) -> None:
-    async with kafka_python(site) as client:
-        await beside(client.create_topics, {"p": {"num_partitions": 2, "replication_factor": 1}})
-        assert len(site.broker.topic("p").partitions) == 2
-        await beside(client.create_partitions, {"p": 3})
-        assert len(site.broker.topic("p").partitions) == 3
-        await beside(client.delete_topics, ["p"])
-    assert "p" not in site.broker.image.topics
-
-
-async def test_aiokafka(site: KafkaSite) -> None:
-    async with aiokafka_admin(site) as client:
-        answer = await client.create_topics([AioTopic("a", 2, 1, topic_configs={"retention.ms": "1000"})])
-        assert [error for _, error, *_ in answer.topic_errors] == [0]
-        assert site.broker.topic("a").configs == {"retention.ms": "1000"}
-        await client.delete_topics(["a"])
-    assert "a" not in site.broker.image.topics

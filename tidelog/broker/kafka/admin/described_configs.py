@@ -20,7 +20,7 @@ from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.names import check_topic_name
 
-RESOURCES_MAX: Final = 250
+RESOURCES_MAX: Final = 200
 """Resources of one request: each is dozens of settings."""
 BOOLEAN, STRING, INT, LIST = 1, 2, 3, 7
 LONG: Final = 5

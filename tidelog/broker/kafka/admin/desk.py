@@ -41,7 +41,7 @@ ITEMS_MAX: Final = 1_000
 """Items of one request, where the call does not say otherwise."""
 KNOW_THROTTLING: Final = {Key.CREATE_TOPICS: 6, Key.DELETE_TOPICS: 5, Key.CREATE_PARTITIONS: 3}
 """Since which version clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). Before, they wait for their turn."""
-ENTRIES_MAX: Final = 10_000
+ENTRIES_MAX: Final = 5_000
 """Entries of all kinds in one request: with more, the connection ends, as an answer about each would take too long."""
 DONE_STATUS: Final = 200
 
