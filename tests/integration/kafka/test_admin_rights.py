@@ -9,6 +9,8 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.integration.kafka.admin_trees import NEW_TOPIC, TREES
 from tests.integration.kafka.conftest import STOP_S, Client, KafkaSite, request_frame
 from tidelog.adapters.audit_file import AuditFile
@@ -160,11 +162,22 @@ async def test_changes_are_charged_and_refused_beyond_a_share(site: KafkaSite) -
     assert "second" not in site.broker.image.topics
 
 
+@pytest.mark.slow
+async def test_clients_that_know_of_no_throttling_wait_for_their_turn(site: KafkaSite) -> None:
+    client = await site.client()
+    await site.broker.admin.alter_quotas([QuotaChange({"controller_mutation_rate": 10.0}, client_id="tests")])
+    codes_of = []
+    for version, name, partitions in ((7, "first", 30), (7, "second", 1), (5, "third", 1)):
+        topics = [{**NEW_TOPIC, "name": name, "num_partitions": partitions}]
+        answer = await client.ask(Key.CREATE_TOPICS, version, topics=topics, timeout=1_000, validate_only=False)
+        codes_of.append(answer.topics[0].error_code.value)
+    assert codes_of == [0, KafkaCode.THROTTLING_QUOTA_EXCEEDED, 0]
+
+
 async def test_a_request_with_too_many_entries_ends_its_connection_alone(site: KafkaSite) -> None:
     other = await site.client()
-    topics = [{"name": ""}] * (ENTRIES_MAX + 1)
+    topics = [NEW_TOPIC] * (ENTRIES_MAX + 1)
     client = await site.client()
-    tree = {"topics": topics, "response_partition_limit": 1, "cursor": None}
-    client.send(request_frame(Key.DESCRIBE_TOPIC_PARTITIONS, 0, tree))
+    client.send(request_frame(Key.CREATE_TOPICS, 7, {"topics": topics, "timeout": 1_000, "validate_only": False}))
     assert await client.receive() == b""
     assert not {*codes(await other.ask(Key.API_VERSIONS, 0))} - {0}

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from tidelog.broker.face.login import Proof
+from tidelog.broker.kafka.admin.long_answers import written
 from tidelog.broker.kafka.admin.table import CALLS, administer
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Answer, Call
@@ -64,7 +65,7 @@ class Handlers:
     async def answer(self, call: Call, request: Any, caller: Caller, login: SaslLogin | None) -> tuple[Answer, bool]:
         """Returns the answer to a request of kio's, and whether it is an error."""
         tree = await self._tree(call, request, caller, login)
-        return self._parts.cold.write(call, tree), bool(tree.get("error_code"))
+        return await written(self._parts.cold, call, tree), bool(tree.get("error_code"))
 
     async def _tree(self, call: Call, request: Any, caller: Caller, login: SaslLogin | None) -> Tree:
         key = call.api.key

@@ -16,11 +16,12 @@ from tidelog.broker.kafka.admin.configs import SOURCES, given_settings
 from tidelog.broker.kafka.admin.described_configs import kind_of
 from tidelog.broker.kafka.admin.elections import CODES
 from tidelog.broker.kafka.admin.grouping import by_topic
+from tidelog.broker.kafka.admin.long_answers import LAST_FIELDS, SLICE, written
 from tidelog.broker.kafka.admin.scram import _keys
 from tidelog.broker.kafka.apis import APIS, Key
-from tidelog.broker.kafka.call import Head, read_call
+from tidelog.broker.kafka.call import Call, Head, read_call
 from tidelog.broker.kafka.cold import ColdCodecs
-from tidelog.broker.kafka.wire import Malformed
+from tidelog.broker.kafka.wire import Malformed, Reader
 from tidelog.config.describe import ConfigSource
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.controller.partition_commands import ElectionCode
@@ -47,6 +48,21 @@ def test_a_frame_that_is_cut_anywhere_is_no_request(key: Key) -> None:
             read(frame[:end])
     with pytest.raises(Malformed):
         read(frame + b"\1")
+
+
+ENTRY: dict[str, Any] = {
+    "name": "t", "topic_id": None, "error_code": 42, "error_message": "no", "configs": [], "resource_type": 2,
+    "resource_name": "t", "pattern_type": 3, "acls": [], "matching_acls": [], "user": "u", "credential_infos": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", LAST_FIELDS)
+async def test_a_long_answer_is_the_same_as_one_that_is_written_at_once(key: Key) -> None:
+    entries = [{**ENTRY, "name": f"{number}" * 9, "user": f"{number}"} for number in range(2 * SLICE + 1)]
+    tree = {"throttle_time": 7, "error_code": 0, "error_message": "well", LAST_FIELDS[key]: entries}
+    for version in range(APIS[key].oldest, APIS[key].newest + 1):
+        call = Call(APIS[key], version, 7, "", Reader(memoryview(b"")), APIS[key].is_flexible(version), 0.0)
+        assert b"".join(await written(COLD, call, tree)) == b"".join(COLD.write(call, tree))
 
 
 def test_every_word_has_its_number() -> None:

@@ -154,7 +154,7 @@ class Desk:
             if audit is not None:
                 await audit.changed(self._event("changed", operation, resource, subject, error))
             raise
-        except BaseException:  # the client is gone
+        except BaseException:  # the client is gone, or this broker has failed
             if audit is not None:
                 audit.changed_unanswered(self._event("changed", operation, resource, subject, None, status=0))
             raise
@@ -205,10 +205,10 @@ def _reason(error: TidelogError | None, status: int) -> str:
     return type(error).__name__
 
 
-def bound(*counts: int) -> None:
-    """Raises `Malformed` for a request with so many entries, all together."""
-    if sum(counts) > ENTRIES_MAX:
-        raise Malformed(f"a request has {sum(counts)} entries; it may have {ENTRIES_MAX}")
+def bound(*counts: int, most: int = ENTRIES_MAX) -> None:
+    """Raises `Malformed` for a request with more than so many entries, all together."""
+    if sum(counts) > most:
+        raise Malformed(f"a request has {sum(counts)} entries; it may have {most}")
 
 
 def topic_resource(name: str) -> Resource:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tidelog.broker.kafka.admin.codes import Refused
 from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource, uuid_of
 from tidelog.model.access import Operation
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, Topic
@@ -17,6 +18,8 @@ from tidelog.model.names import check_topic_name
 
 PARTITIONS_MAX: Final = 2_000
 """Partitions of one answer."""
+NAMES_MAX: Final = 20_000
+"""Topics that a request may name: Java's clients name all that they want again for each page."""
 OPERATIONS: Final = (
     (Operation.READ, 3),
     (Operation.WRITE, 4),
@@ -32,7 +35,7 @@ OPERATIONS: Final = (
 
 async def describe_topic_partitions(desk: Desk, request: Any) -> Tree:
     """Describes the topics that are named, or all that the client may see."""
-    bound(len(request.topics))
+    bound(len(request.topics), most=NAMES_MAX)
     cursor = request.cursor
     after = "" if cursor is None else cursor.topic_name
     left = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
@@ -58,8 +61,10 @@ def _names(desk: Desk, request: Any) -> list[str]:
 
 def _shown(desk: Desk, name: str, begin: int, most: int) -> tuple[Tree, int]:
     """Returns a topic with some of its partitions, and how many it has."""
-    if not desk.may(Operation.DESCRIBE, topic_resource(name)):
-        return _not_shown(name, KafkaCode.TOPIC_AUTHORIZATION_FAILED), 0
+    try:
+        desk.require(Operation.DESCRIBE, topic_resource(name))
+    except Refused as error:
+        return _not_shown(name, error.code), 0
     topic = desk.image.topics.get(name)
     if topic is None:
         return _not_shown(name, _why_unknown(name)), 0
@@ -75,7 +80,7 @@ def _shown(desk: Desk, name: str, begin: int, most: int) -> tuple[Tree, int]:
     return found, len(topic.partitions)
 
 
-def _not_shown(name: str, code: KafkaCode) -> Tree:
+def _not_shown(name: str, code: int) -> Tree:
     return {"error_code": code, "name": name, "topic_id": None, "partitions": []}
 
 

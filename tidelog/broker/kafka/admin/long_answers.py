@@ -1,0 +1,53 @@
+"""Answers with many entries are written a few at a time, so that other connections have their turns between.
+
+`kafka-topics --describe` asks for the settings of all topics at once, whose answer takes a second of nothing else. What
+may be long stands last in these answers: an entry is cut out of an answer that has it alone, and put behind the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.cold import ColdCodecs, Tree
+from tidelog.broker.kafka.wire import NO_TAGS, array
+
+SLICE: Final = 20
+"""Entries that are written in one turn."""
+LAST_FIELDS: Final[Mapping[Key, str]] = MappingProxyType(
+    {
+        Key.CREATE_TOPICS: "topics",
+        Key.DELETE_TOPICS: "responses",
+        Key.CREATE_PARTITIONS: "results",
+        Key.DESCRIBE_CONFIGS: "results",
+        Key.INCREMENTAL_ALTER_CONFIGS: "responses",
+        Key.ALTER_CONFIGS: "responses",
+        Key.DESCRIBE_ACLS: "resources",
+        Key.CREATE_ACLS: "results",
+        Key.DELETE_ACLS: "filter_results",
+        Key.DESCRIBE_USER_SCRAM_CREDENTIALS: "results",
+        Key.ALTER_USER_SCRAM_CREDENTIALS: "results",
+    }
+)
+
+
+async def written(cold: ColdCodecs, call: Call, tree: Tree) -> Answer:
+    """Returns the answer to a call, as `ColdCodecs.write` does."""
+    field = LAST_FIELDS.get(call.api.key)
+    if field is None or len(tree[field]) <= SLICE:
+        return cold.write(call, tree)
+    head, empty = cold.write(call, {**tree, field: []})
+    tail = NO_TAGS if call.is_flexible else b""
+    count_size = len(array(0, is_flexible=call.is_flexible))
+    fixed = bytes(empty)[: -count_size - len(tail)]
+    out = bytearray(fixed + array(len(tree[field]), is_flexible=call.is_flexible))
+    for place, entry in enumerate(tree[field]):
+        _, alone = cold.write(call, {**tree, field: [entry]})
+        out += alone[len(fixed) + count_size : len(alone) - len(tail)]
+        if place % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+    return [head, out + tail]
