@@ -15,8 +15,10 @@ from aiokafka.admin.records_to_delete import RecordsToDelete
 from confluent_kafka import ElectionType, TopicPartition
 
 from tests.integration.kafka.admin_kit import CONFLUENT, aiokafka_admin, beside, confluent, kafka_python, results
-from tests.integration.kafka.conftest import KafkaSite, batch
+from tests.integration.kafka.conftest import KafkaSite, batch, started
+from tidelog.controller.access_commands import StoreUser
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.passwords import made_user
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # kafka-python reads its schemas by a deprecated call when it is imported
@@ -101,3 +103,21 @@ async def test_aiokafka(site: KafkaSite) -> None:
         assert await client.delete_records({AioPartition("t", 0): RecordsToDelete(4)}) == {AioPartition("t", 0): 4}
         await client.delete_topics(["a"])
     assert "a" not in site.broker.image.topics
+
+
+async def test_a_user_who_was_made_so_logs_in() -> None:
+    sasl = {"kafka.security.protocol": "SASL_PLAINTEXT", "sasl.enabled.mechanisms": "SCRAM-SHA-256"}
+    async with started(sasl) as site:
+        root = made_user("root", "the password", (b"0" * 16, b"1" * 16, b"2" * 16))
+        await site.broker.admin.change_access(StoreUser(root, is_new=True))
+
+        def client_of(user: str, password: str) -> Any:
+            login = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": user, "sasl.password": password}
+            return confluent(site, **{"security.protocol": "SASL_PLAINTEXT"}, **login)
+
+        info = CONFLUENT.ScramCredentialInfo(CONFLUENT.ScramMechanism.SCRAM_SHA_256, 4_096)
+        upserted = CONFLUENT.UserScramCredentialUpsertion("alice", info, b"another password")
+        administrator = client_of("root", "the password")
+        assert await results(administrator.alter_user_scram_credentials([upserted])) == {"alice": None}
+        alice = client_of("alice", "another password")
+        assert await results(alice.create_topics([CONFLUENT.NewTopic("hers", 1, 1)])) == {"hers": None}
