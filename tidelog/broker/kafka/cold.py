@@ -17,6 +17,7 @@ from importlib import import_module
 from io import BytesIO
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, get_args, get_origin
+from uuid import UUID  # determinism: a value that nobody draws here
 
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.wire import Malformed, Reader
@@ -24,22 +25,34 @@ from tidelog.broker.kafka.wire import Malformed, Reader
 Tree = Mapping[str, Any]
 
 _PACKAGES: Final = "kio.schema"
-_NUMBERS: Final[Mapping[str, Callable[[Reader], Any]]] = MappingProxyType(
+_NO_ID: Final = "0" * 32
+
+
+def _id(reader: Reader) -> str | None:
+    """Returns the 32 hexadecimal digits of an id; None for the one that stands for none."""
+    found = reader.uuid()
+    return None if found == _NO_ID else found
+
+
+NUMBERS: Final[Mapping[str, Callable[[Reader], Any]]] = MappingProxyType(
     {
         "bool": Reader.boolean,
         "int8": Reader.int8,
         "int16": Reader.int16,
         "int32": Reader.int32,
         "int64": Reader.int64,
+        "float64": Reader.float64,
         "timedelta_i32": Reader.int32,
         "timedelta_i64": Reader.int64,
-        "uuid": Reader.uuid,
+        "uuid": _id,
     }
 )
 """The readers of values whose size says their type; times are in ms, and ids hexadecimal digits."""
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
+    """A field of one of kio's messages, and how it stands in a frame."""
+
     name: str
     kind: str
     nested: type[Any] | None
@@ -55,7 +68,7 @@ class ColdCodecs:
     def __init__(self) -> None:
         self._requests: dict[tuple[int, int], type[Any]] = {}
         self._writers: dict[tuple[int, int], tuple[type[Any], Callable[[BytesIO, Any], None]]] = {}
-        self._fields: dict[type[Any], list[_Field]] = {}
+        self._fields: dict[type[Any], list[Field]] = {}
 
     def read(self, call: Call) -> Any:
         """Returns the body of a request, with kio's names. Raises `Malformed`."""
@@ -74,7 +87,7 @@ class ColdCodecs:
         reader.tags(is_flexible=is_flexible)
         return message(**read)
 
-    def _read_field(self, reader: Reader, field: _Field, *, is_flexible: bool) -> Any:
+    def _read_field(self, reader: Reader, field: Field, *, is_flexible: bool) -> Any:
         if not field.is_array:
             return self._read_entry(reader, field, is_flexible=is_flexible)
         count = reader.array(1, is_flexible=is_flexible)
@@ -84,9 +97,10 @@ class ColdCodecs:
             return None
         return tuple(self._read_entry(reader, field, is_flexible=is_flexible) for _ in range(count))
 
-    def _read_entry(self, reader: Reader, field: _Field, *, is_flexible: bool) -> Any:
+    def _read_entry(self, reader: Reader, field: Field, *, is_flexible: bool) -> Any:
         if field.nested is not None:
-            return self._read_message(reader, field.nested)
+            is_missing = field.is_nullable and not field.is_array and reader.int8() < 0
+            return None if is_missing else self._read_message(reader, field.nested)
         if field.kind == "string":
             is_nullable = field.is_nullable and not field.is_array
             read = reader.nullable_string if is_nullable else reader.string
@@ -96,12 +110,12 @@ class ColdCodecs:
             if span is None and not field.is_nullable:
                 raise Malformed(f"{field.name} is missing")
             return None if span is None else bytes(reader.frame[span[0] : span[1]])
-        return _NUMBERS[field.kind](reader)
+        return NUMBERS[field.kind](reader)
 
-    def _fields_of(self, message: type[Any]) -> list[_Field]:
+    def _fields_of(self, message: type[Any]) -> list[Field]:
         known = self._fields.get(message)
         if known is None:
-            known = self._fields[message] = _fields_of(message)
+            known = self._fields[message] = fields_of(message)
         return known
 
     def write(self, call: Call, tree: Tree) -> Answer:
@@ -128,13 +142,15 @@ class ColdCodecs:
             }
         )
 
-    def _value(self, field: _Field, value: Any) -> Any:
+    def _value(self, field: Field, value: Any) -> Any:
         if field.nested is not None and isinstance(value, Mapping):
             return self._made(field.nested, value)
         if field.nested is not None and isinstance(value, Sequence):
             return tuple(self._made(field.nested, entry) for entry in value)
         if field.kind.startswith("timedelta"):
             return timedelta(milliseconds=value)
+        if field.kind == "uuid" and value is not None:
+            return UUID(value)
         if field.kind == "error_code":
             from kio.schema.errors import ErrorCode  # noqa: PLC0415 -- not before a client needs it
 
@@ -149,7 +165,8 @@ def _message(call: Call, kind: str) -> type[Any]:
     return message
 
 
-def _fields_of(message: type[Any]) -> list[_Field]:
+def fields_of(message: type[Any]) -> list[Field]:
+    """Returns what a message of kio's consists of, in the order of the wire."""
     found = []
     for field in fields(message):
         nested = [part for part in (field.type, *_parts(field.type)) if hasattr(part, "__dataclass_fields__")]
@@ -157,7 +174,7 @@ def _fields_of(message: type[Any]) -> list[_Field]:
         kind = field.metadata.get("kafka_type", "")
         parts = (field.type, *get_args(field.type))
         found.append(
-            _Field(
+            Field(
                 field.name,
                 kind,
                 nested[0] if nested else None,

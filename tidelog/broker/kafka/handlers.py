@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from tidelog.broker.face.login import Proof
 from tidelog.broker.kafka.admin.long_answers import written
 from tidelog.broker.kafka.admin.table import CALLS, administer
 from tidelog.broker.kafka.apis import Key

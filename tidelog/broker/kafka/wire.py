@@ -18,6 +18,7 @@ from tidelog.model.errors import InvalidRequest
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 INT64: Final = Struct(">q")
+FLOAT64: Final = Struct(">d")
 UUID_BYTES: Final = 16
 VARINT_BYTES_MAX: Final = 5
 ENTRIES_MAX: Final = 20_000
@@ -63,6 +64,10 @@ class Reader:
 
     def int64(self) -> int:
         value: int = INT64.unpack_from(self.frame, self._take(8))[0]
+        return value
+
+    def float64(self) -> float:
+        value: float = FLOAT64.unpack_from(self.frame, self._take(8))[0]
         return value
 
     def uuid(self) -> str:

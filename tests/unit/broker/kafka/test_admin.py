@@ -42,12 +42,10 @@ def read(frame: bytes) -> Any:
 @pytest.mark.parametrize("key", TREES)
 def test_a_frame_that_is_cut_anywhere_is_no_request(key: Key) -> None:
     frame = request_frame(key, APIS[key].newest, TREES[key])
-    assert read(frame) == read(frame + b"\0"), "librdkafka ends one of them so"
+    assert read(frame) == read(frame + b"\0\1"), "librdkafka writes more than there is to read"
     for end in range(len(frame)):
         with pytest.raises(Malformed):
             read(frame[:end])
-    with pytest.raises(Malformed):
-        read(frame + b"\1")
 
 
 ENTRY: dict[str, Any] = {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+from importlib import import_module
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.integration.kafka.conftest import fetch_tree, request_frame
 from tidelog.broker.kafka.api_versions import client_software
-from tidelog.broker.kafka.apis import APIS, Key
+from tidelog.broker.kafka.apis import APIS, Api, Key
 from tidelog.broker.kafka.call import Call, Head, read_call
-from tidelog.broker.kafka.cold import ColdCodecs
+from tidelog.broker.kafka.cold import NUMBERS, ColdCodecs, fields_of
 from tidelog.broker.kafka.fetch_codec import read_fetch
 from tidelog.broker.kafka.metadata import read_asked
 from tidelog.broker.kafka.produce_codec import read_produce
@@ -126,3 +129,43 @@ def test_an_array_is_held_against_what_is_left(is_flexible: bool) -> None:
         with pytest.raises(Malformed):
             Reader(memoryview(array(count, is_flexible=is_flexible) + bytes(20))).array(2, is_flexible=is_flexible)
     assert Reader(memoryview(array(10, is_flexible=is_flexible) + bytes(20))).array(2, is_flexible=is_flexible) == 10
+
+
+KINDS = {*NUMBERS, "string", "bytes"}
+
+
+def kinds_of(message: type[Any]) -> Iterator[str]:
+    """Yields the kinds of all values of a message that the reader comes across."""
+    for field in fields_of(message):
+        if field.nested is not None:
+            yield from kinds_of(field.nested)
+        elif not field.is_tagged:
+            yield field.kind
+
+
+@pytest.mark.parametrize(
+    "api", [api for api in APIS.values() if api.key is not Key.PRODUCE], ids=lambda api: api.key.label
+)
+def test_every_value_of_every_request_has_a_reader(api: Api) -> None:
+    for version in range(api.oldest, api.newest + 1):
+        module = import_module(f"kio.schema.{api.key.name.lower()}.v{version}.request")
+        assert {*kinds_of(getattr(module, f"{api.key.label}Request"))} <= KINDS, version
+
+
+def test_a_value_that_may_be_missing_and_a_fraction_are_read() -> None:
+    cursor_of = import_module("kio.schema.describe_topic_partitions.v0.request").Cursor
+    for cursor in (cursor_of(topic_name="t", partition_index=7), None):
+        tree: dict[str, Any] = {"topics": [], "response_partition_limit": 1, "cursor": cursor}
+        frame = request_frame(Key.DESCRIBE_TOPIC_PARTITIONS, 0, tree)
+        assert COLD.read(call_of(Key.DESCRIBE_TOPIC_PARTITIONS, frame)).cursor == cursor
+    ops = [{"key": "producer_byte_rate", "value": 0.25, "remove": False}]
+    entries = [{"entity": [{"entity_type": "user", "entity_name": None}], "ops": ops}]
+    frame = request_frame(Key.ALTER_CLIENT_QUOTAS, 1, {"entries": entries, "validate_only": True})
+    (entry,) = COLD.read(call_of(Key.ALTER_CLIENT_QUOTAS, frame)).entries
+    assert (entry.entity[0].entity_name, entry.ops[0].value) == (None, 0.25)
+
+
+def call_of(key: Key, frame: bytes) -> Call:
+    """Returns the call that a frame begins with."""
+    view = memoryview(frame)
+    return read_call(APIS[key], Head(view), view, 0.0)

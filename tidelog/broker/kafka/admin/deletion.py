@@ -27,7 +27,7 @@ async def delete_records(desk: Desk, request: Any) -> Tree:
         _Asked(topic.name, one.partition_index, one.offset) for topic in request.topics for one in topic.partitions
     ]
     is_repeated = repeated(one[:2] for one in asked)
-    deadline_s = desk.deadline_s(request.timeout.total_seconds() * 1000)
+    deadline_s = desk.deadline_s(request.timeout)
 
     async def delete(one: _Asked) -> Tree:
         refuse_repeated(is_repeated=is_repeated(one[:2]), what="this partition")

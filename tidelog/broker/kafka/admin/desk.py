@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
-from uuid import UUID  # determinism: a value that nobody draws here
 
 from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.audit import AuditEvent
@@ -214,11 +213,6 @@ def bound(*counts: int, most: int = ENTRIES_MAX) -> None:
 def topic_resource(name: str) -> Resource:
     """Returns a topic, as rights name it."""
     return Resource("Topic", name)
-
-
-def uuid_of(topic_id: str) -> UUID:
-    """Returns the id of a topic, of 32 hexadecimal digits, as kio writes it."""
-    return UUID(topic_id)
 
 
 def repeated(names: Iterable[H]) -> Callable[[H], bool]:

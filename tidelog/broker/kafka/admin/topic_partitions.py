@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tidelog.broker.kafka.admin.codes import Refused
-from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource, uuid_of
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource
 from tidelog.model.access import Operation
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, Topic
 from tidelog.model.errors import InvalidRequest
@@ -72,7 +72,7 @@ def _shown(desk: Desk, name: str, begin: int, most: int) -> tuple[Tree, int]:
     found = {
         "error_code": 0,
         "name": name,
-        "topic_id": uuid_of(topic.topic_id),
+        "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": [_partition(info, live) for info in topic.partitions[begin : begin + most]],
         "topic_authorized_operations": _operations(desk, topic),

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.broker.kafka.admin.codes import DONE, AdminCode, Outcome, Refused, told_as
 from tidelog.broker.kafka.admin.configs import SOURCES, given_settings
-from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, refuse_repeated, repeated, topic_resource, uuid_of
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, refuse_repeated, repeated, topic_resource
 from tidelog.config.describe import describe_topic
 from tidelog.config.schema import BrokerConfig
 from tidelog.config.topics import new_topic_overrides
@@ -97,7 +97,7 @@ def _created(desk: Desk, topic: Topic, *, is_trial: bool) -> Tree:
     entries = describe_topic(desk.cluster.config, topic.configs, replication_factor=replicas) if may_see else ()
     return {
         "name": topic.name,
-        "topic_id": None if is_trial else uuid_of(topic.topic_id),
+        "topic_id": None if is_trial else topic.topic_id,
         **DONE.fields,
         "topic_config_error_code": 0 if may_see else int(KafkaCode.TOPIC_AUTHORIZATION_FAILED),
         "num_partitions": len(topic.partitions) if may_see else DEFAULT,
@@ -134,7 +134,7 @@ async def delete_topics(desk: Desk, request: Any) -> Tree:
     asked = (
         [_Named(name) for name in request.topic_names]
         if named is None
-        else [_Named(each.name, each.topic_id and each.topic_id.hex) for each in named]
+        else [_Named(each.name, each.topic_id) for each in named]
     )
     is_repeated = repeated(asked)
 
@@ -144,7 +144,7 @@ async def delete_topics(desk: Desk, request: Any) -> Tree:
         desk.require(Operation.DELETE, topic_resource(name))
         async with desk.changing(Operation.DELETE, topic_resource(name), name):
             await _delete(desk, name, topic_id)
-        return {"name": name, "topic_id": one.topic_id and uuid_of(one.topic_id), **DONE.fields}
+        return {"name": name, "topic_id": one.topic_id, **DONE.fields}
 
     return {"responses": await desk.each(asked, delete, _not_deleted)}
 
@@ -172,7 +172,7 @@ async def _delete(desk: Desk, name: str, topic_id: str | None) -> None:
 
 
 def _not_deleted(one: _Named, outcome: Outcome) -> Tree:
-    return {"name": one.name, "topic_id": one.topic_id and uuid_of(one.topic_id), **outcome.fields}
+    return {"name": one.name, "topic_id": one.topic_id, **outcome.fields}
 
 
 # -- CreatePartitions ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
 from tidelog.broker.kafka.call import Call
-from tidelog.broker.kafka.groups.trees import Tree, check_count, deadline_s, group_code, milliseconds, mutate, require
+from tidelog.broker.kafka.groups.trees import Tree, check_count, deadline_s, group_code, mutate, require
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.model.access import Caller, Operation
 from tidelog.model.classic_groups import (
@@ -54,7 +54,7 @@ async def join_group(parts: Parts, call: Call, request: Any, caller: Caller) -> 
 
 
 def _join(call: Call, request: Any, caller: Caller) -> JoinGroup:
-    session_ms = milliseconds(request.session_timeout)
+    session_ms = request.session_timeout
     return JoinGroup(
         group=request.group_id,
         member_id=request.member_id,
@@ -62,7 +62,7 @@ def _join(call: Call, request: Any, caller: Caller) -> JoinGroup:
         client_id=call.client_id,
         client_host=caller.host,
         session_timeout_ms=session_ms,
-        rebalance_timeout_ms=milliseconds(request.rebalance_timeout) if call.version else session_ms,
+        rebalance_timeout_ms=request.rebalance_timeout if call.version else session_ms,
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(one.name, one.metadata) for one in request.protocols),
         requires_known_id=call.version >= ID_REQUIRED_SINCE,

@@ -20,7 +20,6 @@ from tidelog.broker.kafka.groups.trees import (
     deadline_s,
     group_code,
     id_of,
-    milliseconds,
     mutate,
     require,
     topic_of_id,
@@ -60,7 +59,7 @@ def _heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> Heartb
     member_id, topics = request.member_id, request.subscribed_topic_names
     if not member_id and call.version < IDS_DRAWN_SINCE and request.member_epoch == JOIN:
         member_id = parts.face.groups.new_member_id()
-    rebalance_ms = milliseconds(request.rebalance_timeout)
+    rebalance_ms = request.rebalance_timeout
     return Heartbeat(
         group=check_group_name(request.group_id),
         member_id=member_id,

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import timedelta
 from typing import Any, Final, TypeAlias
-from uuid import UUID  # determinism: a value that nobody draws here
 
 from tidelog.broker.face.groups import PATIENCE_S
 from tidelog.broker.face.shares import Client
@@ -27,7 +25,6 @@ from tidelog.model.quotas import CONTROLLER_MUTATION_RATE
 Tree: TypeAlias = dict[str, Any]
 GroupCall: TypeAlias = Callable[[Parts, Call, Any, Caller], Awaitable[Tree]]
 
-MS: Final = timedelta(milliseconds=1)
 PASSING: Final = (503, 507)
 """The statuses of what passes by itself."""
 LOOKED_FOR: Final = (KafkaCode.NOT_COORDINATOR, KafkaCode.COORDINATOR_NOT_AVAILABLE)
@@ -81,11 +78,6 @@ def check_partitions(topics: Iterable[Any], partitions: str) -> None:
     check_count(sum(1 + len(getattr(topic, partitions)) for topic in topics))
 
 
-def milliseconds(value: timedelta) -> int:
-    """Returns a duration of kio's as the number that it was."""
-    return value // MS
-
-
 def name_of(parts: Parts, asked: Any) -> str | None:
     """Returns the name of a topic that a request has by its name, or by its id. None: no topic has that id."""
     if hasattr(asked, "name"):
@@ -94,16 +86,16 @@ def name_of(parts: Parts, asked: Any) -> str | None:
     return None if asked.topic_id is None else topic_of_id(parts, asked.topic_id)
 
 
-def topic_of_id(parts: Parts, topic_id: UUID) -> str | None:
+def topic_of_id(parts: Parts, topic_id: str) -> str | None:
     """Returns the name of the topic that has this id; None if there is none."""
-    topic = parts.ids.find(parts.cluster.image, topic_id.hex)
+    topic = parts.ids.find(parts.cluster.image, topic_id)
     return None if topic is None else topic.name
 
 
-def id_of(parts: Parts, name: str) -> UUID | None:
+def id_of(parts: Parts, name: str) -> str | None:
     """Returns the id of a topic; None if this broker knows of none with that name (any more, or yet)."""
     topic = parts.cluster.image.topics.get(name)
-    return None if topic is None else UUID(topic.topic_id)
+    return None if topic is None else topic.topic_id
 
 
 def as_named(asked: Any) -> Tree:
