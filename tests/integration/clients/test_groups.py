@@ -457,7 +457,7 @@ async def test_errors_that_last_come_out_of_the_call_and_the_next_one_tries_agai
 @pytest.mark.parametrize(
     "options",
     [
-        {"group_id": "a/b"},
+        {"group_id": "x" * 256},
         {"group_instance_id": ""},
         {"session_timeout_ms": 0},
         {"max_poll_interval_ms": -1},

@@ -20,7 +20,7 @@ from tidelog.sim.kit.patching import patched
 
 STORIES = 10
 """More: `make sim-stories STORY=late RUNS=200`."""
-TOLD = {"isr": 0, "paxos": 5}
+TOLD = {"isr": 1, "paxos": 5}
 """A story of each protocol, whose good copy comes back."""
 
 

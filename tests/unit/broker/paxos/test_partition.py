@@ -88,12 +88,12 @@ async def leader_dies_with_a_hole(stage: Stage) -> None:
         request = message.frame.message if isinstance(message, PartitionFrame) else None
         return not (isinstance(request, WriteRequest) and request.value.count and request.value.base_offset == 1)
 
-    await stage.lead(1)
+    leader = await stage.lead(1)
     stage.on_frame = is_let_through
     asked = []
     for sequence, value in enumerate(PIPELINED):
         asked.append(asyncio.ensure_future(stage.produce(1, value, producer=(7, sequence))))
-        await asyncio.sleep(0)
+        await until(lambda: leader.appended_end == len(asked))  # or the next one would go with it
     await until(lambda: all(stage.sites[node].replica.engine.node.replica.end == 5 for node in (2, 3)))
     await stage.sites[1].crash(is_power_lost=True)
     await asyncio.gather(*asked)
