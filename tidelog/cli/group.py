@@ -13,7 +13,7 @@ from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.resets import ResetOptions, parse_chosen
 from tidelog.cli.tables import print_table, show
-from tidelog.cli.terminal import counted, print_json, say
+from tidelog.cli.terminal import counted, print_json, printable, say
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
@@ -173,7 +173,7 @@ def print_description(described: Described) -> None:
     behind = f"{at_least}{sum(lag.lag or 0 for lag in lags):,} behind" if lags else "no offsets"
     facts = _facts(group)
     said = ", ".join([group.state.lower(), counted(group.members_count, "member"), behind, *facts])
-    print(f"group {group.consumer_group_id}: {said}, coordinator {group.coordinator_id}")
+    print(f"group {printable(group.consumer_group_id)}: {said}, coordinator {group.coordinator_id}")
     if group.consumers:
         print()
         _print_members(group)

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from tidelog.cli.terminal import printable
 from tidelog.consumer import ConsumerRecord
 
 Show = Callable[[ConsumerRecord], bytes]
@@ -59,7 +60,4 @@ def _base64(data: bytes) -> str:
 
 
 def _printable(text: bytes) -> bytes:
-    return "".join(
-        character if character.isprintable() or character == "\t" else "\ufffd"
-        for character in text.decode(errors="replace")
-    ).encode()
+    return "\t".join(map(printable, text.decode(errors="replace").split("\t"))).encode()

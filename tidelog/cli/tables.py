@@ -24,7 +24,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from tidelog.cli.terminal import print_json
+from tidelog.cli.terminal import print_json, printable
 
 T = TypeVar("T")
 
@@ -33,14 +33,15 @@ PIPE_COLUMNS = 1000
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
-    """Prints rows under their heads: integers, and the columns `numbers`, to the right; None as a dash."""
+    """Prints rows under their heads: integers, and the columns `numbers`, to the right; None as a dash. Names
+    may be any text: what a terminal would obey is shown as U+FFFD."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     body = [list(row) for row in rows]
     for position, name in enumerate(head):
         is_number = name in numbers or (bool(body) and all(isinstance(row[position], int) for row in body))
         table.add_column(name.upper(), justify="right" if is_number else "left", overflow="fold")
     for row in body:
-        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
     if sys.stdout.isatty():
         Console().print(table)
         return

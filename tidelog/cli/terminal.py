@@ -52,6 +52,11 @@ class UsageError(CommandError):
     status: ClassVar[int] = EXIT_USAGE
 
 
+def printable(text: str) -> str:
+    """Returns a text that commands nothing to a terminal: what is not printable is shown as U+FFFD."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
 def print_error(error: TidelogError) -> None:
     """One line, `error: what (code)`; then what the command noted about it, and the next step if there is one."""
     print(f"error: {one_line(error.message)} ({error.code})", file=sys.stderr)

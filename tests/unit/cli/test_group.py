@@ -48,6 +48,15 @@ def test_members_and_partitions_are_two_tables(capsys: pytest.CaptureFixture[str
     ]
 
 
+def test_names_command_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "bill\x1b[2Jing\n"
+    print_groups([GroupListing(name, False, "uniform", "STABLE", "CONSUMER", 1, 7, 2)])
+    print_description(described("STABLE", member("m\x07", "h", [], []), consumer_group_id=name))
+    shown = capsys.readouterr().out
+    assert shown.count("bill\ufffd[2Jing\ufffd") == 2 and "m\ufffd" in shown
+    assert not set("\x1b\x07") & set(shown)
+
+
 def test_while_partitions_move_it_is_shown_who_will_have_them(capsys: pytest.CaptureFixture[str]) -> None:
     print_description(described("RECONCILING", member("m1", "h", [0, 1], [0]), member("m2", "h", [], [1])))
     assert capsys.readouterr().out.splitlines()[2:5] == [
