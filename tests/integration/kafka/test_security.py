@@ -249,6 +249,20 @@ async def test_a_share_that_is_used_up_is_told_and_holds_the_connection() -> Non
         assert (await client.fetch_whole(("t", 0, 0))).throttle_time.total_seconds() > 0
 
 
+async def test_requests_count_but_not_those_that_keep_a_member() -> None:
+    async with started() as site:
+        await site.broker.admin.by(ROOT).alter_quotas([QuotaChange({"request_rate": 2.0}, user="<default>")])
+        client, began_s = await site.client(), site.clock.monotonic_s()
+        for _ in range(4):
+            await client.ask(Key.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False)
+        assert site.clock.monotonic_s() - began_s >= 0.5, "two a second"
+        beat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+        began_s = site.clock.monotonic_s()
+        for _ in range(60):
+            assert (await client.ask(Key.HEARTBEAT, 0, **beat)).error_code != ErrorCode.none
+        assert site.clock.monotonic_s() - began_s < 25, "half a minute, if they counted"
+
+
 async def test_a_user_has_so_many_connections() -> None:
     async with started() as site:
         await site.broker.admin.by(ROOT).alter_quotas([QuotaChange({"connections": 2.0}, user="<default>")])

@@ -1,7 +1,8 @@
 """The share of a connection's client: what it has used too much of, it pays for by pauses.
 
 As in Kafka: a request is served, then charged, and its answer says for how long the client should pause
-(`throttle_time_ms`). Whoever does not is not read for that long.
+(`throttle_time_ms`). Whoever does not is not read for that long. Every request counts as one, but for those of a login,
+and those without which a member would lose its partitions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidelog.broker.face.shares import Client, Shares
-from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.apis import BEFORE_LOGIN, Key
 from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.limits import KafkaLimits
 from tidelog.model.access import Caller
@@ -18,6 +19,15 @@ from tidelog.model.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST
 
 _CHARGED: Final = MappingProxyType({Key.PRODUCE: PRODUCER_BYTE_RATE, Key.FETCH: CONSUMER_BYTE_RATE})
 """The calls that move records, each with the quota that they count for."""
+_FREE: Final = BEFORE_LOGIN | {
+    Key.OFFSET_COMMIT,
+    Key.JOIN_GROUP,
+    Key.SYNC_GROUP,
+    Key.HEARTBEAT,
+    Key.LEAVE_GROUP,
+    Key.CONSUMER_GROUP_HEARTBEAT,
+}
+"""The calls that do not count as requests, as over HTTP."""
 
 
 class Pacing:
@@ -29,11 +39,10 @@ class Pacing:
 
     def pause_s(self, call: Call, caller: Caller) -> float:
         """Returns for how long a request has to wait; 0 if it may begin, and is counted then."""
-        key = _CHARGED.get(call.api.key)
-        if key is None or not self._shares.are_set:
+        if call.api.key in _FREE or not self._shares.are_set:
             return 0.0
         client = Client(caller.principal, call.client_id)
-        owed_s = self._owed_s(key, client)
+        owed_s = self._owed_s(_CHARGED.get(call.api.key), client)
         if owed_s <= 0:
             self._shares.charge(REQUEST_RATE, client, 1)
         return owed_s
@@ -47,6 +56,6 @@ class Pacing:
         self._shares.charge(key, client, size)
         return int(1000 * self._owed_s(key, client))
 
-    def _owed_s(self, key: str, client: Client) -> float:
-        owed_s = max(self._shares.owed_s(key, client), self._shares.owed_s(REQUEST_RATE, client))
-        return min(owed_s, self._s_max)
+    def _owed_s(self, key: str | None, client: Client) -> float:
+        keys = (REQUEST_RATE,) if key is None else (REQUEST_RATE, key)
+        return min(max(self._shares.owed_s(each, client) for each in keys), self._s_max)
