@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.integration.kafka.conftest import KafkaSite, batch
 from tests.integration.kafka.test_versions import versions
-from tidelog.broker.kafka.admin.altered_configs import Change
+from tidelog.broker.kafka.admin.altered_configs import BROKER_THROTTLES, TOPIC_THROTTLES, Change
 from tidelog.broker.kafka.admin.configs import BROKER, TOPIC
 from tidelog.broker.kafka.apis import Key
 from tidelog.model.kafka_codes import KafkaCode
@@ -96,6 +96,27 @@ async def test_settings_are_changed_one_by_one(site: KafkaSite) -> None:
     assert await alter(("t", []), ("t", [])) == [INVALID, INVALID]
     assert await alter(("1", [change("log.level", "debug")]), kind=BROKER) == [INVALID]
     assert site.broker.topic("t").configs == {"ack.durability": "replicated"}
+
+
+async def test_throttles_of_reassignments_are_not_set_and_can_be_deleted(site: KafkaSite) -> None:
+    """As `kafka-reassign-partitions --verify` does it."""
+    client = await site.client()
+
+    async def alter(name: str, kind: int, *configs: dict[str, Any]) -> int:
+        asked = [resource(name, kind, configs=list(configs))]
+        answer = await client.ask(Key.INCREMENTAL_ALTER_CONFIGS, 1, resources=asked, validate_only=False)
+        return int(answer.responses[0].error_code.value)
+
+    rates = [change(name, None, Change.DELETE) for name in sorted(BROKER_THROTTLES)]
+    replicas = [change(name, None, Change.DELETE) for name in sorted(TOPIC_THROTTLES)]
+    assert await alter("1", BROKER, *rates) == 0
+    assert await alter("2", BROKER, *rates) == INVALID
+    assert await alter("1", BROKER, *rates, change("log.level", None, Change.DELETE)) == INVALID
+    assert await alter("1", BROKER, change("leader.replication.throttled.rate", "1000")) == INVALID
+    assert await alter("t", TOPIC, *replicas) == 0
+    assert await alter("no", TOPIC, *replicas) == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await alter("t", TOPIC, change("leader.replication.throttled.replicas", "*")) == KafkaCode.INVALID_CONFIG
+    assert site.broker.topic("t").configs == {}
 
 
 async def test_all_settings_of_a_topic_are_replaced(site: KafkaSite) -> None:

@@ -2,13 +2,16 @@
 
 AlterConfigs gives all settings of a topic at once: those that it does not name go back to their defaults, but for those
 that are fixed when a topic is made. A broker is told its settings when it starts, so there are none to alter.
+
+`kafka-reassign-partitions --verify` ends with the deletion of the throttles that Kafka keeps as settings of brokers and
+topics. Here a throttle ends with its moves, so they are not set, and their deletion succeeds and changes nothing.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused, told_as
 from tidelog.broker.kafka.admin.configs import BROKER, NAME_CHARS_SHOWN, TOPIC, given_settings, unknown_kind
@@ -20,6 +23,15 @@ from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.names import check_topic_name
 
 Changes = Mapping[str, str | None]
+
+TOPIC_THROTTLES: Final = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+BROKER_THROTTLES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
 
 
 class Change(enum.IntEnum):
@@ -50,6 +62,8 @@ async def _alter(desk: Desk, request: Any, changes_of: Callable[[Topic, Any], Ch
         refuse_repeated(is_repeated=is_repeated((kind, name)), what="this resource")
         if kind == BROKER:
             desk.require(Operation.ALTER_CONFIGS, CLUSTER)
+            if name == str(desk.cluster.node_id) and _only_ends_throttles(asked):
+                return _answer(asked, DONE)
             raise Refused(KafkaCode.INVALID_REQUEST, "a broker is told its settings when it starts: change them there")
         if kind != TOPIC:
             raise unknown_kind(kind)
@@ -57,6 +71,14 @@ async def _alter(desk: Desk, request: Any, changes_of: Callable[[Topic, Any], Ch
         return _answer(asked, DONE)
 
     return {"responses": await desk.each(request.resources, alter, _answer)}
+
+
+def _only_ends_throttles(asked: Any) -> bool:
+    return bool(asked.configs) and all(
+        # Settings of AlterConfigs have no operation: they are set.
+        config.name in BROKER_THROTTLES and getattr(config, "config_operation", Change.SET) == Change.DELETE
+        for config in asked.configs
+    )
 
 
 async def _alter_topic(desk: Desk, asked: Any, changes_of: Callable[[Topic, Any], Changes], *, is_trial: bool) -> None:
@@ -82,6 +104,8 @@ def _changes(_topic: Topic, asked: Any) -> Changes:
         match config.config_operation:
             case Change.SET:
                 changes.update(given_settings([(config.name, config.value)]))
+            case Change.DELETE if config.name in TOPIC_THROTTLES:
+                pass
             case Change.DELETE:
                 changes[config.name] = None
             case Change.APPEND | Change.SUBTRACT:
