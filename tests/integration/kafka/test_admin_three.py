@@ -18,6 +18,7 @@ from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.server import KafkaServer, kafka_listener
 from tidelog.config.schema import BrokerConfig
 from tidelog.model.cluster import PartitionInfo
+from tidelog.model.kafka_codes import KafkaCode
 
 WAIT_S = 20
 
@@ -76,6 +77,7 @@ async def test_any_broker_administers(cluster: Cluster) -> None:
         name = f"of-{node}"
         assert await cluster.create(node, name, 1) == 0
         await cluster.until(partial(cluster.is_everywhere, name))
+    assert {await cluster.create(node, "of-1", 1) for node in NODES} == {KafkaCode.TOPIC_ALREADY_EXISTS}
     (done,) = await cluster.clients[1].produce(("of-1", 0, batch(b"a", b"b")))
     assert done.error_code.value == 0
     topics = [{"name": "of-1", "partitions": [{"partition_index": 0, "offset": -1}]}]

@@ -1,12 +1,14 @@
 """What can go wrong between two brokers, and how a broker's error reaches the other one.
 
-An error crosses as its code, its message and the whole numbers that it carries as attributes (an offset range, a leader
-epoch), so that the exception raised at the caller says what the one raised at the callee said. A code that this
-version does not know becomes the nearest exception of its status, which keeps what is definite definite
-(`tidelog.transport.errors`).
+An error crosses as its code, its message, Kafka's code for it, by which finer kinds of a code are told apart, and the
+whole numbers that it carries as attributes (an offset range, a leader epoch), so that the exception raised at the
+caller says what the one raised at the callee said. A code that this version does not know becomes the nearest exception
+of its status, which keeps what is definite definite (`tidelog.transport.errors`).
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
@@ -44,6 +46,9 @@ class PeerBusy(PeerRefused):
     code = 50385
 
 
+_KAFKA: Final = "kafka"
+
+
 class Fault(msgspec.Struct, frozen=True):
     """A `TidelogError` on its way."""
 
@@ -55,6 +60,8 @@ class Fault(msgspec.Struct, frozen=True):
     def of(cls, error: TidelogError) -> Fault:
         """What is told to the peer of an error."""
         details = {name: value for name, value in vars(error).items() if type(value) is int}
+        if error.kafka is not None:  # it tells finer kinds of a code apart; an older broker passes it over
+            details[_KAFKA] = int(error.kafka)
         return cls(error.code, error.message, details)
 
     def to_refusal(self) -> PeerRefused:
@@ -64,6 +71,9 @@ class Fault(msgspec.Struct, frozen=True):
     def to_error(self) -> TidelogError:
         """The exception to be raised at the caller."""
         error = PeerRefused(self.message) if self.code == PeerRefused.code else error_from_code(self.code, self.message)
+        for kind in type(error).__subclasses__():
+            if kind.code == error.code and kind.kafka == self.details.get(_KAFKA) != error.kafka:
+                error = kind(self.message)
         for name, value in self.details.items():
             if isinstance(vars(error).get(name, ""), int | None):  # else whoever sends it could change its code
                 setattr(error, name, value)
