@@ -1,4 +1,4 @@
-"""What confluent-kafka writes to brokers on the same machine, and reads from them, over Kafka's protocol.
+"""Measures what confluent-kafka writes to brokers on the same machine, and reads from them, over Kafka's protocol.
 
     python bench/kafka_clients.py [--brokers 3] [--durability replicated] [--rounds 3]
 

@@ -32,9 +32,9 @@ from tidelog.model.groups import LEAVE_STATIC
 
 
 class GroupState(Enum):
-    """By Kafka's names; the last two are of classic groups (`classic/state.py`). A target is made in the same decision
-    that raises the group's epoch, so `ASSIGNING` is never seen from outside; whoever knows Kafka's states finds them
-    all here."""
+    """The states have Kafka's names; the last two are of classic groups (`classic/state.py`). A target is made in the
+    same decision that raises the group's epoch, so `ASSIGNING` is never seen from outside; whoever knows Kafka's states
+    finds them all here."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"

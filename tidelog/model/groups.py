@@ -271,9 +271,9 @@ GroupKind: TypeAlias = Literal["consumer", "classic"]
 
 
 class GroupDescription(msgspec.Struct, frozen=True, tag=True):
-    """One group. `state` as Kafka's: `Empty`, `Assigning`, `Reconciling`, `Stable`; of a classic one `Empty`,
-    `PreparingRebalance`, `CompletingRebalance`, `Stable`. The epoch of a classic one is its generation, the assignor
-    its protocol."""
+    """Describes a group. Its `state` is Kafka's: `Empty`, `Assigning`, `Reconciling`, `Stable`; a classic group's
+    `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Stable`. The epoch of a classic group is its generation, the
+    assignor its protocol."""
 
     group: str
     state: str

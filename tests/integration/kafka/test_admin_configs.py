@@ -99,7 +99,7 @@ async def test_settings_are_changed_one_by_one(site: KafkaSite) -> None:
 
 
 async def test_throttles_of_reassignments_are_not_set_and_can_be_deleted(site: KafkaSite) -> None:
-    """As `kafka-reassign-partitions --verify` does it."""
+    """`kafka-reassign-partitions --verify` asks for this when all moves are done."""
     client = await site.client()
 
     async def alter(name: str, kind: int, *configs: dict[str, Any]) -> int:

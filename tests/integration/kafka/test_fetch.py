@@ -97,7 +97,7 @@ async def test_a_client_that_reads_nothing_costs_no_more_than_its_answers_bound(
     from tests.integration.kafka.conftest import fetch_tree, request_frame
     from tidelog.broker.kafka.apis import Key
 
-    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport can
     for number in range(50):
         client.send(
             request_frame(Key.FETCH, 12, fetch_tree(("t", 0, 0), max_bytes=8 << 20, partition_bytes=8 << 20), number)

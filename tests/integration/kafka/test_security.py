@@ -1,4 +1,4 @@
-"""Who calls, and what they may: logins by SASL, rights for each call, shares, and what ends a connection."""
+"""Callers log in by SASL, have rights for each call and shares, and lose their connection for cause."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def allow(site: KafkaSite, *operations: str) -> None:
 
 
 def try_to_produce(site: KafkaSite, password: str = PASSWORD, mechanism: str = "SCRAM-SHA-256") -> str:
-    """What confluent-kafka says of one record: nothing if it was delivered, else the error's name."""
+    """Returns what confluent-kafka says of one record: nothing if it was delivered, else the error's name."""
     host, port = site.server.address
     errors: list[KafkaError] = []
     told: list[KafkaError | None] = []

@@ -123,7 +123,7 @@ def batches_need_nothing_below() -> list[Patch]:
 
 
 def a_hole_breaks_nothing() -> list[Patch]:
-    """What follows a NOP goes on where the log was before."""
+    """A log counts as unbroken across a NOP."""
     step_over = apply._pass
     return [(apply, "_pass", lambda prefix, *, is_unbroken: step_over(prefix, is_unbroken=True))]
 

@@ -1,4 +1,4 @@
-"""Where Kafka's clients connect, and which settings would let in whoever comes, or show what is secret."""
+"""Kafka's clients have a listener, and settings that would let in strangers or show secrets are refused."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_an_unknown_user_looks_like_any_other_until_the_end(mechanism: str) -> N
     exchange = ScramExchange(mechanism)
     login.begin_scram(exchange, b"n,,n=bob,r=x", "h")
     with pytest.raises(NotAuthenticated):
-        login.end_scram(exchange, b"c=biws,r=%b,p=AAAA" % exchange._server.nonce.encode(), "h")  # type: ignore[union-attr]
+        login.end_scram(exchange, b"c=biws,r=%b,p=AAAA" % exchange._server.nonce.encode(), "h")  # type: ignore[union-attr]  # begun
 
 
 def test_failures_are_counted_as_those_of_passwords_are() -> None:

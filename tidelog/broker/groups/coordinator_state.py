@@ -220,7 +220,7 @@ class CoordinatorState:
 
     @property
     def newest(self) -> OutgoingBatch | None:
-        """What was decided last and is not committed yet; None if everything is."""
+        """Returns the batch that was decided last, if it is not committed yet; else None."""
         return self._outbox.newest
 
     async def until_true(self, own: OutgoingBatch | None, barrier: OutgoingBatch | None, deadline_s: float) -> None:

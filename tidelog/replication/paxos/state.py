@@ -67,9 +67,9 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     digest: bytes = b""
     """Names the payload's content: any copy with this digest is right."""
     begin: Natural = 0
-    """Of a TRUNCATE: the first position to stay; at most its own. Of an APPEND, if not 0: it counts only if the log is
-    unbroken from there to its own position (`apply`). Of a NOP, if not 0: its own position, where what was perhaps
-    chosen is given up; it breaks nothing."""
+    """A TRUNCATE has here the first position to stay, at most its own. An APPEND, if this is not 0, counts only if the
+    log is unbroken from this position to its own (`apply`). A NOP has here its own position if an operator gave up
+    what stood there: it breaks nothing then."""
 
     def names_voters(self, since: int) -> bool:
         """Returns True if this says who votes, in a log where only births from `since` on count for that."""

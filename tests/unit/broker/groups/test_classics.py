@@ -177,7 +177,7 @@ def test_a_caller_that_goes_away_or_waits_no_longer_leaves_nothing_behind() -> N
         assert classics_of(stage).waiting == 0
         await first.join()
         assert (await second.join()).generation == 2
-        assert len(stage.state.shard.groups["g"].classic_record.members) == 2  # type: ignore[union-attr]
+        assert len(stage.state.shard.groups["g"].classic_record.members) == 2  # type: ignore[union-attr]  # there is one
 
     play(story, **SETTINGS)
 

@@ -1,4 +1,4 @@
-"""What members and operators are told of errors: none of it ends a client that could have asked again."""
+"""Members and operators are told of errors by codes after which no client ends that could ask again."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_before_all_brokers_know_of_the_rule_each_batch_counts_by_itself() -> No
 
 
 def test_batches_that_are_promised_to_memory_alone_count_by_themselves() -> None:
-    """Of them, one that was chosen may be lost, and the next one known to be chosen."""
+    """A batch that was chosen in memory may be lost with the power, and the next one have been acknowledged."""
 
     async def story(stage: Stage) -> None:
         stage.config = TopicConfig(ack_durability="replicated")

@@ -30,7 +30,7 @@ from tidelog.model.errors import InvalidRequest, NotAuthorized, QuotaExceeded, T
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.quotas import CONTROLLER_MUTATION_RATE
 
-I = TypeVar("I")  # noqa: E741 -- an item
+Item = TypeVar("Item")
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 Tree = dict[str, Any]
@@ -107,9 +107,9 @@ class Desk:
 
     async def each(
         self,
-        items: Sequence[I],
-        work: Callable[[I], Awaitable[T]],
-        failed: Callable[[I, Outcome], T],
+        items: Sequence[Item],
+        work: Callable[[Item], Awaitable[T]],
+        failed: Callable[[Item, Outcome], T],
         *,
         kind: str = "Topic",
         most: int = ITEMS_MAX,
@@ -122,7 +122,7 @@ class Desk:
             refused = Outcome(KafkaCode.INVALID_REQUEST, f"{len(items)} items: send {most} in one request at most")
             return [failed(item, refused) for item in items]
 
-        async def one(item: I) -> T:
+        async def one(item: Item) -> T:
             try:
                 async with self._turns:
                     self._refuse_late()
