@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, Self
@@ -107,6 +107,20 @@ def read_answer(key: Key, version: int, frame: bytes) -> Any:
     body, size = entity_reader(cls)(frame, position)
     assert position + size == len(frame), "something is left behind the answer"
     return body
+
+
+def codes(answer: Any) -> Iterator[int]:
+    """All error codes in an answer."""
+    if isinstance(answer, tuple):
+        for entry in answer:
+            yield from codes(entry)
+    elif is_dataclass(answer):
+        for each in fields(answer):
+            value = getattr(answer, each.name)
+            if each.name == "error_code":
+                yield int(value)
+            else:
+                yield from codes(value)
 
 
 class Client:
