@@ -213,10 +213,18 @@ class FrameProtocol(asyncio.BufferedProtocol):
             return
         self._is_connected, self._is_closed = False, True
         self._unsent, self._unsent_bytes = [], 0
+        self._drop_received()
         for timer in (self._deadline, self._closing):
             if timer is not None:
                 timer.cancel()
         self._receiver.connection_lost(exc)
+
+    def _drop_received(self) -> None:
+        """Frees the buffers now: receiver and protocol know each other, and so stay until cycles are collected."""
+        self._frame = None
+        self._chunk_end = 0
+        self._chunk = bytearray()
+        self._chunk_view = memoryview(self._chunk)
 
     def eof_received(self) -> bool:
         """Half a connection is of no use: it closes, and what waits is still sent."""
