@@ -8,12 +8,12 @@ that it has shown is kept as the handshake has parsed it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from tidelog.adapters.frame_protocol import FrameProtocol, PortWords, Receiver, TcpTimeouts
+from tidelog.adapters.frame_protocol import UNSENT_BYTES_HIGH, FrameProtocol, PortWords, Receiver, TcpTimeouts
 from tidelog.adapters.tls_frames import EncryptedFrames
-from tidelog.model.ports import ClientConnection, ClientReceiver
+from tidelog.model.ports import Buffer, ClientConnection, ClientReceiver
 
 ClientReceiverMaker = Callable[[ClientConnection], ClientReceiver]
 
@@ -69,6 +69,12 @@ class ClientFrames(FrameProtocol):
         if not self._is_closed and self._chunk_end:
             self._take_chunk()
         self._read_or_not()
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """See the port. What is much leaves at once, so that a clogged connection is known before more is answered."""
+        super().send(buffers)
+        if self._unsent_bytes > UNSENT_BYTES_HIGH:
+            self._flush()
 
     def pause_writing(self) -> None:
         """The client takes nothing: it is not listened to meanwhile."""

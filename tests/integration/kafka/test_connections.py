@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import tracemalloc
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -11,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from tests.integration.http.wire import ask
 from tests.integration.kafka.conftest import Client, KafkaSite, batch, request_frame, started
 from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.slices import TURN_REQUESTS
 
 VERSIONS = request_frame(Key.API_VERSIONS, 0, {})
 
@@ -87,6 +90,40 @@ async def test_large_frames_that_never_come_keep_nobody_out(site: KafkaSite) -> 
         await hoarder.close()
     while bodies.used:
         await asyncio.sleep(0.01)
+
+
+async def test_a_frame_that_never_ends_is_freed_with_its_connection(site: KafkaSite) -> None:
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            client = await site.client()
+            client.writer.write((1 << 20).to_bytes(4) + Key.PRODUCE.to_bytes(2) + bytes(900_000))
+            await client.writer.drain()
+            while not site.server.parts.admission.bodies.used:
+                await asyncio.sleep(0)
+            await client.close()
+            while site.server.parts.admission.connections.open:
+                await asyncio.sleep(0)
+        assert tracemalloc.get_traced_memory()[0] < 5 << 20, "not only when cycles are collected"
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+async def test_who_sends_thousands_of_requests_in_one_piece_leaves_others_their_turns(site: KafkaSite) -> None:
+    client, other = await site.client(), await site.client()
+    assert (await other.ask(Key.API_VERSIONS, 1)).error_code == ErrorCode.none
+    client.writer.write((len(VERSIONS).to_bytes(4) + VERSIONS) * 2_000)
+    served = site.server.metrics.of(Key.API_VERSIONS, 0)
+    while not served.requests:
+        await asyncio.sleep(0)
+    assert served.requests <= TURN_REQUESTS
+    assert (await other.ask(Key.API_VERSIONS, 1)).error_code == ErrorCode.none
+    assert served.requests < 1_000
+    for _ in range(2_000):
+        assert await client.receive()
 
 
 async def test_a_frame_may_come_a_byte_at_a_time(site: KafkaSite) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
-from tests.integration.kafka.conftest import KafkaSite, batch, values_of
+from tests.integration.kafka.conftest import KafkaSite, batch, fetch_tree, request_frame, values_of
+from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.slices import ENTRIES, TURN_BYTES, Turn
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.losses import AcceptedLoss, LostRanges
 
@@ -94,9 +97,6 @@ async def test_a_client_that_reads_nothing_costs_no_more_than_its_answers_bound(
     client, other = await site.client(), await site.client()
     for _ in range(8):
         await other.produce(("t", 0, batch(b"x" * 900_000)))
-    from tests.integration.kafka.conftest import fetch_tree, request_frame
-    from tidelog.broker.kafka.apis import Key
-
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport can
     for number in range(50):
         client.send(
@@ -110,6 +110,59 @@ async def test_a_client_that_reads_nothing_costs_no_more_than_its_answers_bound(
     while site.server.parts.admission.connections.open > 1:
         await asyncio.sleep(0.01)
     assert site.server.parts.admission.answers.used == 0
+
+
+async def test_clients_that_read_nothing_cost_no_more_than_the_answers_budget(site: KafkaSite) -> None:
+    other = await site.client()
+    for _ in range(8):
+        await other.produce(("t", 0, batch(b"x" * 900_000)))
+    whole = fetch_tree(("t", 0, 0), max_bytes=50 << 20, partition_bytes=50 << 20)
+    count = 40
+    for _ in range(count):
+        client = await site.client()
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport can
+        client.send(request_frame(Key.FETCH, 12, whole))
+    stats, answers = site.server.metrics.of(Key.FETCH, 12), site.server.parts.admission.answers
+    while stats.requests < count:
+        await asyncio.sleep(0.01)
+    assert stats.sent_bytes < answers.bytes_max + count * 2_000_000, "beyond the budget each gets what the system takes"
+    (found,) = await other.fetch(("t", 0, 0))
+    assert values_of(found.records)
+
+
+async def test_a_fetch_waits_while_answers_have_no_room_and_not_for_ever(site: KafkaSite) -> None:
+    client, answers = await site.client(), site.server.parts.admission.answers
+    await client.produce(("t", 0, batch(b"a")))
+    answers.take(4 * answers.bytes_max)
+    waiting = asyncio.ensure_future(client.fetch(("t", 0, 0)))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    answers.give_back(4 * answers.bytes_max)
+    assert values_of((await waiting)[0].records) == [b"a"]
+    answers.take(4 * answers.bytes_max)
+    site.server.parts.limits = replace(site.server.parts.limits, room_s_max=0.05)
+    (nothing,) = await client.fetch(("t", 0, 0))
+    assert (nothing.error_code, nothing.records or b"") == (ErrorCode.none, b"")
+    answers.give_back(4 * answers.bytes_max)
+
+
+async def test_a_fetch_of_many_partitions_is_served_in_slices(site: KafkaSite) -> None:
+    client, count = await site.client(), 5_000
+    await client.produce(("t", 1, batch(b"a")))
+    before = site.broker.face.work.slices
+    found = await client.fetch(*[("t", 0, 0)] * (count - 1), ("t", 1, 0))
+    assert len(found) == count and values_of(found[-1].records) == [b"a"]
+    assert site.broker.face.work.slices - before >= 3 * (count // ENTRIES - 1)
+
+
+async def test_requests_of_one_turn_read_so_much_together_and_no_more() -> None:
+    turn = Turn()
+    turn.count(size=TURN_BYTES - 1)
+    assert not turn.has_many_bytes
+    turn.count(size=1)
+    assert turn.has_many_bytes
+    await asyncio.sleep(0)
+    assert not turn.has_many_bytes
 
 
 async def test_a_stop_ends_waits(site: KafkaSite) -> None:

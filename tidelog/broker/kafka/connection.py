@@ -27,13 +27,14 @@ from tidelog.broker.kafka.groups.beats import answer_well
 from tidelog.broker.kafka.handlers import Handlers
 from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
-from tidelog.broker.kafka.memory import ConnectionMemory
+from tidelog.broker.kafka.memory import ConnectionMemory, has_no_room
 from tidelog.broker.kafka.pacing import Pacing
 from tidelog.broker.kafka.produce import Production, read_production
 from tidelog.broker.kafka.slot import Slot
 from tidelog.broker.kafka.wire import Malformed
-from tidelog.model.errors import NotAuthenticated, TidelogError, TooManyConnections
+from tidelog.model.errors import NotAuthenticated, Overloaded, TidelogError, TooManyConnections
 from tidelog.model.ports import ClientConnection
+from tidelog.model.steps import Steps
 
 KEY_BYTES: Final = 2
 ROOM_LOOK_S: Final = 0.02
@@ -89,6 +90,16 @@ class Connection:
         if not self._begin(frame, self.heard_s):
             self._waiting = frame, self.heard_s
             self._stream.hold()
+            return
+        turn = self._parts.turn
+        turn.count(requests=1)
+        if turn.has_many_requests:  # whoever sends thousands of small ones in one piece keeps others waiting
+            self._stream.hold()
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        if self._waiting is None and not self._is_lost:
+            self._stream.go_on()
 
     def unclogged(self) -> None:
         """See the port."""
@@ -183,12 +194,20 @@ class Connection:
         return True
 
     def _has_means(self, call: Call) -> bool:
-        """Returns False while the client has used more than its share, or while there is no memory for the request."""
+        """Returns False while the client has used more than its share, or while there is no memory for the request or,
+        for a while, for the records that it asks for."""
+        if call.api.key is Key.FETCH and self._parts.turn.has_many_bytes:
+            self._look_later(0)
+            return False
         pause_s = self._pacing.pause_s(call, self._identity.caller)
-        if pause_s > 0 or not self._memory.take_frame(len(call.frame)):
+        if pause_s > 0 or self._lacks_room(call) or not self._memory.take_frame(len(call.frame)):
             self._look_later(pause_s or ROOM_LOOK_S)
             return False
         return True
+
+    def _lacks_room(self, call: Call) -> bool:
+        is_full = call.api.key is Key.FETCH and has_no_room(self._parts.admission)
+        return is_full and self._parts.face.clock.monotonic_s() - call.began_s < self._parts.limits.room_s_max
 
     # -- what is alone -----------------------------------------------------------------------------------------------
 
@@ -203,34 +222,62 @@ class Connection:
             self._answer_now(slot, answer_versions(call))
             return
         if call.api.key is Key.METADATA:
-            self._answer_now(slot, self._parts.metadata.answer(call, self._identity.caller))
+            self._begin_steps(slot, self._parts.metadata.answer(call, self._identity.caller))
             return
         if call.api.key is Key.HEARTBEAT and (answer := answer_well(self._parts, call, self._identity.caller)):
             self._answer_now(slot, answer)
             return
-        request, identity = self._parts.cold.read(call), self._identity
-        self._spawn(slot, partial(self._handlers.answer, call, request, identity.caller, identity.sasl))
+        identity = self._identity
+        self._spawn(slot, partial(self._handlers.answer, call, identity.caller, identity.sasl))
+
+    def _begin_steps(self, slot: Slot, steps: Steps[Answer]) -> None:
+        """Begins what is mostly done with its first slice."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            self._answer_now(slot, end.value)
+            return
+        self._spawn(slot, partial(self._finish, steps))
+
+    async def _finish(self, steps: Steps[Answer]) -> tuple[Answer, bool]:
+        return await self._parts.face.work.finish(steps), False
 
     def _begin_fetch(self, slot: Slot) -> None:
         fetching = Fetching(self._parts, slot.call, self._identity.caller)
-        if fetching.is_refused:
-            self._answer_now(slot, fetching.answer_refused())
-        elif fetching.try_now() or fetching.wait_s == 0 or self._parts.admission.waits.is_ended:
-            self._answer_now(slot, self._fetched(fetching))
-        else:
-            self._spawn(slot, partial(self._wait_and_fetch, fetching))
+        steps = self._try_to_fetch(slot, fetching)
+        try:
+            next(steps)
+        except StopIteration as end:
+            if end.value is not None:
+                self._answer_now(slot, end.value)
+                return
+        self._spawn(slot, partial(self._fetch, slot, fetching, steps))
 
-    async def _wait_and_fetch(self, fetching: Fetching) -> tuple[Answer, bool]:
+    def _try_to_fetch(self, slot: Slot, fetching: Fetching) -> Steps[Answer | None]:
+        """Returns the answer; None if there is to be waited for one."""
+        yield from fetching.begin()
+        if fetching.is_refused:
+            return (yield from fetching.answer_refused())
+        is_enough = yield from fetching.try_now()
+        if is_enough or fetching.wait_s == 0 or self._parts.admission.waits.is_ended:
+            return (yield from self._fetched(slot, fetching))
+        return None
+
+    async def _fetch(self, slot: Slot, fetching: Fetching, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
+        """Returns the answer to a request that has to wait, or is long."""
+        work = self._parts.face.work
+        answer = await work.finish(steps)  # None from steps that have ended, too
+        if answer is not None:
+            return answer, False
         try:
             await fetching.wait(asyncio.get_running_loop().time() + fetching.wait_s)
-            fetching.try_now()
+            await work.finish(fetching.try_now())
         except TidelogError as error:
-            return answer_failed(fetching.call, fetching.request, error), True
-        return self._fetched(fetching), False
+            return await work.finish(answer_failed(fetching.call, fetching.request, error)), True
+        return await work.finish(self._fetched(slot, fetching)), False
 
-    def _fetched(self, fetching: Fetching) -> Answer:
-        if fetching.bytes:
-            self._memory.hold_records(fetching.bytes)
+    def _fetched(self, slot: Slot, fetching: Fetching) -> Steps[Answer]:
+        slot.record_bytes = fetching.bytes
         return fetching.answer(self._pacing.charge(fetching.call, self._identity.caller, fetching.bytes))
 
     def _spawn(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer, bool]]]) -> None:
@@ -245,7 +292,7 @@ class Connection:
         know what became of it."""
         try:
             slot.answer, slot.has_error = await work()
-        except Malformed as error:
+        except (Malformed, Overloaded) as error:
             self._end(error.message)
             return
         except Exception:
@@ -323,6 +370,8 @@ class Connection:
         if slot.answer is not None:
             stats.sent_bytes += sum(map(len, slot.answer))
             self._stream.send(slot.answer)
+            if slot.record_bytes:
+                self._memory.hold_records(slot.record_bytes)
 
     # -- looking again -----------------------------------------------------------------------------------------------
 

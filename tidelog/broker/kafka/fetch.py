@@ -20,12 +20,18 @@ from tidelog.broker.kafka.codes import code_of
 from tidelog.broker.kafka.endpoints import hint_of
 from tidelog.broker.kafka.fetch_codec import IDS_FROM, NO_SESSION, FetchEntry, FetchRequest, read_fetch, write_fetched
 from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.broker.kafka.memory import has_no_room
+from tidelog.broker.kafka.slices import Slices
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.errors import NotLeader, OffsetOutOfRange, RecordsLost, TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.steps import Steps
 
+ANSWER_BYTES_MAX: Final = 8 << 20
+"""Records of one answer, whatever its client would take: they are read in one go, and are in memory until the client
+takes them. The first batch may be larger."""
 ROOM_BYTES_MIN: Final = 64 << 10
 """So much is read even if the memory for answers is taken by clients that read slowly."""
 WHOLE_FETCH: Final = (-1, 0)
@@ -33,19 +39,21 @@ WHOLE_FETCH: Final = (-1, 0)
 
 
 class Fetching:
-    """Serves one request; `try_now` is called as often as it takes."""
+    """Serves one request: `begin` first, then `try_now` as often as it takes, and `answer`, all of which are done in
+    slices."""
+
+    request: FetchRequest
 
     def __init__(self, parts: Parts, call: Call, caller: Caller) -> None:
-        """Raises `Malformed`."""
         self.call = call
-        self.request = read_fetch(call)
         self.bytes = 0
         """The size of the records that were found."""
         self._parts = parts
         self._caller = caller
-        self._names_topics()
 
-    def _names_topics(self) -> None:
+    def begin(self) -> Steps[None]:
+        """Reads the request. Raises `Malformed`."""
+        self.request = yield from read_fetch(self.call)
         if self.call.version < IDS_FROM:
             return
         image = self._parts.cluster.image
@@ -66,13 +74,12 @@ class Fetching:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def try_now(self) -> bool:
+    def try_now(self) -> Steps[bool]:
         """Reads what is there. Returns False if that is not enough, and nothing else is to be told."""
-        answers = self._parts.admission.answers
-        room = max(answers.bytes_max - answers.used, ROOM_BYTES_MIN)
-        left = min(max(self.request.bytes_max, 1), self._parts.limits.fetch_bytes_max, room)
+        left = min(max(self.request.bytes_max, 1), self._parts.limits.fetch_bytes_max, ANSWER_BYTES_MAX, self._room())
         self.bytes = 0
         has_news = False
+        slices = Slices()
         for entry in self.request.entries:
             entry.reset()
             if left > 0:
@@ -81,7 +88,16 @@ class Fetching:
                 has_news = True
             left -= len(entry.data)
             self.bytes += len(entry.data)
+            if slices.end_with(1):
+                yield None
+        self._parts.turn.count(size=self.bytes)
         return has_news or self.bytes >= self.request.bytes_min
+
+    def _room(self) -> int:
+        answers = self._parts.admission.answers
+        if has_no_room(self._parts.admission):
+            return 0
+        return max(answers.bytes_max - answers.used, ROOM_BYTES_MIN)
 
     def _read(self, entry: FetchEntry, bytes_max: int) -> None:
         try:
@@ -179,11 +195,11 @@ class Fetching:
         async with self._parts.admission.waits.until(deadline_s):
             await self._parts.partitions.wait_until(is_ready, watched, deadline_s)
 
-    def answer(self, throttle_ms: int) -> Answer:
+    def answer(self, throttle_ms: int) -> Steps[Answer]:
         """Returns what the client is told."""
         return write_fetched(self.call, self.request, throttle_ms)
 
-    def answer_refused(self) -> Answer:
+    def answer_refused(self) -> Steps[Answer]:
         """Returns that there is no such session."""
         return write_fetched(self.call, self.request, 0, KafkaCode.FETCH_SESSION_ID_NOT_FOUND)
 
@@ -194,7 +210,7 @@ def _epoch_error(entry: FetchEntry, leader_epoch: int) -> int:
     return KafkaCode.FENCED_LEADER_EPOCH if entry.leader_epoch < leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
 
 
-def answer_failed(call: Call, request: FetchRequest, error: TidelogError) -> Answer:
+def answer_failed(call: Call, request: FetchRequest, error: TidelogError) -> Steps[Answer]:
     """Returns the answer to a request of which nothing was read: the error stands with each partition."""
     for entry in request.entries:
         entry.data, entry.error = b"", code_of(error)

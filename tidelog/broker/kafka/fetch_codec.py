@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
+from tidelog.broker.kafka.slices import Slices
 from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, array, string, tagged, uvarint
 from tidelog.model.ports import Buffer
+from tidelog.model.steps import Steps
 
 SESSIONS_FROM: Final = 7
 RACKS_FROM: Final = 11
@@ -61,7 +63,7 @@ class FetchRequest(Struct):
         return [entry for _, entries in self.topics for entry in entries]
 
 
-def read_fetch(call: Call) -> FetchRequest:
+def read_fetch(call: Call) -> Steps[FetchRequest]:
     """Raises `Malformed`."""
     reader, version = call.reader, call.version
     if version < 15:
@@ -69,7 +71,8 @@ def read_fetch(call: Call) -> FetchRequest:
     wait_ms, bytes_min, bytes_max = reader.int32(), reader.int32(), reader.int32()
     reader.int8()  # isolation: all that can be read is committed
     session_id, session_epoch = (reader.int32(), reader.int32()) if version >= SESSIONS_FROM else (0, -1)
-    request = FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, _read_topics(call))
+    topics = yield from _read_topics(call)
+    request = FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, topics)
     if version >= SESSIONS_FROM:
         _skip_forgotten(call)
     if version >= RACKS_FROM:
@@ -78,13 +81,19 @@ def read_fetch(call: Call) -> FetchRequest:
     return request
 
 
-def _read_topics(call: Call) -> list[tuple[str, list[FetchEntry]]]:
+def _read_topics(call: Call) -> Steps[list[tuple[str, list[FetchEntry]]]]:
     reader, is_flexible = call.reader, call.is_flexible
     topics = []
+    slices = Slices()
     for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
         topic = reader.uuid() if call.version >= IDS_FROM else reader.string(is_flexible=is_flexible)
         count = reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)
-        topics.append((topic, [_read_entry(call, topic) for _ in range(count)]))
+        entries = []
+        for _ in range(count):
+            entries.append(_read_entry(call, topic))
+            if slices.end_with(1):
+                yield None
+        topics.append((topic, entries))
         reader.tags(is_flexible=is_flexible)
     return topics
 
@@ -115,7 +124,7 @@ def _skip_forgotten(call: Call) -> None:
         reader.tags(is_flexible=is_flexible)
 
 
-def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: int = 0) -> Answer:
+def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: int = 0) -> Steps[Answer]:
     """Returns the answer: what stands between the records, and the records."""
     version, is_flexible = call.version, call.is_flexible
     pieces: Answer = []
@@ -123,6 +132,7 @@ def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: in
     if version >= SESSIONS_FROM:
         out += INT16.pack(error) + INT32.pack(NO_SESSION)
     topics = [] if error else request.topics
+    slices = Slices()
     out += array(len(topics), is_flexible=is_flexible)
     for topic, entries in topics:
         out += bytes.fromhex(topic) if version >= IDS_FROM else string(topic, is_flexible=is_flexible)
@@ -133,6 +143,8 @@ def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: in
                 pieces += [out, entry.data]
                 out = bytearray()
             out += _end_of(entry, version, is_flexible=is_flexible)
+            if slices.end_with(1):
+                yield None
         if is_flexible:
             out += NO_TAGS
     if version >= HINTS_FROM:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from tidelog.broker.kafka.admin.long_answers import written
 from tidelog.broker.kafka.admin.table import CALLS, administer
@@ -19,8 +20,12 @@ from tidelog.broker.kafka.sasl import SaslLogin
 from tidelog.model.access import Caller
 from tidelog.model.certificate_names import parse_rules
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.steps import Steps
 
 Tree = dict[str, Any]
+T = TypeVar("T")
+LARGE_BYTES: Final = 16 << 10
+"""From here on a request is read away from the event loop, and its answer written there."""
 _NO_LOGIN: Final[Mapping[Key, Tree]] = MappingProxyType(
     {
         Key.SASL_HANDSHAKE: {"error_code": KafkaCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": []},
@@ -31,6 +36,12 @@ _NO_LOGIN: Final[Mapping[Key, Tree]] = MappingProxyType(
         },
     }
 )
+
+
+def _away(call: Callable[[], T]) -> Steps[T]:
+    """One step, which is done away from the event loop."""
+    made: T = yield call
+    return made
 
 
 class Hosting(Protocol):
@@ -56,15 +67,21 @@ class Handlers:
         self.lost = host.lost
         self._table: dict[Key, Callable[[Any, Caller], Awaitable[Tree]]] = {
             Key.LIST_OFFSETS: self._offsets.list_offsets,
-            Key.OFFSET_FOR_LEADER_EPOCH: self._epochs,
+            Key.OFFSET_FOR_LEADER_EPOCH: self._offsets.epochs,
             Key.INIT_PRODUCER_ID: self._init_producer_id,
             Key.DESCRIBE_CLUSTER: self._describe_cluster,
         }
 
-    async def answer(self, call: Call, request: Any, caller: Caller, login: SaslLogin | None) -> tuple[Answer, bool]:
-        """Returns the answer to a request of kio's, and whether it is an error."""
-        tree = await self._tree(call, request, caller, login)
-        return await written(self._parts.cold, call, tree), bool(tree.get("error_code"))
+    async def answer(self, call: Call, caller: Caller, login: SaslLogin | None) -> tuple[Answer, bool]:
+        """Returns the answer to a request, and whether it is an error. Raises `Malformed`, or `Overloaded` if too many
+        large ones are under way."""
+        cold = self._parts.cold
+        if len(call.frame) < LARGE_BYTES:
+            tree = await self._tree(call, cold.read(call), caller, login)
+            return await written(cold, call, tree), bool(tree.get("error_code"))
+        work = self._parts.face.work
+        tree = await self._tree(call, await work.do(_away(partial(cold.read, call))), caller, login)
+        return await work.finish(_away(partial(cold.write, call, tree))), bool(tree.get("error_code"))
 
     async def _tree(self, call: Call, request: Any, caller: Caller, login: SaslLogin | None) -> Tree:
         key = call.api.key
@@ -79,9 +96,6 @@ class Handlers:
         if key in CALLS:
             return await administer(self._parts, call, request, caller)
         return await self._table[key](request, caller)
-
-    async def _epochs(self, request: Any, caller: Caller) -> Tree:
-        return self._offsets.epochs(request, caller)
 
     async def _init_producer_id(self, request: Any, caller: Caller) -> Tree:
         return await init_producer_id(self._parts, request, caller)

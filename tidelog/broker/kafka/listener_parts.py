@@ -13,6 +13,7 @@ from tidelog.broker.kafka.cold import ColdCodecs
 from tidelog.broker.kafka.limits import KafkaLimits
 from tidelog.broker.kafka.metadata import MetadataCalls
 from tidelog.broker.kafka.metrics import KafkaMetrics
+from tidelog.broker.kafka.slices import Turn
 from tidelog.broker.kafka.topic_ids import TopicIds
 from tidelog.model.access import Caller, Operation, Resource, refusal
 from tidelog.model.cluster import KAFKA
@@ -28,6 +29,7 @@ class Parts:
     limits: KafkaLimits
     metrics: KafkaMetrics
     ids: TopicIds = field(default_factory=TopicIds)
+    turn: Turn = field(default_factory=Turn)
     cold: ColdCodecs = field(default_factory=ColdCodecs)
     metadata: MetadataCalls = field(init=False)
 

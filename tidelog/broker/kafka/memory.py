@@ -14,8 +14,15 @@ from tidelog.broker.face.admission import Admission
 from tidelog.model.errors import Overloaded
 from tidelog.model.ports import ClientConnection
 
+FULL: Final = 4
+"""How many times their budget answers may take, since each connection gets a little beyond it."""
 OWN_BYTES: Final = 256 << 10
 """A connection may have so much under way, in frames that are no larger each, beside all others."""
+
+
+def has_no_room(admission: Admission) -> bool:
+    """Returns True while not even a little more is to be read for clients."""
+    return admission.answers.used >= FULL * admission.answers.bytes_max
 
 
 class ConnectionMemory:
@@ -58,7 +65,7 @@ class ConnectionMemory:
         self._bodies.give_back(size)
 
     def hold_records(self, size: int) -> None:
-        """Takes memory for records that are about to be sent, until the system has them."""
+        """Takes memory for records that were just handed over to be sent, until the system has them."""
         self._answers.take(size, held=self._answers.used)
         self._record_bytes += size
         asyncio.get_running_loop().call_soon(self.release_records)

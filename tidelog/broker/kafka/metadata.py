@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.cluster import Cluster
 from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.slices import Slices
 from tidelog.broker.kafka.topic_ids import TopicIds
 from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, array, int32s, string
 from tidelog.model.access import Caller, Operation, Resource
@@ -20,6 +21,7 @@ from tidelog.model.cluster import KAFKA, NO_LEADER, BrokerInfo, ClusterImage, Pa
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.names import check_topic_name
+from tidelog.model.steps import Steps
 
 FLEXIBLE_FROM: Final = 9
 OPERATIONS_NOT_ASKED: Final = INT32.pack(-(1 << 31))
@@ -37,7 +39,7 @@ class Asked(NamedTuple):
     topic_id: str = NO_ID
 
 
-def read_asked(call: Call) -> list[Asked] | None:
+def read_asked(call: Call) -> Steps[list[Asked] | None]:
     """Returns the topics that a request asks for; None for all. Raises `Malformed`.
 
     What follows is not read, as it would change nothing: whether to make topics, and to tell what the client may do.
@@ -47,10 +49,13 @@ def read_asked(call: Call) -> list[Asked] | None:
     has_ids = version >= 10
     count = reader.array(UUID_AND_NAME if has_ids else 1, is_flexible=is_flexible)
     asked: list[Asked] = []
+    slices = Slices()
     for _ in range(count):
         topic_id = reader.uuid() if has_ids else NO_ID
         asked.append(Asked(reader.nullable_string(is_flexible=is_flexible), topic_id))
         reader.tags(is_flexible=is_flexible)
+        if slices.end_with(1):
+            yield None
     return None if count < 0 or (version == 0 and count == 0) else asked
 
 
@@ -64,12 +69,14 @@ class MetadataCalls:
         self._topics: dict[tuple[str, int], tuple[Topic, tuple[int, ...], bytes]] = {}
         self._brokers: dict[int, tuple[ClusterImage, bytes]] = {}
 
-    def answer(self, call: Call, caller: Caller) -> Answer:
-        """Raises `Malformed`."""
-        asked = read_asked(call)
+    def answer(self, call: Call, caller: Caller) -> Steps[Answer]:
+        """Returns the answer, of one image. Raises `Malformed`."""
+        asked = yield from read_asked(call)
         image = self._cluster.image
         version, is_flexible = call.version, call.is_flexible
-        bodies = self._all(image, version, caller) if asked is None else self._chosen(image, version, caller, asked)
+        if asked is None:
+            asked = [Asked(name) for name in image.topics if self._may_see(caller, name)]
+        bodies = yield from self._bodies(image, version, caller, dict.fromkeys(asked))
         end = OPERATIONS_NOT_ASKED if 8 <= version <= 10 else b""
         end += INT16.pack(0) if version >= 13 else b""
         return [
@@ -84,18 +91,12 @@ class MetadataCalls:
     def _may_see(self, caller: Caller, name: str) -> bool:
         return self._admission.may(caller, Operation.DESCRIBE, Resource("Topic", name))
 
-    def _all(self, image: ClusterImage, version: int, caller: Caller) -> list[bytes]:
-        live = _reachable(image)
-        topics = [topic for topic in image.topics.values() if self._may_see(caller, topic.name)]
-        return [self._topic(topic, live, version) for topic in topics]
-
-    def _chosen(self, image: ClusterImage, version: int, caller: Caller, asked: Iterable[Asked]) -> list[bytes]:
+    def _bodies(self, image: ClusterImage, version: int, caller: Caller, asked: Iterable[Asked]) -> Steps[list[bytes]]:
         live = _reachable(image)
         bodies = []
-        for name, topic_id in dict.fromkeys(asked):
-            topic = None if name is None else image.topics.get(name)
-            if name is None:
-                topic = self._ids.find(image, topic_id)
+        slices = Slices()
+        for name, topic_id in asked:
+            topic = self._ids.find(image, topic_id) if name is None else image.topics.get(name)
             shown = topic.name if topic is not None else name
             if shown is not None and not self._may_see(caller, shown):
                 unknown = KafkaCode.TOPIC_AUTHORIZATION_FAILED if name is not None else KafkaCode.UNKNOWN_TOPIC_ID
@@ -104,6 +105,8 @@ class MetadataCalls:
                 bodies.append(_without_partitions(name, topic_id, _why_unknown(name), version))
             else:
                 bodies.append(self._topic(topic, live, version))
+            if slices.end_with(1 if topic is None else len(topic.partitions)):
+                yield None
         return bodies
 
     def _brokers_of(self, image: ClusterImage, version: int) -> bytes:

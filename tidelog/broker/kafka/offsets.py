@@ -6,12 +6,12 @@ reads one batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from tidelog.broker.face.partitions import LedPartition
 from tidelog.broker.kafka.codes import code_of
 from tidelog.broker.kafka.listener_parts import Parts
+from tidelog.broker.kafka.slices import Slices
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.kafka_codes import KafkaCode
@@ -33,13 +33,13 @@ class OffsetCalls:
 
     async def list_offsets(self, request: Any, caller: Caller) -> dict[str, Any]:
         """Returns the answer to ListOffsets, as a tree of kio's."""
-        topics = [
-            {
-                "name": topic.name,
-                "partitions": [await self._listed(topic.name, asked, caller) for asked in topic.partitions],
-            }
-            for topic in request.topics
-        ]
+        slices, topics = Slices(), []
+        for topic in request.topics:
+            partitions = []
+            for asked in topic.partitions:
+                partitions.append(await self._listed(topic.name, asked, caller))
+                await slices.served(1)
+            topics.append({"name": topic.name, "partitions": partitions})
         return {"throttle_time": 0, "topics": topics}
 
     async def _listed(self, topic: str, asked: Any, caller: Caller) -> dict[str, Any]:
@@ -60,16 +60,16 @@ class OffsetCalls:
             found["error_code"] = code_of(error)
         return found
 
-    def epochs(self, request: Any, caller: Caller) -> dict[str, Any]:
+    async def epochs(self, request: Any, caller: Caller) -> dict[str, Any]:
         """Returns the answer to OffsetForLeaderEpoch, as a tree of kio's."""
-        topics: Iterable[Any] = request.topics
-        return {
-            "throttle_time": 0,
-            "topics": [
-                {"topic": one.topic, "partitions": [self._epoch(one.topic, asked, caller) for asked in one.partitions]}
-                for one in topics
-            ],
-        }
+        slices, topics = Slices(), []
+        for topic in request.topics:
+            partitions = []
+            for asked in topic.partitions:
+                partitions.append(self._epoch(topic.topic, asked, caller))
+                await slices.served(1)
+            topics.append({"topic": topic.topic, "partitions": partitions})
+        return {"throttle_time": 0, "topics": topics}
 
     def _epoch(self, topic: str, asked: Any, caller: Caller) -> dict[str, Any]:
         found = {"partition": asked.partition, "error_code": 0, "leader_epoch": NOTHING, "end_offset": NOTHING}

@@ -10,7 +10,7 @@ from tidelog.broker.kafka.produce import Production
 class Slot:
     """The place of a request's answer."""
 
-    __slots__ = ("answer", "call", "has_error", "is_done", "production", "size", "stats")
+    __slots__ = ("answer", "call", "has_error", "is_done", "production", "record_bytes", "size", "stats")
 
     def __init__(self, call: Call, size: int, stats: CallStats) -> None:
         self.call = call
@@ -20,4 +20,6 @@ class Slot:
         self.production: Production | None = None
         self.answer: Answer | None = None
         """None if nothing is to be said."""
+        self.record_bytes = 0
+        """The size of the records in the answer."""
         self.is_done = self.has_error = False

@@ -22,7 +22,8 @@ FLOAT64: Final = Struct(">d")
 UUID_BYTES: Final = 16
 VARINT_BYTES_MAX: Final = 5
 ENTRIES_MAX: Final = 20_000
-"""Bounds one array: more would hold the event loop for longer than others should wait."""
+"""Bounds the entries of one request, those of all its arrays together: what reads it, and answers, has to do something
+for each."""
 NO_TAGS: Final = b"\x00"
 
 
@@ -33,12 +34,14 @@ class Malformed(InvalidRequest):
 class Reader:
     """Reads one frame from its beginning to its end. All methods raise `Malformed`."""
 
-    __slots__ = ("end", "frame", "position")
+    __slots__ = ("end", "entries", "frame", "position")
 
     def __init__(self, frame: memoryview, position: int = 0) -> None:
         self.frame = frame
         self.position = position
         self.end = len(frame)
+        self.entries = 0
+        """Of the arrays so far."""
 
     def _take(self, size: int) -> int:
         begin = self.position
@@ -112,9 +115,14 @@ class Reader:
     def array(self, entry_bytes_min: int, *, is_flexible: bool) -> int:
         """Returns how many entries follow, each of which takes so many bytes at least; -1 for null."""
         count = self.uvarint() - 1 if is_flexible else self.int32()
-        if count > ENTRIES_MAX or count * entry_bytes_min > self.end - self.position:
-            raise Malformed(f"{count} entries are announced at byte {self.position}; at most {ENTRIES_MAX} may be")
-        return max(count, -1)
+        if count <= 0:
+            return max(count, -1)
+        self.entries += count
+        if self.entries > ENTRIES_MAX or count * entry_bytes_min > self.end - self.position:
+            raise Malformed(
+                f"{count} entries are announced at byte {self.position}; at most {ENTRIES_MAX} may be in all"
+            )
+        return count
 
     def tags(self, *, is_flexible: bool) -> None:
         """Skips tagged fields, where there may be any."""

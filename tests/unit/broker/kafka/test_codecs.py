@@ -21,6 +21,7 @@ from tidelog.broker.kafka.fetch_codec import read_fetch
 from tidelog.broker.kafka.metadata import read_asked
 from tidelog.broker.kafka.produce_codec import read_produce
 from tidelog.broker.kafka.wire import ENTRIES_MAX, Malformed, Reader, array, string, tagged, uvarint
+from tidelog.model.steps import drive
 
 COLD = ColdCodecs()
 PRODUCE = {
@@ -56,9 +57,9 @@ def read_body(call: Call) -> object:
         case Key.PRODUCE:
             return read_produce(call)
         case Key.FETCH:
-            return read_fetch(call)
+            return drive(read_fetch(call))
         case Key.METADATA:
-            return read_asked(call)
+            return drive(read_asked(call))
         case Key.API_VERSIONS:
             return client_software(call)
     return COLD.read(call)
@@ -169,3 +170,11 @@ def call_of(key: Key, frame: bytes) -> Call:
     """Returns the call that a frame begins with."""
     view = memoryview(frame)
     return read_call(APIS[key], Head(view), view, 0.0)
+
+
+def test_the_arrays_of_one_request_have_so_many_entries_together() -> None:
+    half = array(ENTRIES_MAX // 2, is_flexible=False)
+    reader = Reader(memoryview(half * 3 + bytes(ENTRIES_MAX)))
+    assert [reader.array(1, is_flexible=False) for _ in range(2)] == [ENTRIES_MAX // 2] * 2
+    with pytest.raises(Malformed):
+        reader.array(1, is_flexible=False)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
 from tidelog.broker.kafka.call import Call
-from tidelog.broker.kafka.groups.trees import Tree, check_count, deadline_s, group_code, mutate, require
+from tidelog.broker.kafka.groups.trees import Tree, deadline_s, group_code, mutate, require
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.model.access import Caller, Operation
 from tidelog.model.classic_groups import (
@@ -161,7 +161,6 @@ async def leave_group(parts: Parts, call: Call, request: Any, caller: Caller) ->
     """Returns the answer. Versions before 3 name one member, and have one error."""
     is_one = not hasattr(request, "members")
     named = [Leaving(request.member_id)] if is_one else [_leaving(one) for one in request.members]
-    check_count(len(named))
     try:
         require(parts, caller, Operation.READ, request.group_id)
         leave = LeaveGroup(group=request.group_id, members=tuple(named))

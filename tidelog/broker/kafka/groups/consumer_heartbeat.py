@@ -15,8 +15,6 @@ from msgspec import structs
 from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.groups.trees import (
     Tree,
-    check_count,
-    check_partitions,
     deadline_s,
     group_code,
     id_of,
@@ -35,8 +33,6 @@ NOT_SAID: Final = -1
 
 async def consumer_group_heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns the answer."""
-    check_partitions(request.topic_partitions or (), "partitions")
-    check_count(len(request.subscribed_topic_names or ()))
     try:
         beat = _heartbeat(parts, call, request, caller)
         _check_rights(parts, beat, caller)

@@ -12,8 +12,6 @@ from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.codes import code_of
 from tidelog.broker.kafka.groups.trees import (
     Tree,
-    check_count,
-    check_partitions,
     deadline_s,
     group_code,
     may_topic,
@@ -30,7 +28,6 @@ from tidelog.model.kafka_codes import KafkaCode
 async def delete_groups(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns the answer: of each group what became of it."""
     names = dict.fromkeys(request.groups_names)
-    check_count(len(names))
     results = [{"group_id": name, "error_code": await _deleted(parts, call, name, caller)} for name in names]
     return {"throttle_time": 0, "results": results}
 
@@ -49,7 +46,6 @@ async def _deleted(parts: Parts, call: Call, name: str, caller: Caller) -> int:
 
 async def offset_delete(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns the answer: of each partition what became of its offset."""
-    check_partitions(request.topics, "partitions")
     seen = [topic for topic in request.topics if may_topic(parts, caller, Operation.READ, topic.name)]
     named = [(topic.name, one.partition_index) for topic in seen for one in topic.partitions]
     try:

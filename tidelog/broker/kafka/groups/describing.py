@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog.broker.kafka.call import Call
-from tidelog.broker.kafka.groups.trees import Tree, check_count, deadline_s, group_code, id_of, require
+from tidelog.broker.kafka.groups.trees import Tree, deadline_s, group_code, id_of, require
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.errors import TidelogError, UnknownGroup
@@ -76,7 +76,6 @@ async def _description(parts: Parts, group: str, caller: Caller, kind: str) -> G
 async def describe_groups(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns descriptions of classic groups."""
     names = dict.fromkeys(request.groups)
-    check_count(len(names))
     return {"throttle_time": 0, "groups": [await _classic(parts, call, name, caller) for name in names]}
 
 
@@ -125,7 +124,6 @@ def _classic_tree(name: str, code: int, message: str | None, state: str) -> Tree
 async def consumer_group_describe(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns descriptions of groups whose coordinator assigns."""
     names = dict.fromkeys(request.group_ids)
-    check_count(len(names))
     return {"throttle_time": 0, "groups": [await _consumer(parts, name, caller) for name in names]}
 
 

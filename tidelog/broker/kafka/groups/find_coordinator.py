@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tidelog.broker.kafka.call import Call
-from tidelog.broker.kafka.groups.trees import Tree, check_count, deadline_s, group_code, require
+from tidelog.broker.kafka.groups.trees import Tree, deadline_s, group_code, require
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.model.access import Caller, Operation
 from tidelog.model.cluster import KAFKA, Endpoint
@@ -29,7 +29,6 @@ async def find_coordinator(parts: Parts, call: Call, request: Any, caller: Calle
     if hasattr(request, "key"):
         return {"throttle_time": 0, **await _found(parts, kind, request.key, caller)}
     keys = dict.fromkeys(request.coordinator_keys)
-    check_count(len(keys))
     found = [{"key": key, **await _found(parts, kind, key, caller)} for key in keys]
     return {"throttle_time": 0, "coordinators": found}
 

@@ -9,7 +9,6 @@ from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.groups.trees import (
     Tree,
     as_named,
-    check_partitions,
     deadline_s,
     may_topic,
     name_of,
@@ -46,7 +45,6 @@ class _Row:
 
 async def offset_commit(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns the answer: of each partition what became of its offset."""
-    check_partitions(request.topics, "partitions")
     rows = [list(_judged(parts, topic, caller)) for topic in request.topics]
     sound = [row for of_topic in rows for row in of_topic if not row.code]
     try:

@@ -10,8 +10,6 @@ from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.groups.trees import (
     Tree,
     as_named,
-    check_count,
-    check_partitions,
     deadline_s,
     id_of,
     may_topic,
@@ -36,14 +34,11 @@ async def offset_fetch(parts: Parts, call: Call, request: Any, caller: Caller) -
         if found["error_code"] and call.version < ERROR_OF_GROUP_SINCE:
             found["topics"] = [_refused(topic, found["error_code"]) for topic in request.topics]
         return {"throttle_time": 0, **found}
-    check_count(len(request.groups))
     groups = [{"group_id": one.group_id, **await _of_group(parts, one, caller)} for one in request.groups]
     return {"throttle_time": 0, "groups": groups}
 
 
 async def _of_group(parts: Parts, asked: Any, caller: Caller) -> Tree:
-    if asked.topics is not None:
-        check_partitions(asked.topics, "partition_indexes")
     try:
         require(parts, caller, Operation.DESCRIBE, asked.group_id)
         topics = await (_all(parts, asked, caller) if asked.topics is None else _chosen(parts, asked, caller))

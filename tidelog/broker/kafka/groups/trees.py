@@ -8,7 +8,7 @@ have for the same would end some of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from tidelog.broker.face.groups import PATIENCE_S
@@ -16,7 +16,6 @@ from tidelog.broker.face.shares import Client
 from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.codes import code_of
 from tidelog.broker.kafka.listener_parts import Parts
-from tidelog.broker.kafka.wire import ENTRIES_MAX, Malformed
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.errors import FencedMember, QuotaExceeded, TidelogError
 from tidelog.model.kafka_codes import KafkaCode
@@ -65,17 +64,6 @@ def offsets_code(error: TidelogError) -> KafkaCode:
     """Returns what is told of an error about committed offsets: a member of the past is told so by a heartbeat, and
     asks again with the epoch that it has then."""
     return KafkaCode.STALE_MEMBER_EPOCH if isinstance(error, FencedMember) else group_code(error)
-
-
-def check_count(count: int) -> None:
-    """Raises `Malformed`, which ends the connection, for more entries than others should wait for."""
-    if count > ENTRIES_MAX:
-        raise Malformed(f"{count} entries are in one request; it may have {ENTRIES_MAX}")
-
-
-def check_partitions(topics: Iterable[Any], partitions: str) -> None:
-    """Raises `Malformed` for topics with too many partitions in a field of this name."""
-    check_count(sum(1 + len(getattr(topic, partitions)) for topic in topics))
 
 
 def name_of(parts: Parts, asked: Any) -> str | None:
