@@ -135,9 +135,10 @@ bench: setup ## Measure a broker on this machine
 bench-repair: setup ## How long 1,000 damaged batches of a 1 GB partition take to be whole again
 	$(BIN)/tidelog bench repair
 
-bench-security: setup ## What TLS, tokens and ACLs cost, and how soon what is revoked ends; HISTORY=bench/history.ndjson
+bench-security: setup ## What TLS, tokens and ACLs cost, how soon what is revoked ends, what guesses tell; HISTORY=bench/history.ndjson
 	$(BIN)/tidelog bench security $(if $(HISTORY),--history $(HISTORY))
 	$(BIN)/tidelog bench revocation $(if $(HISTORY),--history $(HISTORY))
+	$(BIN)/tidelog bench guesses $(if $(HISTORY),--history $(HISTORY))
 
 docs: setup ## Generate the reference pages again; fails if they differ from the committed ones
 	$(BIN)/tidelog config docs > $(VENV)/config.md && mv $(VENV)/config.md docs/config.md

@@ -5,6 +5,7 @@ Each workload is a coroutine function from options to a `Result`, for `run`; `ap
 
 from tidelog.bench.consume import ConsumeOptions, measure_consume
 from tidelog.bench.failover import FailoverOptions, measure_failover
+from tidelog.bench.guesses import GuessesOptions, measure_guesses
 from tidelog.bench.history import append_history
 from tidelog.bench.idle_consumers import IdleConsumersOptions, measure_idle_consumers
 from tidelog.bench.latency import LatencyOptions, measure_latency
@@ -25,6 +26,7 @@ from tidelog.bench.security import SecurityOptions, measure_security
 __all__ = [
     "ConsumeOptions",
     "FailoverOptions",
+    "GuessesOptions",
     "IdleConsumersOptions",
     "LatencyOptions",
     "Level",
@@ -44,6 +46,7 @@ __all__ = [
     "append_history",
     "measure_consume",
     "measure_failover",
+    "measure_guesses",
     "measure_idle_consumers",
     "measure_latency",
     "measure_move",

@@ -20,7 +20,7 @@ from tidelog.bench import (
 from tidelog.cli.bench_cluster import failover, move, pause, repair, scale
 from tidelog.cli.bench_groups import idle_consumers, rebalance
 from tidelog.cli.bench_partitions import partitions
-from tidelog.cli.bench_security import revocation, security
+from tidelog.cli.bench_security import guesses, revocation, security
 from tidelog.cli.measuring import (
     AcksOption,
     BatchBytes,
@@ -182,5 +182,6 @@ app.command()(repair)
 app.command()(scale)
 app.command()(security)
 app.command()(revocation)
+app.command()(guesses)
 app.command()(rebalance)
 app.command()(idle_consumers)

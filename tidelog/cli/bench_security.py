@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from tidelog.bench import RevocationOptions, SecurityOptions, measure_revocation, measure_security
+from tidelog.bench import (
+    GuessesOptions,
+    RevocationOptions,
+    SecurityOptions,
+    measure_guesses,
+    measure_revocation,
+    measure_security,
+)
 from tidelog.cli.measuring import BatchBytes, History, ProtocolOption, workload
 from tidelog.cli.options import Json
 from tidelog.model.cluster import ISR
@@ -53,4 +60,25 @@ def revocation(
     Examples:
       tidelog bench revocation
       tidelog bench revocation --times 20 --at-once 1 --json
+    """
+
+
+@workload(measure_guesses, GuessesOptions)
+def guesses(
+    logins: Annotated[int, typer.Option(min=1, metavar="N", help="Wrong passwords of each kind of user.")] = 50,
+    topics: Annotated[int, typer.Option(min=1, metavar="N", help="Questions about each kind of topic.")] = 500,
+    reads: Annotated[int, typer.Option(min=1, metavar="N", help="Of others, alone and beside guesses.")] = 1_000,
+    guessers: Annotated[int, typer.Option(min=1, metavar="N", help="That try passwords at one time.")] = 8,
+    history: History = None,
+    as_json: Json = False,
+) -> None:
+    """Guess passwords and names of topics, and time the refusals.
+
+    How far apart in time the answers about users are that exist and that do not, and about topics that may not be seen
+    and that do not exist; and how long the reads of others take, alone and while passwords are tried without end.
+
+    \b
+    Examples:
+      tidelog bench guesses
+      tidelog bench guesses --logins 20 --guessers 32 --json
     """

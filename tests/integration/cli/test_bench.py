@@ -67,6 +67,15 @@ def test_how_soon_what_is_revoked_ends(cli: Cli) -> None:
 
 
 @pytest.mark.slow
+def test_what_guesses_tell(cli: Cli) -> None:
+    """F104, F105, F123."""
+    small = ("--logins", "3", "--topics", "5", "--reads", "20", "--guessers", "2")
+    figures = json.loads(cli.succeed("bench", "guesses", *small, "--json"))["figures"]
+    assert figures["users_apart_ms"] >= 0 <= figures["topics_apart_ms"]
+    assert figures["read_alone_p50_ms"] > 0 < figures["read_beside_guesses_p50_ms"]
+
+
+@pytest.mark.slow
 def test_a_broker_joins_under_load(cli: Cli) -> None:
     options = ["--brokers", "1", "--partitions", "4", "--data-mb", "1", "--throttle", "0", "--calm", "0.5", *CLOSED]
     measured = json.loads(cli.succeed("bench", "move", *options, "--json"))
