@@ -33,6 +33,7 @@ from tidelog.adapters.tls_listener import HANDSHAKES_MAX
 from tidelog.adapters.tls_store import TlsStore
 from tidelog.broker.auditing import Auditing
 from tidelog.broker.broker import STEP_ASIDE_S_MAX, Broker
+from tidelog.broker.face.brake import Brake
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.jwt_login import JwtLogin, terms_of
 from tidelog.broker.face.login import first_token
@@ -215,7 +216,7 @@ async def _serve(
             at = Endpoint(*split_address(config.http_ops_listener))
             servers.append(await start_ops(server, at, tls if config.http_ops_security_protocol == "SSL" else None))
             more = f" ops={Endpoint(at.host, servers[-1].address[1])}"
-        kafka = await _open_kafka(config, face, tls)
+        kafka = await _open_kafka(config, face, tls, server.context.admission.shedding.brake)
         if kafka is not None:
             servers.append(kafka)
             server.context.metrics_page.registry.register(kafka.metrics)
@@ -239,7 +240,7 @@ async def _serve(
     return _status(broker) if has_stopped else 1
 
 
-async def _open_kafka(config: BrokerConfig, face: BrokerFace, tls: TlsStore | None) -> KafkaServer | None:
+async def _open_kafka(config: BrokerConfig, face: BrokerFace, tls: TlsStore | None, brake: Brake) -> KafkaServer | None:
     """Binds the address for Kafka's clients; None if there is none, or if it is nobody's wish and taken. Raises
     `OSError`."""
     if config.kafka_address is None:
@@ -248,7 +249,7 @@ async def _open_kafka(config: BrokerConfig, face: BrokerFace, tls: TlsStore | No
 
     listener = kafka_listener(config)
     assert listener is not None
-    server = KafkaServer(face, listener, host_name())
+    server = KafkaServer(face, listener, host_name(), brake)
     network = ClientNetwork(KAFKA_WORDS, lambda: config.http_listener, tls if config.is_kafka_encrypted else None)
     try:
         await server.open(network)

@@ -224,7 +224,7 @@ class KafkaSite:
         self.http = await listen(self.broker.face)
         listener = kafka_listener(self.config)
         assert listener is not None
-        self.server = KafkaServer(self.broker.face, listener, "localhost")
+        self.server = KafkaServer(self.broker.face, listener, "localhost", self.http.context.admission.shedding.brake)
         network = make_network() if make_network else ClientNetwork(KAFKA_WORDS, lambda: "127.0.0.1:8082")
         await self.server.open(network)
         await self.broker.start({HTTP: self.http.advertised, KAFKA: self.server.advertised})

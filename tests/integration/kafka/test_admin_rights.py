@@ -18,6 +18,7 @@ from tidelog.adapters.client_network import ClientNetwork
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.broker.assembly import KAFKA_WORDS
 from tidelog.broker.face.audit import Audit
+from tidelog.broker.face.brake import Brake
 from tidelog.broker.kafka.admin.desk import ENTRIES_MAX
 from tidelog.broker.kafka.apis import APIS, Key
 from tidelog.broker.kafka.server import KafkaServer, kafka_listener
@@ -48,7 +49,7 @@ async def listening(site: KafkaSite, **face: Any) -> AsyncIterator[Client]:
     """A client of another listener of the same broker, with other parts of its face."""
     listener = kafka_listener(site.config)
     assert listener is not None
-    server = KafkaServer(replace(site.broker.face, **face), listener, "localhost")
+    server = KafkaServer(replace(site.broker.face, **face), listener, "localhost", Brake(1.0))
     await server.open(ClientNetwork(KAFKA_WORDS, lambda: "127.0.0.1:8082"))
     await server.serve()
     client = await Client.open(server.address)

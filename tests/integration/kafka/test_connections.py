@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import gc
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.integration.http.wire import ask
 from tests.integration.kafka.conftest import Client, KafkaSite, batch, request_frame, started
+from tidelog.broker.face.brake import MEASUREMENTS, Brake
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.slices import TURN_REQUESTS
 
@@ -124,6 +126,24 @@ async def test_who_sends_thousands_of_requests_in_one_piece_leaves_others_their_
     assert served.requests < 1_000
     for _ in range(2_000):
         assert await client.receive()
+
+
+async def test_while_the_loop_runs_late_requests_are_held_up_but_not_what_keeps_members(site: KafkaSite) -> None:
+    shedding = site.server.parts.admission.shedding
+    assert shedding.brake is site.http.context.admission.shedding.brake
+    shedding.brake = brake = Brake(0.2)
+    site.server.parts.limits = replace(site.server.parts.limits, room_s_max=0.3)
+    for lag_s, is_read, is_written in ((0.0, True, True), (0.4, False, True), (0.9, False, False)):
+        for _ in range(MEASUREMENTS):
+            brake.measured(lag_s)
+        reader, writer, member = [await site.client() for _ in range(3)]
+        held = site.server.metrics.held["lag"]
+        await asyncio.gather(reader.fetch(("t", 0, 0)), writer.produce(("t", 0, batch(b"a"))))
+        assert site.server.metrics.held["lag"] - held == (not is_read) + (not is_written)
+        await member.ask(Key.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+        await member.ask(Key.METADATA, 9, topics=[], include_topic_authorized_operations=False,
+                         include_cluster_authorized_operations=False)  # fmt: skip
+        assert site.server.metrics.held["lag"] - held == (not is_read) + (not is_written)
 
 
 async def test_a_frame_may_come_a_byte_at_a_time(site: KafkaSite) -> None:

@@ -27,8 +27,8 @@ from tidelog.broker.kafka.groups.beats import answer_well
 from tidelog.broker.kafka.handlers import Handlers
 from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
-from tidelog.broker.kafka.memory import ConnectionMemory, has_no_room
-from tidelog.broker.kafka.pacing import Pacing
+from tidelog.broker.kafka.means import ROOM_LOOK_S, Means
+from tidelog.broker.kafka.memory import ConnectionMemory
 from tidelog.broker.kafka.produce import Production, read_production
 from tidelog.broker.kafka.slot import Slot
 from tidelog.broker.kafka.wire import Malformed
@@ -37,8 +37,6 @@ from tidelog.model.ports import ClientConnection
 from tidelog.model.steps import Steps
 
 KEY_BYTES: Final = 2
-ROOM_LOOK_S: Final = 0.02
-"""How often a request that waits for memory looks whether there is some."""
 
 logger = structlog.get_logger("tidelog.kafka")
 
@@ -64,7 +62,7 @@ class Connection:
         self._software = ""
         self._identity = Identity(parts.face, handlers.rules, address)
         self._memory = ConnectionMemory(parts.admission, stream)
-        self._pacing = Pacing(parts.face.shares, parts.limits)
+        self._means = Means(parts, self._memory)
 
     # -- frames ------------------------------------------------------------------------------------------------------
 
@@ -194,20 +192,14 @@ class Connection:
         return True
 
     def _has_means(self, call: Call) -> bool:
-        """Returns False while the client has used more than its share, or while there is no memory for the request or,
-        for a while, for the records that it asks for."""
-        if call.api.key is Key.FETCH and self._parts.turn.has_many_bytes:
-            self._look_later(0)
-            return False
-        pause_s = self._pacing.pause_s(call, self._identity.caller)
-        if pause_s > 0 or self._lacks_room(call) or not self._memory.take_frame(len(call.frame)):
-            self._look_later(pause_s or ROOM_LOOK_S)
-            return False
-        return True
-
-    def _lacks_room(self, call: Call) -> bool:
-        is_full = call.api.key is Key.FETCH and has_no_room(self._parts.admission)
-        return is_full and self._parts.face.clock.monotonic_s() - call.began_s < self._parts.limits.room_s_max
+        """Returns False while a request has to wait, and sees to it that it is looked at again."""
+        lack = self._means.lack(call, self._identity.caller)
+        if lack is None:
+            return True
+        if self._waiting is None:
+            self._parts.metrics.held[lack.reason] += 1
+        self._look_later(lack.look_s)
+        return False
 
     # -- what is alone -----------------------------------------------------------------------------------------------
 
@@ -278,7 +270,7 @@ class Connection:
 
     def _fetched(self, slot: Slot, fetching: Fetching) -> Steps[Answer]:
         slot.record_bytes = fetching.bytes
-        return fetching.answer(self._pacing.charge(fetching.call, self._identity.caller, fetching.bytes))
+        return fetching.answer(self._means.pacing.charge(fetching.call, self._identity.caller, fetching.bytes))
 
     def _spawn(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer, bool]]]) -> None:
         """Begins what has to wait; `work` is called when its task has its turn, if the client is there still."""
@@ -336,7 +328,7 @@ class Connection:
             return
         slot.has_error = production.has_failed
         if production.request.acks != 0:
-            slot.answer = production.answer(self._pacing.charge(slot.call, self._identity.caller, slot.size))
+            slot.answer = production.answer(self._means.pacing.charge(slot.call, self._identity.caller, slot.size))
         elif production.has_failed:
             self._end("records that no answer was asked for were refused")  # there is no other way to say so
         self._done(slot)

@@ -45,6 +45,8 @@ class KafkaMetrics(Collector):
         self.calls: dict[tuple[Key, int], CallStats] = {}
         self.refused: Counter[str] = Counter()
         """Connections that were turned away or broken off, by the reason."""
+        self.held: Counter[str] = Counter()
+        """Requests that had to wait before they were begun, by what they lacked."""
         self.software: Counter[str] = Counter()
         """Connections that have named their client's software."""
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
@@ -86,10 +88,13 @@ class KafkaMetrics(Collector):
         refused = CounterMetricFamily("tidelog_kafka_refused", "Connections turned away.", labels=["reason"])
         for reason, count in self.refused.items():
             refused.add_metric([reason], count)
+        held = CounterMetricFamily("tidelog_kafka_held", "Requests that waited to be begun.", labels=["reason"])
+        for reason, count in self.held.items():
+            held.add_metric([reason], count)
         clients = CounterMetricFamily("tidelog_kafka_clients", "Connections by software.", labels=["software"])
         for software, count in self.software.items():
             clients.add_metric([software], count)
-        yield from (refused, clients)
+        yield from (refused, held, clients)
         for name, documentation, read in self._gauges:
             yield GaugeMetricFamily(name, documentation, value=read())
 

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from tidelog.broker.face.brake import Brake
 from tidelog.broker.face.face import BrokerFace
 from tidelog.broker.face.listener import Listener
 from tidelog.broker.kafka.connection import Connection
@@ -75,11 +76,13 @@ class Refused:
 class KafkaServer:
     """Serves one address. `open` comes first, then `serve` when the broker is ready, and `stop` once at the end."""
 
-    def __init__(self, face: BrokerFace, listener: Listener[KafkaLimits], machine: str) -> None:
-        """`machine` is the name that clients are told if it listens on all addresses."""
+    def __init__(self, face: BrokerFace, listener: Listener[KafkaLimits], machine: str, brake: Brake) -> None:
+        """`machine` is the name that clients are told if it listens on all addresses. The `brake` is that of the HTTP
+        listener, which measures how late the event loop runs."""
         limits = listener.limits
         self.metrics = KafkaMetrics()
         self.parts = Parts(face, face.admission(limits), limits, self.metrics)
+        self.parts.admission.shedding.brake = brake
         self.advertised: Endpoint
         self.address: tuple[str, int]
         self._listener = listener
