@@ -22,7 +22,7 @@ import structlog
 from tidelog.broker.kafka.api_versions import answer_too_new, answer_versions, client_software
 from tidelog.broker.kafka.apis import APIS, Key
 from tidelog.broker.kafka.call import Answer, Call, Head, read_call
-from tidelog.broker.kafka.fetch import Fetching, answer_failed
+from tidelog.broker.kafka.fetch import Fetching
 from tidelog.broker.kafka.groups.beats import answer_well
 from tidelog.broker.kafka.handlers import Handlers
 from tidelog.broker.kafka.identity import Identity
@@ -32,7 +32,7 @@ from tidelog.broker.kafka.memory import ConnectionMemory
 from tidelog.broker.kafka.produce import Production, read_production
 from tidelog.broker.kafka.slot import Slot
 from tidelog.broker.kafka.wire import Malformed
-from tidelog.model.errors import NotAuthenticated, Overloaded, TidelogError, TooManyConnections
+from tidelog.model.errors import NotAuthenticated, Overloaded, TooManyConnections
 from tidelog.model.ports import ClientConnection
 from tidelog.model.steps import Steps
 
@@ -207,14 +207,16 @@ class Connection:
         call = slot.call
         slot.stats.waiting.observe(self._parts.face.clock.monotonic_s() - call.began_s)
         if call.api.key is Key.FETCH:
-            self._begin_fetch(slot)
+            fetching = Fetching(self._parts, call, self._identity.caller, partial(self._charge, slot))
+            self._begin_steps(slot, fetching.try_to_answer(), fetching.answer_later)
             return
         if call.api.key is Key.API_VERSIONS:
             self._note_software(client_software(call))
             self._answer_now(slot, answer_versions(call))
             return
         if call.api.key is Key.METADATA:
-            self._begin_steps(slot, self._parts.metadata.answer(call, self._identity.caller))
+            metadata = self._parts.metadata
+            self._begin_steps(slot, metadata.answer(call, self._identity.caller), metadata.answer_later)
             return
         if call.api.key is Key.HEARTBEAT and (answer := answer_well(self._parts, call, self._identity.caller)):
             self._answer_now(slot, answer)
@@ -222,55 +224,24 @@ class Connection:
         identity = self._identity
         self._spawn(slot, partial(self._handlers.answer, call, identity.caller, identity.sasl))
 
-    def _begin_steps(self, slot: Slot, steps: Steps[Answer]) -> None:
-        """Begins what is mostly done with its first slice."""
-        try:
-            next(steps)
-        except StopIteration as end:
-            self._answer_now(slot, end.value)
-            return
-        self._spawn(slot, partial(self._finish, steps))
-
-    async def _finish(self, steps: Steps[Answer]) -> tuple[Answer, bool]:
-        return await self._parts.face.work.finish(steps), False
-
-    def _begin_fetch(self, slot: Slot) -> None:
-        fetching = Fetching(self._parts, slot.call, self._identity.caller)
-        steps = self._try_to_fetch(slot, fetching)
+    def _begin_steps(
+        self,
+        slot: Slot,
+        steps: Steps[Answer | None],
+        go_on: Callable[[Steps[Answer | None]], Awaitable[tuple[Answer, bool]]],
+    ) -> None:
+        """Begins what is mostly done with its first slice; if it is not, `go_on` does the rest."""
         try:
             next(steps)
         except StopIteration as end:
             if end.value is not None:
                 self._answer_now(slot, end.value)
                 return
-        self._spawn(slot, partial(self._fetch, slot, fetching, steps))
+        self._spawn(slot, partial(go_on, steps))
 
-    def _try_to_fetch(self, slot: Slot, fetching: Fetching) -> Steps[Answer | None]:
-        """Returns the answer; None if there is to be waited for one."""
-        yield from fetching.begin()
-        if fetching.is_refused:
-            return (yield from fetching.answer_refused())
-        is_enough = yield from fetching.try_now()
-        if is_enough or fetching.wait_s == 0 or self._parts.admission.waits.is_ended:
-            return (yield from self._fetched(slot, fetching))
-        return None
-
-    async def _fetch(self, slot: Slot, fetching: Fetching, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
-        """Returns the answer to a request that has to wait, or is long."""
-        work = self._parts.face.work
-        answer = await work.finish(steps)  # None from steps that have ended, too
-        if answer is not None:
-            return answer, False
-        try:
-            await fetching.wait(asyncio.get_running_loop().time() + fetching.wait_s)
-            await work.finish(fetching.try_now())
-        except TidelogError as error:
-            return await work.finish(answer_failed(fetching.call, fetching.request, error)), True
-        return await work.finish(self._fetched(slot, fetching)), False
-
-    def _fetched(self, slot: Slot, fetching: Fetching) -> Steps[Answer]:
-        slot.record_bytes = fetching.bytes
-        return fetching.answer(self._means.pacing.charge(fetching.call, self._identity.caller, fetching.bytes))
+    def _charge(self, slot: Slot, size: int) -> int:
+        slot.record_bytes = size
+        return self._means.pacing.charge(slot.call, self._identity.caller, size)
 
     def _spawn(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer, bool]]]) -> None:
         """Begins what has to wait; `work` is called when its task has its turn, if the client is there still."""

@@ -12,6 +12,8 @@ behind them.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.broker.face.partitions import FetchedBatches, LedPartition, LocalCopy
@@ -39,59 +41,79 @@ WHOLE_FETCH: Final = (-1, 0)
 
 
 class Fetching:
-    """Serves one request: `begin` first, then `try_now` as often as it takes, and `answer`, all of which are done in
-    slices."""
+    """Serves one request, in slices: `try_to_answer` comes first, and `answer_later` goes on with what has to wait."""
 
-    request: FetchRequest
+    _request: FetchRequest
 
-    def __init__(self, parts: Parts, call: Call, caller: Caller) -> None:
-        self.call = call
-        self.bytes = 0
+    def __init__(self, parts: Parts, call: Call, caller: Caller, charge: Callable[[int], int]) -> None:
+        """`charge` is told once how many bytes of records an answer has; it returns for how many milliseconds the
+        client should pause."""
+        self._call = call
+        self._bytes = 0
         """The size of the records that were found."""
         self._parts = parts
         self._caller = caller
+        self._charge = charge
 
-    def begin(self) -> Steps[None]:
-        """Reads the request. Raises `Malformed`."""
-        self.request = yield from read_fetch(self.call)
-        if self.call.version < IDS_FROM:
+    def try_to_answer(self) -> Steps[Answer | None]:
+        """Returns the answer; None if there is to be waited for one. Raises `Malformed`."""
+        yield from self._begin()
+        if self._request.session_id != NO_SESSION or self._request.session_epoch not in WHOLE_FETCH:
+            return (yield from write_fetched(self._call, self._request, 0, KafkaCode.FETCH_SESSION_ID_NOT_FOUND))
+        is_enough = yield from self._try_now()
+        if is_enough or self._wait_s == 0 or self._parts.admission.waits.is_ended:
+            return (yield from self._answer())
+        return None
+
+    async def answer_later(self, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
+        """Goes on with `try_to_answer`, then waits if that has found too little. Returns the answer, and whether it is
+        an error."""
+        work = self._parts.face.work
+        answer = await work.finish(steps)  # None from steps that have ended, too
+        if answer is not None:
+            return answer, False
+        try:
+            await self._wait(asyncio.get_running_loop().time() + self._wait_s)
+            await work.finish(self._try_now())
+        except TidelogError as error:
+            return await work.finish(self._answer_failed(error)), True
+        return await work.finish(self._answer()), False
+
+    def _begin(self) -> Steps[None]:
+        self._request = yield from read_fetch(self._call)
+        if self._call.version < IDS_FROM:
             return
         image = self._parts.cluster.image
-        for topic_id, entries in self.request.topics:
+        for topic_id, entries in self._request.topics:
             topic = self._parts.ids.find(image, topic_id)
             for entry in entries:
                 entry.topic = "" if topic is None else topic.name
 
     @property
-    def wait_s(self) -> float:
+    def _wait_s(self) -> float:
         """For how long it may wait."""
-        return min(max(self.request.wait_ms, 0), self._parts.limits.request_timeout_ms_max) / 1000
-
-    @property
-    def is_refused(self) -> bool:
-        """True if it is of a session, of which there are none."""
-        return self.request.session_id != NO_SESSION or self.request.session_epoch not in WHOLE_FETCH
+        return min(max(self._request.wait_ms, 0), self._parts.limits.request_timeout_ms_max) / 1000
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def try_now(self) -> Steps[bool]:
+    def _try_now(self) -> Steps[bool]:
         """Reads what is there. Returns False if that is not enough, and nothing else is to be told."""
-        left = min(max(self.request.bytes_max, 1), self._parts.limits.fetch_bytes_max, ANSWER_BYTES_MAX, self._room())
-        self.bytes = 0
+        left = min(max(self._request.bytes_max, 1), self._parts.limits.fetch_bytes_max, ANSWER_BYTES_MAX, self._room())
+        self._bytes = 0
         has_news = False
         slices = Slices()
-        for entry in self.request.entries:
+        for entry in self._request.entries:
             entry.reset()
             if left > 0:
                 self._read(entry, min(max(entry.bytes_max, 1), left))
             if entry.error or entry.preferred >= 0:
                 has_news = True
             left -= len(entry.data)
-            self.bytes += len(entry.data)
+            self._bytes += len(entry.data)
             if slices.end_with(1):
                 yield None
-        self._parts.turn.count(size=self.bytes)
-        return has_news or self.bytes >= self.request.bytes_min
+        self._parts.turn.count(size=self._bytes)
+        return has_news or self._bytes >= self._request.bytes_min
 
     def _room(self) -> int:
         answers = self._parts.admission.answers
@@ -109,7 +131,7 @@ class Fetching:
                 raise RecordsLost("the records at this offset are lost")
             self._take(entry, fetched)
         except OffsetOutOfRange as error:
-            is_ahead = self.is_elsewhere(entry) and entry.offset > error.log_end_offset
+            is_ahead = self._is_elsewhere(entry) and entry.offset > error.log_end_offset
             entry.error = KafkaCode.OFFSET_NOT_AVAILABLE if is_ahead else code_of(error)
         except TidelogError as error:
             entry.error = code_of(error)
@@ -137,12 +159,12 @@ class Fetching:
             entry.error = _epoch_error(entry, copy.replica.leader_epoch)
             return None if entry.error else copy
         entry.error = _epoch_error(entry, led.leader_epoch)
-        if self.request.rack and not entry.error:
+        if self._request.rack and not entry.error:
             entry.preferred = self._nearer(entry)
             entry.high_watermark, entry.log_start_offset = led.high_watermark, led.log_start_offset
         return None if entry.error or entry.preferred >= 0 else led
 
-    def is_elsewhere(self, entry: FetchEntry) -> bool:
+    def _is_elsewhere(self, entry: FetchEntry) -> bool:
         """Returns True if another broker leads the partition."""
         return self._info(entry).leader != self._parts.cluster.node_id
 
@@ -154,7 +176,7 @@ class Fetching:
     def _copy(self, entry: FetchEntry) -> LocalCopy | None:
         """Returns this broker's copy for a client of its rack; None for others."""
         rack = self._parts.cluster.config.broker_rack
-        if rack is None or self.request.rack != rack:
+        if rack is None or self._request.rack != rack:
             return None
         topic = self._parts.cluster.topic(entry.topic)
         return self._parts.partitions.local_copy(PartitionId(topic.topic_id, entry.partition))
@@ -162,18 +184,18 @@ class Fetching:
     def _nearer(self, entry: FetchEntry) -> int:
         """Returns the broker of an in-sync replica in the client's rack, if the leader is in another; -1 if none is."""
         image, own = self._parts.cluster.image, self._parts.cluster.config.broker_rack
-        if own == self.request.rack:
+        if own == self._request.rack:
             return -1
         brokers = [image.brokers[node] for node in self._info(entry).isr if image.is_live(node)]
-        return next((one.node_id for one in brokers if one.rack == self.request.rack), -1)
+        return next((one.node_id for one in brokers if one.rack == self._request.rack), -1)
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
-    async def wait(self, deadline_s: float) -> None:
-        """Returns when `try_now` may find enough, at the deadline (loop time), or when the listener shuts down. Raises
+    async def _wait(self, deadline_s: float) -> None:
+        """Returns when `_try_now` may find enough, at the deadline (loop time), or when the listener shuts down. Raises
         `Overloaded`."""
         sources: list[tuple[LedPartition | LocalCopy, FetchEntry]] = []
-        for entry in self.request.entries:
+        for entry in self._request.entries:
             try:
                 source = self._source(entry)
             except TidelogError:
@@ -182,7 +204,7 @@ class Fetching:
                 return
             sources.append((source, entry))
         watched = [one.watchers if isinstance(one, LedPartition) else one.replica.watchers for one, _ in sources]
-        wanted = max(self.request.bytes_min, 1)
+        wanted = max(self._request.bytes_min, 1)
 
         def is_ready() -> bool:
             found = 0
@@ -195,23 +217,17 @@ class Fetching:
         async with self._parts.admission.waits.until(deadline_s):
             await self._parts.partitions.wait_until(is_ready, watched, deadline_s)
 
-    def answer(self, throttle_ms: int) -> Steps[Answer]:
-        """Returns what the client is told."""
-        return write_fetched(self.call, self.request, throttle_ms)
+    def _answer(self) -> Steps[Answer]:
+        return write_fetched(self._call, self._request, self._charge(self._bytes))
 
-    def answer_refused(self) -> Steps[Answer]:
-        """Returns that there is no such session."""
-        return write_fetched(self.call, self.request, 0, KafkaCode.FETCH_SESSION_ID_NOT_FOUND)
+    def _answer_failed(self, error: TidelogError) -> Steps[Answer]:
+        """Returns the answer to a request of which nothing was read: the error stands with each partition."""
+        for entry in self._request.entries:
+            entry.data, entry.error = b"", code_of(error)
+        return write_fetched(self._call, self._request, 0)
 
 
 def _epoch_error(entry: FetchEntry, leader_epoch: int) -> int:
     if entry.leader_epoch in (-1, leader_epoch):
         return 0
     return KafkaCode.FENCED_LEADER_EPOCH if entry.leader_epoch < leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
-
-
-def answer_failed(call: Call, request: FetchRequest, error: TidelogError) -> Steps[Answer]:
-    """Returns the answer to a request of which nothing was read: the error stands with each partition."""
-    for entry in request.entries:
-        entry.data, entry.error = b"", code_of(error)
-    return write_fetched(call, request, 0)

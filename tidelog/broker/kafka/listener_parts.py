@@ -34,7 +34,7 @@ class Parts:
     metadata: MetadataCalls = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metadata = MetadataCalls(self.face.cluster, self.admission, self.ids)
+        self.metadata = MetadataCalls(self.face.cluster, self.admission, self.face.work, self.ids)
 
     def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         """Returns True if a caller may do this to a resource; a refusal is noted in the audit log."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from tidelog.broker.face.admission import Admission
 from tidelog.broker.face.cluster import Cluster
+from tidelog.broker.face.work import HeavyWork
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.slices import Slices
 from tidelog.broker.kafka.topic_ids import TopicIds
@@ -62,14 +63,15 @@ def read_asked(call: Call) -> Steps[list[Asked] | None]:
 class MetadataCalls:
     """Answers the call, and keeps the bytes of answers."""
 
-    def __init__(self, cluster: Cluster, admission: Admission, ids: TopicIds) -> None:
+    def __init__(self, cluster: Cluster, admission: Admission, work: HeavyWork, ids: TopicIds) -> None:
         self._cluster = cluster
         self._admission = admission
+        self._work = work
         self._ids = ids
         self._topics: dict[tuple[str, int], tuple[Topic, tuple[int, ...], bytes]] = {}
         self._brokers: dict[int, tuple[ClusterImage, bytes]] = {}
 
-    def answer(self, call: Call, caller: Caller) -> Steps[Answer]:
+    def answer(self, call: Call, caller: Caller) -> Steps[Answer | None]:
         """Returns the answer, of one image. Raises `Malformed`."""
         asked = yield from read_asked(call)
         image = self._cluster.image
@@ -87,6 +89,12 @@ class MetadataCalls:
             *bodies,
             end + (NO_TAGS if is_flexible else b""),
         ]
+
+    async def answer_later(self, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
+        """Returns the answer, a slice at a time, and False: it is no error."""
+        answer = await self._work.finish(steps)
+        assert answer is not None
+        return answer, False
 
     def _may_see(self, caller: Caller, name: str) -> bool:
         return self._admission.may(caller, Operation.DESCRIBE, Resource("Topic", name))
