@@ -66,8 +66,8 @@ class ClientFrames(FrameProtocol):
         if not self._is_held:
             return
         self._is_held = False
-        if not self._is_closed and self._chunk_end:
-            self._take_chunk()
+        if not self._is_closed and self._kept:
+            self._take(self._kept)
         self._read_or_not()
 
     def send(self, buffers: Sequence[Buffer]) -> None:
@@ -100,7 +100,7 @@ class ClientFrames(FrameProtocol):
         return len(begun) >= KEY_BYTES and self._client.may_begin(length, begun)
 
     def _break_off(self, why: str) -> None:
-        self._chunk_end = 0
+        self._kept = b""
         self.close()
         self._client.broken_off(why)
 

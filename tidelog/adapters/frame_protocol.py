@@ -6,10 +6,12 @@ frame
 ```
 
 Receiving. Bytes arrive in one buffer of `CHUNK_BYTES`, out of which small frames are copied, so that a burst of them
-costs one system call. Of a frame that is not complete there, the length is compared with the bound, and the system
-writes the rest into a buffer of its own. A length is only a claim, so that buffer begins with `FIRST_BYTES` and grows
-with what has come, fourfold each time, up to exactly the frame's size: who announces 64 MiB and sends nothing gets
-1 MiB. Frames of usual fetches fit there at once; a larger one is copied by 1.33 times its size at most.
+costs one system call. All connections of a thread share that buffer, as its bytes are taken out in the same call of the
+event loop that has put them there, so a connection at rest has none. Of a frame that is not complete there, the length
+is compared with the bound, and the system writes the rest into a buffer of its own. A length is only a claim, so that
+buffer begins with `FIRST_BYTES` and grows with what has come, fourfold each time, up to exactly the frame's size: who
+announces 64 MiB and sends nothing gets 1 MiB. Frames of usual fetches fit there at once; a larger one is copied by 1.33
+times its size at most.
 
 Sending. Frames handed over in one turn of the event loop leave together, in one gathered write, never copied here.
 
@@ -26,6 +28,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -48,6 +51,16 @@ _HTTP_STARTS: Final = frozenset(
 _TLS_START: Final = b"\x16\x03"
 
 Receiver = Callable[[FrameConnection], FrameReceiver]
+
+
+class _Chunks(threading.local):
+    """The buffer into which the system writes, one for each thread."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(CHUNK_BYTES))
+
+
+_CHUNKS: Final = _Chunks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +121,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """True while no more frames are to be delivered."""
         self._remote = "?"
         # receiving
-        self._chunk = bytearray(CHUNK_BYTES)
-        self._chunk_view = memoryview(self._chunk)
-        self._chunk_end = 0
-        """Bytes of the chunk that hold the beginning of a frame whose length is not known, or not compared, yet."""
+        self._kept = b""
+        """What came and is not delivered: the beginning of a small frame, or frames while the connection is held."""
         self._frame: memoryview | None = None
         """The buffer of the large frame under way, how much of it is there, and how long the frame says it is."""
         self._frame_end = 0
@@ -222,9 +233,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _drop_received(self) -> None:
         """Frees the buffers now: receiver and protocol know each other, and so stay until cycles are collected."""
         self._frame = None
-        self._chunk_end = 0
-        self._chunk = bytearray()
-        self._chunk_view = memoryview(self._chunk)
+        self._kept = b""
 
     def eof_received(self) -> bool:
         """Half a connection is of no use: it closes, and what waits is still sent."""
@@ -247,15 +256,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """Where the next bytes go: the rest of the large frame under way, or the chunk."""
         if self._frame is not None:
             return self._frame[self._frame_end :]
-        return self._chunk_view[self._chunk_end :]
+        return _CHUNKS.view
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
         if self._is_closed:
             return
         if self._frame is None:
-            self._chunk_end += nbytes
-            self._take_chunk()
+            self._take(self._kept + bytes(_CHUNKS.view[:nbytes]))
         else:
             self._frame_end += nbytes
             if self._frame_end == self._frame_bytes:
@@ -263,41 +271,36 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self._deliver(frame)
             elif self._frame_end == len(self._frame):
                 self._frame = self._larger(self._frame)
-        if (self._frame is not None or self._chunk_end) and self._deadline is None and not self._is_closed:
+        if (self._frame is not None or self._kept) and self._deadline is None and not self._is_closed:
             self._watch()
 
-    def _take_chunk(self) -> None:
-        """Delivers the frames in the chunk; what is left of it moves to its front, or into the large frame's buffer."""
-        start, end = 0, self._chunk_end
+    def _take(self, data: bytes) -> None:
+        """Delivers the frames in what came; what is left of it is kept, or moves into the large frame's buffer."""
+        start, end = 0, len(data)
         while end - start >= LENGTH_BYTES and not self._is_closed and not self._is_held:
-            length = int.from_bytes(self._chunk_view[start : start + LENGTH_BYTES])
+            length = int.from_bytes(data[start : start + LENGTH_BYTES])
             if length > self.frame_bytes_max:
-                self._refuse_length(length, bytes(self._chunk_view[start : start + LENGTH_BYTES]))
+                self._refuse_length(length, data[start : start + LENGTH_BYTES])
                 return
             body = start + LENGTH_BYTES
             if body + length > end:
-                if length > CHUNK_BYTES - LENGTH_BYTES and self._may_begin(
-                    length, bytes(self._chunk_view[body : min(end, body + 2)])
-                ):
-                    self._begin_large(length, body)
+                if length > CHUNK_BYTES - LENGTH_BYTES and self._may_begin(length, data[body : body + 2]):
+                    self._begin_large(length, data[body:])
                     return
                 break
-            self._deliver(memoryview(bytearray(self._chunk_view[body : body + length])))
+            self._deliver(memoryview(bytearray(data[body : body + length])))
             start = body + length
-        if start:
-            left = bytes(self._chunk_view[start:end])
-            self._chunk_view[: len(left)] = left
-            self._chunk_end = len(left)
+        self._kept = b"" if self._is_closed else data[start:]
 
     def _may_begin(self, length: int, begun: bytes) -> bool:
         """Returns False if a large frame, of which this is there, is not to be received yet."""
         return True
 
-    def _begin_large(self, length: int, body: int) -> None:
-        self._frame_bytes, self._frame_end = length, self._chunk_end - body
+    def _begin_large(self, length: int, begun: bytes) -> None:
+        self._frame_bytes, self._frame_end = length, len(begun)
         self._frame = memoryview(bytearray(min(length, FIRST_BYTES)))
-        self._frame[: self._frame_end] = self._chunk_view[body : self._chunk_end]
-        self._chunk_end = 0
+        self._frame[: self._frame_end] = begun
+        self._kept = b""
 
     def _larger(self, full: memoryview) -> memoryview:
         frame = memoryview(bytearray(min(self._frame_bytes, GROWTH * len(full))))
@@ -319,7 +322,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _look(self, frames: int, was_large: bool) -> None:
         self._deadline = None
-        if self._frame is None and not self._chunk_end:
+        if self._frame is None and not self._kept:
             return
         if frames == self._frames and was_large == (self._frame is not None) and not self._is_held:
             self._break_off("a frame did not arrive in time")
@@ -340,7 +343,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _break_off(self, why: str) -> None:
         structlog.get_logger("tidelog.peer").warning("a peer connection is broken off", remote=self.remote, reason=why)
-        self._chunk_end = 0
+        self._kept = b""
         self.close()
 
 

@@ -114,6 +114,19 @@ async def test_a_frame_that_never_ends_is_freed_with_its_connection(site: KafkaS
         gc.enable()
 
 
+async def test_a_connection_at_rest_costs_little_memory(site: KafkaSite) -> None:
+    await (await site.client()).ask(Key.API_VERSIONS, 0)
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            client = await site.client()
+            assert (await client.ask(Key.API_VERSIONS, 0)).error_code == ErrorCode.none
+        taken = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/tidelog/*")])
+        assert sum(trace.size for trace in taken.statistics("filename")) < 50 * (20 << 10)
+    finally:
+        tracemalloc.stop()
+
+
 async def test_who_sends_thousands_of_requests_in_one_piece_leaves_others_their_turns(site: KafkaSite) -> None:
     client, other = await site.client(), await site.client()
     assert (await other.ask(Key.API_VERSIONS, 1)).error_code == ErrorCode.none
