@@ -62,6 +62,16 @@ async def test_the_batch_that_holds_an_offset_is_given_whole(site: KafkaSite) ->
     assert values_of(found.records) == [b"a", b"b", b"c"]
 
 
+async def test_at_the_end_of_a_wait_there_is_what_has_come(site: KafkaSite) -> None:
+    reader, writer = await site.client(), await site.client()
+    waiting = asyncio.ensure_future(reader.fetch(("t", 0, 0), ("t", 1, 0), max_wait=500, min_bytes=1 << 20))
+    while not len(site.server.parts.admission.waits):
+        await asyncio.sleep(0)
+    await writer.produce(("t", 1, batch(b"a little")))
+    empty, found = await waiting
+    assert (values_of(empty.records or b""), values_of(found.records)) == ([], [b"a little"])
+
+
 async def test_epochs_ids_and_sessions_that_are_not_these(site: KafkaSite) -> None:
     client = await site.client()
     epoch = site.led().leader_epoch

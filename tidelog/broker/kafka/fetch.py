@@ -23,7 +23,7 @@ from tidelog.broker.kafka.endpoints import hint_of
 from tidelog.broker.kafka.fetch_codec import IDS_FROM, NO_SESSION, FetchEntry, FetchRequest, read_fetch, write_fetched
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.broker.kafka.memory import has_no_room
-from tidelog.broker.kafka.slices import Slices
+from tidelog.broker.kafka.slices import Slices, finished
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.cluster import PartitionInfo
 from tidelog.model.errors import NotLeader, OffsetOutOfRange, RecordsLost, TidelogError
@@ -69,15 +69,15 @@ class Fetching:
         """Goes on with `try_to_answer`, then waits if that has found too little. Returns the answer, and whether it is
         an error."""
         work = self._parts.face.work
-        answer = await work.finish(steps)  # None from steps that have ended, too
+        answer = await finished(work, steps)  # None from steps that have ended, too
         if answer is not None:
             return answer, False
         try:
-            await self._wait(asyncio.get_running_loop().time() + self._wait_s)
-            await work.finish(self._try_now())
+            if await self._wait(asyncio.get_running_loop().time() + self._wait_s):
+                await finished(work, self._try_now())
         except TidelogError as error:
-            return await work.finish(self._answer_failed(error)), True
-        return await work.finish(self._answer()), False
+            return await finished(work, self._answer_failed(error)), True
+        return await finished(work, self._answer()), False
 
     def _begin(self) -> Steps[None]:
         self._request = yield from read_fetch(self._call)
@@ -191,9 +191,9 @@ class Fetching:
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
-    async def _wait(self, deadline_s: float) -> None:
-        """Returns when `_try_now` may find enough, at the deadline (loop time), or when the listener shuts down. Raises
-        `Overloaded`."""
+    async def _wait(self, deadline_s: float) -> bool:
+        """Returns when `_try_now` may find enough, at the deadline (loop time), or when the listener shuts down: True
+        if it may find anything. Raises `Overloaded`."""
         sources: list[tuple[LedPartition | LocalCopy, FetchEntry]] = []
         for entry in self._request.entries:
             try:
@@ -201,12 +201,12 @@ class Fetching:
             except TidelogError:
                 source = None
             if source is None:
-                return
+                return True
             sources.append((source, entry))
         watched = [one.watchers if isinstance(one, LedPartition) else one.replica.watchers for one, _ in sources]
-        wanted = max(self._request.bytes_min, 1)
+        bytes_min = max(self._request.bytes_min, 1)
 
-        def is_ready() -> bool:
+        def has(wanted: int) -> bool:
             found = 0
             for source, entry in sources:
                 found += source.bytes_ready(entry.offset, wanted - found)
@@ -215,7 +215,8 @@ class Fetching:
             return False
 
         async with self._parts.admission.waits.until(deadline_s):
-            await self._parts.partitions.wait_until(is_ready, watched, deadline_s)
+            await self._parts.partitions.wait_until(lambda: has(bytes_min), watched, deadline_s)
+        return has(1)
 
     def _answer(self) -> Steps[Answer]:
         return write_fetched(self._call, self._request, self._charge(self._bytes))

@@ -7,7 +7,12 @@ The requests of many clients may come in the same turn, thousands of them, or fo
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, TypeVar
+
+from tidelog.broker.face.work import HeavyWork
+from tidelog.model.steps import Steps
+
+T = TypeVar("T")
 
 ENTRIES: Final = 250
 """What a slice has of them: 2 to 5 ms of work."""
@@ -71,3 +76,13 @@ class Slices:
         """Counts entries that were served; returns when others had their turn, if a slice ends with them."""
         if self.end_with(count):
             await asyncio.sleep(0)
+
+
+async def finished(work: HeavyWork, steps: Steps[T]) -> T:
+    """Does steps that are mostly done with their first slice. Returns their outcome; raises what they raise."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        outcome: T = end.value
+        return outcome
+    return await work.finish(steps)
