@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 import pytest
 
@@ -34,6 +35,7 @@ IDENTITY = PartitionId(TopicId("cd" * 16), 1)
 BATCH_BYTES = 512
 
 
+@cache
 def fill(value: int) -> bytes:
     """A batch of exactly one sector, unlike any other."""
     for size in range(400, 460):
