@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+DEFINITION = re.compile(r"^(?:class|def|async def) ([A-Za-z]\w*)", re.MULTILINE)
 
 
 def wheel_files() -> list[Path]:
@@ -19,11 +19,9 @@ def wheel_files() -> list[Path]:
 
 
 def definitions(paths: Iterable[Path]) -> Iterator[str]:
-    """The names of what these modules define at their top."""
+    """The names of what these modules define at their top, where a definition begins its line."""
     for path in paths:
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
-                yield node.name
+        yield from DEFINITION.findall(path.read_text())
 
 
 def test_no_planted_bug_is_in_the_wheel() -> None:
