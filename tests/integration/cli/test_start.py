@@ -23,7 +23,7 @@ READY = re.compile(r"tidelog: ready (http://(?:127\.0\.0\.1|0\.0\.0\.0):\d+) clu
 
 SECRET = "3f7c9a5be1d248063f7c9a5be1d24806"
 Start = Callable[..., subprocess.Popen[str]]
-Misspelt = Callable[..., str]
+Refused = Callable[..., str]
 
 
 @pytest.fixture
@@ -56,12 +56,13 @@ def ready_line(process: subprocess.Popen[str]) -> re.Match[str]:
 
 
 @pytest.fixture
-def misspelt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Misspelt:
-    """The one line that is said, in this process, before anything of a broker is imported."""
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Refused:
+    """The one line that is said, in this process: of a misspelt setting with status 2, before anything of a broker is
+    imported, and of one that lets strangers in with 1, before anything of it is opened."""
     cli = Cli("", tmp_path, monkeypatch, capfdbinary)
 
-    def fail(*words: str) -> str:
-        (line,) = cli.fail("start", "--http", "127.0.0.1:0", *words, status=2)
+    def fail(*words: str, status: int) -> str:
+        (line,) = cli.fail("start", *(() if "--http" in words else ("--http", "127.0.0.1:0")), *words, status=status)
         assert line.startswith("error: ")
         return line
 
@@ -174,13 +175,13 @@ def test_an_address_in_use_is_named(start: Start) -> None:
         ),
     ],
 )
-def test_what_is_wrong_on_the_command_line_is_said_in_one_line(misspelt: Misspelt, words: list[str], said: str) -> None:
-    assert said in misspelt(*words)
+def test_what_is_wrong_on_the_command_line_is_said_in_one_line(refused: Refused, words: list[str], said: str) -> None:
+    assert said in refused(*words, status=2)
 
 
-def test_a_misspelt_name_in_the_file_is_said_with_the_file(misspelt: Misspelt, tmp_path: Path) -> None:
+def test_a_misspelt_name_in_the_file_is_said_with_the_file(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "tidelog.toml").write_text("[log]\nretention.mss = 1\n")
-    error = misspelt("--config", "tidelog.toml")
+    error = refused("--config", "tidelog.toml", status=2)
     assert "tidelog.toml" in error
     assert "log.retention.ms?" in error
 
@@ -208,12 +209,12 @@ def test_a_misspelt_name_in_the_file_is_said_with_the_file(misspelt: Misspelt, t
     ],
 )
 def test_a_broker_that_anybody_could_talk_to_does_not_start(
-    start: Start, tmp_path: Path, words: list[str], said: str
+    refused: Refused, tmp_path: Path, words: list[str], said: str
 ) -> None:
     (tmp_path / "open").write_text(SECRET)
     (tmp_path / "open").chmod(0o644)
     (tmp_path / "short").touch(mode=0o600)
-    why = refusal(start(*words), 1)
+    why = refused(*words, status=1)
     assert why.startswith(said)
     assert SECRET not in why
     assert not (tmp_path / "tidelog-data").exists()
@@ -235,8 +236,8 @@ def test_a_broker_with_a_secret_may_be_reached_and_shows_it_nowhere(start: Start
 EVERYWHERE = ("--http", "0.0.0.0:0", "--peer", "0.0.0.0:0", "--set", "http.ops.listener=[::]:0")
 
 
-def test_all_listeners_that_strangers_reach_are_named_at_once(start: Start) -> None:
-    why = refusal(start(*EVERYWHERE), 1)
+def test_all_listeners_that_strangers_reach_are_named_at_once(refused: Refused) -> None:
+    why = refused(*EVERYWHERE, status=1)
     for said in (
         "http.listener 0.0.0.0:0 can be reached from other machines, and speaks plain text: set http.security.protocol",
         "peer.listener 0.0.0.0:0 can be reached from other machines, and takes whoever comes",
