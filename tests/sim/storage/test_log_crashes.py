@@ -172,7 +172,7 @@ def test_no_crash_breaks_a_promise(history: History, bad_end: BadEnd) -> None:
     assert len(seen) > 1 or history in SETTLED
 
 
-@series.seeds(300, 3000)
+@series.seeds(100, 3000)
 def test_no_drawn_crash_of_a_wider_history_breaks_a_promise(seeds: range) -> None:
     """Two rolls leave millions of states: too many to try them all."""
     for seed in seeds:
@@ -183,7 +183,7 @@ def test_no_drawn_crash_of_a_wider_history_breaks_a_promise(seeds: range) -> Non
 
 
 @pytest.mark.parametrize("history", [*HISTORIES, two_rolls])
-@series.seeds(4, 24)
+@series.seeds(2, 24)
 def test_no_crash_at_any_operation_breaks_a_promise(history: History, seeds: range) -> None:
     """The machine stops at each operation in turn, several ways each; and once more while it recovers."""
     counting = LogDriver(SimDisk(0), segment_bytes=350, bad_end=BadEnd.KEEP)
@@ -240,7 +240,7 @@ def test_what_a_failed_fsync_left_in_the_page_cache_is_not_trusted() -> None:
     assert kept > 10
 
 
-@series.seeds(50, 300)
+@series.seeds(25, 300)
 def test_drawn_histories_with_crashes_kills_and_disk_faults_break_no_promise(seeds: range) -> None:
     for seed in seeds:
         try:

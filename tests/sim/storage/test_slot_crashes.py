@@ -244,7 +244,7 @@ def test_what_a_failed_fsync_left_in_the_page_cache_is_not_trusted() -> None:
     assert kept > 10
 
 
-@series.seeds(60, 400)
+@series.seeds(30, 400)
 def test_drawn_histories_with_crashes_kills_and_disk_faults_break_no_promise(seeds: range) -> None:
     for seed in seeds:
         try:

@@ -323,7 +323,7 @@ def act(follower: Follower, rng: random.Random) -> None:
                 follower.start_over(rng.randint(0, end + 5))
 
 
-@series.seeds(60, 400)
+@series.seeds(30, 400)
 def test_drawn_histories_of_followers_with_crashes_kills_and_disk_faults(seeds: range) -> None:
     for seed in seeds:
         rng = stream(seed, "follower")
