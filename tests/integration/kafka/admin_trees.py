@@ -62,7 +62,10 @@ TREES: Final[Mapping[Key, dict[str, Any]]] = MappingProxyType(
             ],
             "validate_only": False,
         },
+        Key.LIST_CONFIG_RESOURCES: {"resource_types": ()},
         Key.DESCRIBE_LOG_DIRS: {"topics": None},
+        Key.ALTER_REPLICA_LOG_DIRS: {"dirs": [{"path": "elsewhere", "topics": [{"name": "t", "partitions": (0,)}]}]},
+        Key.DESCRIBE_QUORUM: {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
         Key.DESCRIBE_PRODUCERS: {"topics": [{"name": "t", "partition_indexes": (0,)}]},
         Key.DELETE_RECORDS: {
             "topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": 0}]}],

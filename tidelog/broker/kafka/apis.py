@@ -41,6 +41,7 @@ class Key(enum.IntEnum):
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
@@ -54,10 +55,12 @@ class Key(enum.IntEnum):
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
     @property
@@ -121,6 +124,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.DELETE_ACLS, 1, 3, 2),
             Api(Key.DESCRIBE_CONFIGS, 1, 4, 4),
             Api(Key.ALTER_CONFIGS, 0, 2, 2),
+            Api(Key.ALTER_REPLICA_LOG_DIRS, 1, 2, 2),
             Api(Key.DESCRIBE_LOG_DIRS, 1, 4, 2),
             Api(Key.CREATE_PARTITIONS, 0, 3, 2),
             Api(Key.ELECT_LEADERS, 0, 2, 2),
@@ -131,7 +135,9 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             Api(Key.ALTER_CLIENT_QUOTAS, 0, 1, 1),
             Api(Key.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
             Api(Key.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
+            Api(Key.DESCRIBE_QUORUM, 0, 2, 0),
             Api(Key.DESCRIBE_PRODUCERS, 0, 0, 0),
+            Api(Key.LIST_CONFIG_RESOURCES, 0, 1, 0),
             Api(Key.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
     }

@@ -1,4 +1,7 @@
-"""DescribeLogDirs: the replicas on this broker's disk, and how large they are. There is one directory of logs."""
+"""DescribeLogDirs and AlterReplicaLogDirs: the replicas on this broker's disk, and how large they are.
+
+There is one directory of logs, so a replica can only stay where it is.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog.broker.kafka.admin.codes import Refused
+from tidelog.broker.kafka.admin.codes import DONE, AdminCode, Outcome, Refused, outcome_of
 from tidelog.broker.kafka.admin.desk import Desk, Tree, bound, topic_resource
 from tidelog.model.access import CLUSTER, Operation
 from tidelog.model.cluster import Topic
+from tidelog.model.errors import TidelogError
 from tidelog.model.ids import PartitionId
+from tidelog.model.kafka_codes import KafkaCode
 
 STEP: Final = 200
 """Partitions after which others have their turn."""
@@ -58,3 +63,30 @@ def _replica(desk: Desk, topic: Topic, number: int) -> Tree | None:
         "offset_lag": max(0, copy.replica.high_watermark - log.log_end_offset),
         "is_future_key": False,
     }
+
+
+async def alter_replica_log_dirs(desk: Desk, request: Any) -> Tree:
+    """Leaves each replica in the directory where it is; says of any other directory that it is not there."""
+    asked = [
+        (topic.name, number, each.path) for each in request.dirs for topic in each.topics for number in topic.partitions
+    ]
+    bound(len(asked), *(len(each.topics) for each in request.dirs))
+    results: dict[str, list[Tree]] = {}
+    for name, number, path in asked:
+        try:
+            desk.require(Operation.ALTER, CLUSTER)
+            outcome = _stay(desk, name, number, path)
+        except (TidelogError, Refused) as error:
+            outcome = outcome_of(error)
+        results.setdefault(name, []).append({"partition_index": number, "error_code": outcome.code})
+    return {"results": [{"topic_name": name, "partitions": found} for name, found in results.items()]}
+
+
+def _stay(desk: Desk, name: str, number: int, path: str) -> Outcome:
+    topic = desk.cluster.topic(name)
+    if not 0 <= number < len(topic.partitions):
+        return Outcome(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if path != desk.cluster.config.log_dir:
+        return Outcome(AdminCode.LOG_DIR_NOT_FOUND)
+    is_here = desk.parts.partitions.local_copy(PartitionId(topic.topic_id, number)) is not None
+    return DONE if is_here else Outcome(KafkaCode.REPLICA_NOT_AVAILABLE)

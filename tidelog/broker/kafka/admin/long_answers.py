@@ -26,6 +26,7 @@ LAST_FIELDS: Final[Mapping[Key, str]] = MappingProxyType(
         Key.DESCRIBE_CONFIGS: "results",
         Key.INCREMENTAL_ALTER_CONFIGS: "responses",
         Key.ALTER_CONFIGS: "responses",
+        Key.LIST_CONFIG_RESOURCES: "config_resources",
         Key.DESCRIBE_ACLS: "resources",
         Key.CREATE_ACLS: "results",
         Key.DELETE_ACLS: "filter_results",

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from tidelog.broker.kafka.admin.acls import create_acls, delete_acls, describe_acls
 from tidelog.broker.kafka.admin.altered_configs import alter_configs, incremental_alter_configs
+from tidelog.broker.kafka.admin.config_resources import list_config_resources
 from tidelog.broker.kafka.admin.deletion import delete_records
 from tidelog.broker.kafka.admin.described_configs import describe_configs
 from tidelog.broker.kafka.admin.desk import Desk, Tree
 from tidelog.broker.kafka.admin.elections import elect_leaders
-from tidelog.broker.kafka.admin.log_dirs import describe_log_dirs
+from tidelog.broker.kafka.admin.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog.broker.kafka.admin.producers import describe_producers
+from tidelog.broker.kafka.admin.quorum import describe_quorum
 from tidelog.broker.kafka.admin.quotas import alter_client_quotas, describe_client_quotas
 from tidelog.broker.kafka.admin.reassignments import alter_partition_reassignments, list_partition_reassignments
 from tidelog.broker.kafka.admin.scram import alter_user_scram_credentials, describe_user_scram_credentials
@@ -33,7 +35,10 @@ CALLS: Final[Mapping[Key, Callable[[Desk, Any], Awaitable[Tree]]]] = MappingProx
         Key.DESCRIBE_CONFIGS: describe_configs,
         Key.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
         Key.ALTER_CONFIGS: alter_configs,
+        Key.LIST_CONFIG_RESOURCES: list_config_resources,
         Key.DESCRIBE_LOG_DIRS: describe_log_dirs,
+        Key.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
+        Key.DESCRIBE_QUORUM: describe_quorum,
         Key.DESCRIBE_PRODUCERS: describe_producers,
         Key.DELETE_RECORDS: delete_records,
         Key.ELECT_LEADERS: elect_leaders,

@@ -1,0 +1,40 @@
+"""ListConfigResources (KIP-1142): what has settings that DescribeConfigs shows, which is topics and brokers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidelog.broker.kafka.admin.codes import Refused
+from tidelog.broker.kafka.admin.configs import BROKER, TOPIC
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound
+from tidelog.model.access import CLUSTER, Operation
+from tidelog.model.kafka_codes import KafkaCode
+
+BROKER_LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
+EMPTY: Final = frozenset({BROKER_LOGGER, CLIENT_METRICS, GROUP})
+"""Types of resources that have no settings here."""
+CLIENT_METRICS_ONLY: Final = 0
+"""The version that asks for those."""
+
+
+async def list_config_resources(desk: Desk, request: Any) -> Tree:
+    """Lists the resources of the types that are asked for, or of all types."""
+    asked = [CLIENT_METRICS] if desk.call.version == CLIENT_METRICS_ONLY else request.resource_types
+    bound(len(asked))
+    try:
+        desk.require(Operation.DESCRIBE_CONFIGS, CLUSTER)
+        return {"error_code": 0, "config_resources": _resources(desk, {*asked} or {TOPIC, BROKER})}
+    except Refused as error:
+        return {"error_code": error.code, "config_resources": []}
+
+
+def _resources(desk: Desk, kinds: set[int]) -> list[Tree]:
+    named = {TOPIC: desk.image.topics, BROKER: map(str, desk.image.brokers)}
+    if not kinds <= named.keys() | EMPTY:
+        raise Refused(KafkaCode.UNSUPPORTED_VERSION, "there is no such type of resources")
+    return [
+        {"resource_name": name, "resource_type": kind}
+        for kind, names in named.items()
+        if kind in kinds
+        for name in names
+    ]

@@ -1,0 +1,83 @@
+"""DescribeQuorum (KIP-595): who votes on the metadata log, and how far it has come.
+
+Every broker answers, by what it has applied of that log itself: clients that ask the controller only would have to find
+it. So the end of another voter's log is known of the leader alone, which has at least what is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidelog.broker.kafka.admin.codes import DONE, Outcome, Refused
+from tidelog.broker.kafka.admin.desk import Desk, Tree, bound
+from tidelog.model.access import CLUSTER, Operation
+from tidelog.model.cluster import NO_LEADER
+from tidelog.model.kafka_codes import KafkaCode
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""Kafka's name for the log of metadata, which is no topic here."""
+PEER: Final = "PEER"
+UNKNOWN: Final = -1
+
+
+async def describe_quorum(desk: Desk, request: Any) -> Tree:
+    """Describes the metadata log; of any other topic it is said that there is no such log."""
+    bound(*(1 + len(topic.partitions) for topic in request.topics))
+    try:
+        desk.require(Operation.DESCRIBE, CLUSTER)
+    except Refused as error:
+        return {**Outcome(error.code, error.message).fields, "topics": [], "nodes": []}
+    topics = [
+        {
+            "topic_name": topic.topic_name,
+            "partitions": [_partition(desk, topic.topic_name, one.partition_index) for one in topic.partitions],
+        }
+        for topic in request.topics
+    ]
+    return {**DONE.fields, "topics": topics, "nodes": _nodes(desk)}
+
+
+def _partition(desk: Desk, topic: str, number: int) -> Tree:
+    image = desk.image
+    if (topic, number) != (METADATA_TOPIC, 0):
+        outcome = Outcome(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is one such log, {METADATA_TOPIC}-0")
+        return _described(number, outcome, (NO_LEADER, UNKNOWN, UNKNOWN), [], [])
+    leader = NO_LEADER if desk.cluster.controller_node is None else image.controller_id
+    known = {leader, desk.cluster.node_id}
+    voters = [voter.node_id for voter in image.voters]
+    observers = [node for node in image.brokers if node not in voters]
+    ends = [[(node, image.position if node in known else UNKNOWN) for node in nodes] for nodes in (voters, observers)]
+    return _described(number, DONE, (leader, image.controller_epoch, image.position), *ends)
+
+
+def _described(
+    number: int,
+    outcome: Outcome,
+    log: tuple[int, int, int],
+    voters: Sequence[tuple[int, int]],
+    observers: Sequence[tuple[int, int]],
+) -> Tree:
+    """Describes a log by its leader, epoch and committed end, and by nodes with the ends of their logs."""
+    leader, epoch, end = log
+    return {
+        "partition_index": number,
+        **outcome.fields,
+        "leader_id": leader,
+        "leader_epoch": epoch,
+        "high_watermark": end,
+        "current_voters": [_replica(*each) for each in voters],
+        "observers": [_replica(*each) for each in observers],
+    }
+
+
+def _replica(node: int, end: int) -> Tree:
+    """Describes a node. Disks have no ids of Kafka's form, and when each was last heard is not known here."""
+    return {"replica_id": node, "replica_directory_id": None, "log_end_offset": end}
+
+
+def _nodes(desk: Desk) -> list[Tree]:
+    return [
+        {"node_id": voter.node_id, "listeners": [{"name": PEER, "host": voter.host, "port": voter.port}]}
+        for voter in desk.image.voters
+    ]
