@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload steady clocks bench bench-repair bench-security docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -119,6 +119,10 @@ sim-damage: setup ## Damage every byte range of small logs and journals, one at 
 
 power-cuts: setup ## Cut the power of real brokers' disks: CUTS=2000, SEED=, MORE='--lies' for the control; takes FUSE
 	nice -n 5 $(BIN)/python -m tests.e2e.power --cuts $(or $(CUTS),100) --seed $(or $(SEED),1) $(MORE)
+
+kafka-suites: setup ## Run aiokafka's and kafka-python's own tests against a broker; a few minutes; MORE='--only kafka-python'
+	$(BIN)/$(INSTALL) python-snappy zstandard
+	nice -n 5 $(BIN)/python -m tools.kafka_suites $(MORE)
 
 steady: setup ## Load real brokers to the full while disks stall: MINUTES=30, MORE='--hogs 0 --stall-ms 0' or '--hang-disk leader'
 	nice -n 5 $(BIN)/python -m tests.e2e.steady --minutes $(or $(MINUTES),30) $(MORE)

@@ -1,0 +1,1 @@
+"""The integration tests of other clients, run against this tree."""
