@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -127,6 +127,9 @@ kafka-suites: setup ## Run aiokafka's and kafka-python's own tests against a bro
 steady: setup ## Load real brokers to the full while disks stall: MINUTES=30, MORE='--hogs 0 --stall-ms 0' or '--hang-disk leader'
 	nice -n 5 $(BIN)/python -m tests.e2e.steady --minutes $(or $(MINUTES),30) $(MORE)
 
+kafka-faults: setup ## Break brokers under Kafka's clients: MINUTES=5, SEED=, MORE="--java '.kafka/lib/*'" after make kafka-jars
+	nice -n 5 $(BIN)/python -m tests.e2e.kafka_faults --minutes $(or $(MINUTES),5) --seed $(or $(SEED),1) $(MORE)
+
 clocks: setup ## Move the wall clocks of real brokers by an hour and a day; takes libfaketime
 	nice -n 5 $(BIN)/python -m tests.e2e.clocks $(MORE)
 
@@ -143,6 +146,15 @@ bench-security: setup ## What TLS, tokens and ACLs cost, how soon what is revoke
 	$(BIN)/tidelog bench security $(if $(HISTORY),--history $(HISTORY))
 	$(BIN)/tidelog bench revocation $(if $(HISTORY),--history $(HISTORY))
 	$(BIN)/tidelog bench guesses $(if $(HISTORY),--history $(HISTORY))
+
+bench-kafka: setup kafka-jars ## What confluent-kafka writes to one broker, and to a real Kafka in turn: ROUNDS=5, HISTORY=bench/history.ndjson
+	$(BIN)/python bench/kafka_clients.py --beside .kafka/lib --rounds $(or $(ROUNDS),5) $(if $(HISTORY),--history $(HISTORY))
+
+kafka-jars: .kafka/lib/.fetched ## Fetch a real Kafka, and its Java clients, from Maven Central to .kafka/lib; takes mvn
+
+.kafka/lib/.fetched: tools/kafka-jars.xml
+	mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/.kafka/lib
+	@touch $@
 
 docs: setup ## Generate the reference pages again; fails if they differ from the committed ones
 	$(BIN)/tidelog config docs > $(VENV)/config.md && mv $(VENV)/config.md docs/config.md

@@ -1,9 +1,12 @@
 """Measures what confluent-kafka writes to brokers on the same machine, and reads from them, over Kafka's protocol.
 
     python bench/kafka_clients.py [--brokers 3] [--durability replicated] [--rounds 3]
+    python bench/kafka_clients.py --beside .kafka/lib --rounds 5       # and a real Kafka, in turn: `make bench-kafka`
 
 Topics have three partitions and up to three replicas. The CPU is that of all brokers, user and system; client and
-brokers share the machine. Values are random bytes. Medians of the rounds.
+brokers share the machine. Values are random bytes. Medians of the rounds. Beside a real Kafka of one node there is one
+broker of tidelog, and both are measured with topics whose records are on disk before they are acknowledged (Kafka:
+`flush.messages=1`), and with such that leave that to the system; the sites take turns in each round.
 """
 
 from __future__ import annotations
@@ -12,14 +15,20 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from real_kafka import running
 
+from tidelog.bench.history import append_history
+from tidelog.bench.result import Result
 from tidelog.testing import LocalCluster
 
 PARTITIONS: Final = 3
@@ -32,6 +41,10 @@ PRODUCERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "acks=1": {"acks": 1},
     "acks=all, idempotent": {"acks": "all", "enable.idempotence": True},
 }
+LAST: Final = "acks=all, idempotent"
+"""What it has written is read."""
+WARM_ROUNDS: Final = 2
+FLUSHES: Final[Mapping[str, Mapping[str, str]]] = {"default": {}, "flushed": {"flush.messages": "1"}}
 BUFFERS: Final = {"linger.ms": 20, "queue.buffering.max.messages": 2_000_000, "queue.buffering.max.kbytes": 1 << 20}
 READAHEAD: Final = {"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 5, "group.id": "bench"}
 
@@ -44,26 +57,33 @@ class Run(NamedTuple):
 
 
 class Site:
-    """The brokers, and the topics that are made on them."""
+    """Brokers, and the topics that are made on them, all with the same `configs`."""
 
-    def __init__(self, cluster: LocalCluster, durability: str) -> None:
-        self.address: dict[str, Any] = {"bootstrap.servers": cluster.kafka_bootstrap}
-        self._cluster = cluster
-        self._durability = durability
+    def __init__(
+        self, name: str, bootstrap: str, pids: Sequence[int], configs: Mapping[str, str], replicas: int = 1
+    ) -> None:
+        self.name = name
+        self.address: dict[str, Any] = {"bootstrap.servers": bootstrap}
+        self._pids = pids
+        self._configs = dict(configs)
+        self._replicas = replicas
         self._names: Iterator[int] = count()
 
     def new_topic(self) -> str:
-        admin, name = AdminClient(self.address), f"bench-{next(self._names)}"
-        replicas = min(3, len(self._cluster.node_ids))
-        topic = NewTopic(name, PARTITIONS, replicas, config={"ack.durability": self._durability})
+        admin, name = AdminClient(self.address), f"bench-{'-'.join(self.name.split())}-{next(self._names)}"
+        topic = NewTopic(name, PARTITIONS, self._replicas, config=self._configs)
         admin.create_topics([topic])[name].result(PATIENCE_S)
         return name
+
+    def delete(self, topic: str) -> None:
+        """Makes room for others."""
+        AdminClient(self.address).delete_topics([topic])[topic].result(PATIENCE_S)
 
     def cpu_s(self) -> float:
         """Returns the CPU time of all brokers up to now."""
         ticks = 0
-        for node_id in self._cluster.node_ids:
-            with open(f"/proc/{self._cluster.broker(node_id).pid}/stat") as stat:
+        for pid in self._pids:
+            with open(f"/proc/{pid}/stat") as stat:
                 words = stat.read().rpartition(")")[2].split()
             ticks += int(words[11]) + int(words[12])
         return ticks / os.sysconf("SC_CLK_TCK")
@@ -115,22 +135,73 @@ class Site:
         return sorted(found[WARM_UP:])
 
 
-def show(what: str, size: int, runs: list[Run]) -> None:
-    """Prints the medians of some runs."""
-    rate, cpu_s = (statistics.median(column) for column in zip(*runs, strict=True))
-    print(f"{what}, {size} B: {rate:,.0f} records/s, {rate * size / 1e6:.0f} MB/s, {cpu_s:.2f} s of CPU per million")
+Figures = dict[str, float]
+"""By what they are of, and their unit."""
 
 
-def measure(site: Site, rounds: int) -> None:
-    """Prints a line for each workload."""
-    site.write(site.new_topic(), 100, PRODUCERS["acks=1"])  # the first one finds everything cold
+def play_round(site: Site) -> Figures:
+    """Returns the figures of one round of each workload on one site."""
+    figures: Figures = {}
     for size in SIZES:
         for name, settings in PRODUCERS.items():
-            topics = [site.new_topic() for _ in range(rounds)]
-            show(f"in, {name}", size, [site.write(topic, size, settings) for topic in topics])
-        show("out", size, [site.read(topics[-1], size) for _ in range(rounds)])
+            topic = site.new_topic()
+            runs = {f"in, {name}, {size} B": site.write(topic, size, settings)}
+            if name == LAST:
+                runs[f"out, {size} B"] = site.read(topic, size)
+            site.delete(topic)
+            for what, run in runs.items():
+                figures[f"{what}: records/s"] = run.records_per_s
+                figures[f"{what}: broker CPU s per million"] = run.cpu_s_per_million
     found = site.latencies_ms()
-    print(f"one record at a time: p50 {found[len(found) // 2]:.2f} ms, p99 {found[len(found) * 99 // 100]:.2f} ms")
+    figures["one record, p50: ms"] = found[len(found) // 2]
+    figures["one record, p99: ms"] = found[len(found) * 99 // 100]
+    return figures
+
+
+def measure(sites: Sequence[Site], rounds: int) -> dict[str, Figures]:
+    """Returns the medians of each site's rounds, by its name."""
+    found: defaultdict[str, list[Figures]] = defaultdict(list)
+    for site in sites:
+        topic = site.new_topic()
+        for _ in range(WARM_ROUNDS):  # a virtual machine, above all, is slow before it has compiled what is hot
+            site.write(topic, 100, PRODUCERS["acks=1"])
+        site.delete(topic)
+    for _ in range(rounds):
+        for site in sites:
+            found[site.name].append(play_round(site))
+    return {
+        name: {what: statistics.median(one[what] for one in taken) for what in taken[0]}
+        for name, taken in found.items()
+    }
+
+
+def show(found: Mapping[str, Figures]) -> None:
+    """Prints a line for each figure, with a column for each site."""
+    names = [*found]
+    print(f"{'':52}", *(f"{name:>22}" for name in names))
+    for what in found[names[0]]:
+        print(f"{what:52}", *(f"{shown(found[name][what]):>22}" for name in names))
+
+
+def shown(value: float) -> str:
+    """Returns a figure as people read it."""
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.2f}"
+
+
+def sites_of(options: argparse.Namespace, stack: ExitStack) -> list[Site]:
+    """Starts all brokers."""
+    cluster = stack.enter_context(LocalCluster(options.brokers, kafka=True))
+    pids, replicas = [cluster.broker(node_id).pid for node_id in cluster.node_ids], min(3, options.brokers)
+    durabilities = ["replicated", "fsynced"] if options.beside else [options.durability]
+    sites = [
+        Site(f"tidelog {name}", cluster.kafka_bootstrap, pids, {"ack.durability": name}, replicas)
+        for name in durabilities
+    ]
+    if options.beside:
+        kafka = stack.enter_context(running(options.beside))
+        for name, configs in FLUSHES.items():
+            sites.append(Site(f"Kafka {kafka.version} {name}", kafka.bootstrap, [kafka.pid], configs))
+    return sites
 
 
 def main() -> None:
@@ -139,9 +210,18 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--durability", choices=["fsynced", "replicated"], default="fsynced")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--beside", type=Path, metavar="JARS", help="directory of Kafka's jars; brokers are one each")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="append the figures to it")
     options = parser.parse_args()
-    with LocalCluster(options.brokers, kafka=True) as cluster:
-        measure(Site(cluster, options.durability), options.rounds)
+    if options.beside and options.brokers != 1:
+        parser.error("--beside measures one broker of each")
+    with ExitStack() as stack:
+        found = measure(sites_of(options, stack), options.rounds)
+    show(found)
+    if options.history is not None:
+        figures = {f"{name}, {what}": value for name, one in found.items() for what, value in one.items()}
+        parameters = {"brokers": options.brokers, "rounds": options.rounds}
+        append_history(Result("kafka clients", parameters, figures), options.history)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tidelog.testing.broker_process import START_TIMEOUT_S, STOP_TIMEOUT_S, Brok
 from tidelog.testing.certificates import ClusterCertificates
 from tidelog.testing.commands import HOST, voters_setting
 from tidelog.testing.ports import HeldPorts
-from tidelog.testing.private_network import HTTP_PORT, PEER_PORT, PrivateNetwork
+from tidelog.testing.private_network import HTTP_PORT, KAFKA_PORT, PEER_PORT, PrivateNetwork
 
 
 class LocalCluster:
@@ -70,7 +70,7 @@ class LocalCluster:
             self._settings = {**_login_settings(self.token_file), **self._settings}
         self.certificates = ClusterCertificates(self._data_dir / "tls") if tls else None
         self._ports = HeldPorts()
-        self._has_kafka = kafka and network is None
+        self._has_kafka = kafka
         self._brokers = self._made(brokers)
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class LocalCluster:
             {**self._settings, **self._encrypted(node_id), "cluster.join": self._running().url},
             http=f"{HOST}:{http}",
             peer=f"{HOST}:{peer}",
-            kafka=self._kafka_address(),
+            kafka=self._kafka_address(node_id),
         )
         self._start([broker])
         self._brokers[node_id] = broker
@@ -246,14 +246,18 @@ class LocalCluster:
                 {**self._encrypted(node_id), **shared},
                 http=http[node_id - 1],
                 peer=peer[node_id - 1],
-                kafka=self._kafka_address(),
+                kafka=self._kafka_address(node_id),
                 prefix=() if network is None else network.words(node_id),
             )
             for node_id in range(1, brokers + 1)
         }
 
-    def _kafka_address(self) -> str | None:
-        return f"{HOST}:{self._ports.take(1)[0]}" if self._has_kafka else None
+    def _kafka_address(self, node_id: int) -> str | None:
+        if not self._has_kafka:
+            return None
+        if self._network is not None:
+            return f"{self._network.host(node_id)}:{KAFKA_PORT}"
+        return f"{HOST}:{self._ports.take(1)[0]}"
 
     def _encrypted(self, node_id: int) -> Mapping[str, str]:
         return {} if self.certificates is None else self.certificates.settings(node_id)

@@ -38,6 +38,7 @@ CLIENTS: Final = 0
 NODES_MAX: Final = 99
 HTTP_PORT: Final = 8082
 PEER_PORT: Final = 9192
+KAFKA_PORT: Final = 9092
 NOWHERE: Final = "02:00:00:00:00:ff"
 """A hardware address (locally administered) that no node has."""
 TOOLS: Final = ("unshare", "nsenter", "ip")
