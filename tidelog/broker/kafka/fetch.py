@@ -18,7 +18,7 @@ from typing import Final
 
 from tidelog.broker.face.partitions import FetchedBatches, LedPartition, LocalCopy
 from tidelog.broker.kafka.call import Answer, Call
-from tidelog.broker.kafka.codes import code_of
+from tidelog.broker.kafka.codes import fetch_code_of
 from tidelog.broker.kafka.endpoints import hint_of
 from tidelog.broker.kafka.fetch_codec import IDS_FROM, NO_SESSION, FetchEntry, FetchRequest, read_fetch, write_fetched
 from tidelog.broker.kafka.listener_parts import Parts
@@ -132,9 +132,9 @@ class Fetching:
             self._take(entry, fetched)
         except OffsetOutOfRange as error:
             is_ahead = self._is_elsewhere(entry) and entry.offset > error.log_end_offset
-            entry.error = KafkaCode.OFFSET_NOT_AVAILABLE if is_ahead else code_of(error)
+            entry.error = KafkaCode.OFFSET_NOT_AVAILABLE if is_ahead else fetch_code_of(error)
         except TidelogError as error:
-            entry.error = code_of(error)
+            entry.error = fetch_code_of(error)
 
     @staticmethod
     def _take(entry: FetchEntry, fetched: FetchedBatches) -> None:
@@ -224,7 +224,7 @@ class Fetching:
     def _answer_failed(self, error: TidelogError) -> Steps[Answer]:
         """Returns the answer to a request of which nothing was read: the error stands with each partition."""
         for entry in self._request.entries:
-            entry.data, entry.error = b"", code_of(error)
+            entry.data, entry.error = b"", fetch_code_of(error)
         return write_fetched(self._call, self._request, 0)
 
 
