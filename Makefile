@@ -147,13 +147,18 @@ bench-security: setup ## What TLS, tokens and ACLs cost, how soon what is revoke
 	$(BIN)/tidelog bench revocation $(if $(HISTORY),--history $(HISTORY))
 	$(BIN)/tidelog bench guesses $(if $(HISTORY),--history $(HISTORY))
 
-bench-kafka: setup kafka-jars ## What confluent-kafka writes to one broker, and to a real Kafka in turn: ROUNDS=5, HISTORY=bench/history.ndjson
+bench-kafka: setup .kafka/lib/.fetched ## What confluent-kafka writes to one broker, and to a real Kafka in turn: ROUNDS=5, HISTORY=bench/history.ndjson
 	$(BIN)/python bench/kafka_clients.py --beside .kafka/lib --rounds $(or $(ROUNDS),5) $(if $(HISTORY),--history $(HISTORY))
 
-kafka-jars: .kafka/lib/.fetched ## Fetch a real Kafka, and its Java clients, from Maven Central to .kafka/lib; takes mvn
+kafka-jars: .kafka/lib/.fetched .kafka/spark/.fetched ## Fetch a real Kafka, its Java clients and Spark's Kafka source to .kafka; takes mvn
 
 .kafka/lib/.fetched: tools/kafka-jars.xml
-	mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/.kafka/lib
+	mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
+	@touch $@
+
+.kafka/spark/.fetched: tools/spark-kafka-jars.xml
+	mvn --quiet --batch-mode --file $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D) \
+	  -DincludeArtifactIds=spark-sql-kafka-0-10_2.13,spark-token-provider-kafka-0-10_2.13,kafka-clients,commons-pool2
 	@touch $@
 
 docs: setup ## Generate the reference pages again; fails if they differ from the committed ones

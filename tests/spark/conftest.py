@@ -41,6 +41,11 @@ def what_is_missing() -> str | None:
     return None
 
 
+def kafka_jars() -> list[str]:
+    """Spark's own Kafka source, if `make kafka-jars` has fetched it."""
+    return [str(path) for path in sorted((ROOT / ".kafka" / "spark").glob("*.jar"))]
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     missing = what_is_missing()
@@ -52,6 +57,7 @@ def spark() -> Iterator[SparkSession]:
 
     session = (
         SparkSession.builder.master("local[2,2]")
+        .config("spark.jars", ",".join(kafka_jars()))
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
