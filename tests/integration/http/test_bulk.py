@@ -17,7 +17,8 @@ async def test_metadata(site: Site) -> None:
     everything = (await site.get("/metadata")).json()
     assert everything["cluster_id"] == site.broker.cluster_id
     assert everything["controller_id"] == 1
-    assert everything["brokers"] == [{"node_id": 1, "host": site.address[0], "port": site.address[1], "rack": None}]
+    host, port = site.address
+    assert everything["brokers"] == [{"node_id": 1, "host": host, "port": port, "rack": None, "kafka": None}]
     assert [topic["name"] for topic in everything["topics"]] == ["t", "u"]
     topic = everything["topics"][1]
     assert (topic["topic_id"], topic["protocol"]) == (site.broker.topic("u").topic_id, "isr")

@@ -19,17 +19,20 @@ from tidelog.broker.http.context import Context
 from tidelog.broker.http.json_body import Body, Duration, OffsetNumber, PartitionNumber, TimestampMs, json_decoder
 from tidelog.broker.http.topic_texts import TopicShown
 from tidelog.model.access import Operation
+from tidelog.model.cluster import KAFKA, BrokerInfo
 from tidelog.model.errors import InvalidRequest, TidelogError, UnprocessableBody
 from tidelog.model.names import check_topic_name
 
 
 class BrokerShown(Struct, frozen=True):
-    """A live broker, and where its HTTP listener is."""
+    """A live broker, and where its HTTP listener is. `kafka` is the address, as `host:port`, at which it takes Produce
+    and Fetch in Kafka's protocol; null if it does not."""
 
     node_id: int
     host: str
     port: int
     rack: str | None
+    kafka: str | None = None
 
 
 class MetadataShown(Struct, frozen=True):
@@ -102,9 +105,15 @@ async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
     else:
         names = [check_topic_name(name) for name in dict.fromkeys(asked.split(",")) if name]
         names = context.visible(call, "Topic", names)
-    brokers = [BrokerShown(info.node_id, info.http.host, info.http.port, info.rack) for info in image.live_brokers]
+    brokers = [_broker_shown(info) for info in image.live_brokers]
     topics = await context.face.work.do(context.topic_texts.of(image, names))
     return json_answer(_MetadataAnswer(context.face.cluster.cluster_id, image.controller_id, brokers, topics))
+
+
+def _broker_shown(info: BrokerInfo) -> BrokerShown:
+    kafka = info.listeners.get(KAFKA)
+    http = info.http
+    return BrokerShown(info.node_id, http.host, http.port, info.rack, None if kafka is None else str(kafka))
 
 
 async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
