@@ -50,6 +50,10 @@ class Reader:
         self.position = begin + size
         return begin
 
+    def skip(self, size: int) -> int:
+        """Returns where so many bytes begin, and goes on behind them."""
+        return self._take(size)
+
     def int8(self) -> int:
         value = self.frame[self._take(1)]
         return value - 256 if value > 127 else value
@@ -131,6 +135,16 @@ class Reader:
         for _ in range(self.uvarint()):
             self.uvarint()
             self._take(self.uvarint())
+
+    def tag(self, wanted: int) -> memoryview | None:
+        """Returns the value of one tagged field, if it is there, and skips the others."""
+        value = None
+        for _ in range(self.uvarint()):
+            tag, size = self.uvarint(), self.uvarint()
+            begin = self._take(size)
+            if tag == wanted:
+                value = self.frame[begin : begin + size]
+        return value
 
 
 def uvarint(value: int) -> bytes:

@@ -8,6 +8,9 @@ a few requests and not a thousand. A parcel is loaded when it departs (Kafka: `R
 of its partition that come while it waits go with it.
 
 An answer is as late as its slowest partition. So one that was late by itself, or has little time left, travels alone.
+Where a broker takes frames (`transport/frames`), requests go there, and over HTTP else. Two kinds always go over HTTP:
+a parcel that travels alone, and one that a broker has said it does not lead, which its HTTP forwards.
+
 A request that is refused as a whole (too many partitions, too large, a path that an older broker does not know) says
 nothing about its parcels: they go again in requests of half as many, down to one, which takes the path of a single
 partition.
@@ -19,20 +22,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
 from tidelog.model.errors import TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.model.partition_batches import PARTITION_BATCHES_TYPE, batch_table
-from tidelog.producer.accumulator import BatchReceipt
 from tidelog.producer.options import ProducerOptions
+from tidelog.producer.parcels import STRAY, Load, Outcome, Parcel
+from tidelog.producer.produce_frames import ProduceFrames
 from tidelog.producer.receipts import parse_many, parse_receipts
 from tidelog.transport.connections import Answer, Pieces
 from tidelog.transport.errors import ConnectFailed, NoAnswer
+from tidelog.transport.frames.session import RecordSession
 from tidelog.transport.session import ClusterSession, verdict_ms
 
 UNDER_WAY_MAX: Final = 5
@@ -40,54 +44,6 @@ UNDER_WAY_MAX: Final = 5
 travels alone."""
 PARTITIONS_MAX: Final = 1_000
 """A broker takes so many in one request, unless it is set otherwise (`http.batches.partitions.max`)."""
-
-
-class Outcome(NamedTuple):
-    """How a try ended: the receipts of its batches, or an error."""
-
-    receipts: Sequence[BatchReceipt] = ()
-    error: TidelogError | None = None
-    retry_after_s: float = 0.0
-    is_own: bool = False
-    """True if the error is said of this partition, and not of the request that carried it with others."""
-
-
-Load = Callable[[], Sequence[bytearray]]
-"""Gives the encoded batches of a parcel that departs; none if there is nothing to send any more."""
-
-
-@dataclass(slots=True, eq=False)
-class Parcel:
-    """Encoded batches of one partition on their way, once. They are loaded as late as they can be."""
-
-    partition: TopicPartition
-    load: Load
-    deadline_s: float
-    travels_alone: bool
-    outcome: asyncio.Future[Outcome]
-    batches: Sequence[bytearray] = ()
-    size: int = 0
-    is_sent: bool = False
-    timer: asyncio.TimerHandle | None = None
-    """Ends its waiting in the lane at its deadline."""
-
-    def is_loaded(self) -> bool:
-        """Loads it, if it is not; False if there is nothing to load, or that fails, and then this is its outcome."""
-        if not self.batches:
-            try:
-                self.batches = self.load()
-            except Exception as error:  # noqa: BLE001 - the sender's to judge; the others in the lane go on
-                self.outcome.set_exception(error)
-                return False
-            self.size = sum(map(len, self.batches))
-            if not self.batches:
-                self.settle(Outcome())
-        return bool(self.batches)
-
-    def settle(self, outcome: Outcome) -> None:
-        """Tells who waits, if anybody still does."""
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
 
 
 class Lane:
@@ -130,6 +86,7 @@ class Lanes:
 
     def __init__(self, session: ClusterSession, options: ProducerOptions) -> None:
         self._session = session
+        self._frames = ProduceFrames(session, options) if isinstance(session, RecordSession) else None
         self._options = options
         self._lanes: dict[str, Lane] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -196,6 +153,35 @@ class Lanes:
 
     async def _carry(self, lane: Lane, address: str, parcels: list[Parcel]) -> None:
         """Sees one request to its end: every parcel of it has its outcome when this returns, or waits again."""
+        if self._frames is not None and self._frames.may_carry(address, parcels):
+            parcels = await self._carry_in_frames(self._frames, lane, address, parcels)
+        if parcels:
+            await self._carry_over_http(lane, address, parcels)
+
+    async def _carry_in_frames(
+        self, frames: ProduceFrames, lane: Lane, address: str, parcels: list[Parcel]
+    ) -> list[Parcel]:
+        """Returns those that still have to go over HTTP, for which the lane stays as it is."""
+        left: list[Parcel] = []
+        outcomes: Sequence[Outcome] = ()
+        try:
+            outcomes = await frames.send(address, parcels)
+            left = [parcel for parcel, outcome in zip(parcels, outcomes, strict=True) if outcome is STRAY]
+        except TidelogError as failure:  # one parcel goes alone next time, over HTTP, which says what is wrong with it
+            outcomes = [Outcome(error=failure, is_own=len(parcels) == 1)] * len(parcels)
+        except BaseException as failure:
+            outcomes = [Outcome(error=NoAnswer(f"this request was given up ({failure!r})"))] * len(parcels)
+            raise
+        finally:
+            for parcel, outcome in zip(parcels, outcomes, strict=False):
+                if outcome is not STRAY:
+                    parcel.settle(outcome)
+            if not left:
+                lane.under_way -= not parcels[0].travels_alone
+                self._call(lane, address)
+        return left
+
+    async def _carry_over_http(self, lane: Lane, address: str, parcels: list[Parcel]) -> None:
         try:
             answer = await self._ask(address, parcels)
             error = answer.error

@@ -15,6 +15,7 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Self, Unpack
 
+from tidelog.adapters.broker_frames import dial
 from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemClock, SystemEntropy
 from tidelog.model.batch_header import Compression
@@ -29,9 +30,9 @@ from tidelog.producer.options import ProducerOptions, parse_acks
 from tidelog.producer.routes import TopicRoute
 from tidelog.producer.sender import Sender
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.frames.session import AUTO, RecordSession
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.security import Security, SecurityParameters
-from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class Producer:
     - `buffer_memory`: bytes of records not yet settled; when they are used up `send` waits, at most `max_block_ms`.
     - `max_request_size`: how many bytes one request carries; no record is larger.
     - `client_id`: whose quota counts, beside the user's.
+    - `transport`: how records go to a broker: `auto` (by Kafka's protocol where it listens for that and takes this
+      client's login there, else over HTTP), `http` or `kafka`. All else goes over HTTP.
     - `sasl_mechanism` (`PLAIN`), `sasl_username` and `sasl_password`, or `sasl_password_file`: who it is. `token_file`
       is a file with a token instead. Files with secrets are readable for their owner only (0600).
     - `request_timeout_ms` bounds one try, `delivery_timeout_ms` the time from `send` to the final word.
@@ -81,6 +84,7 @@ class Producer:
         delivery_timeout_ms: float = 120_000,
         metadata_max_age_ms: float = 300_000,
         client_id: str = "",
+        transport: str = AUTO,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         **security: Unpack[SecurityParameters],
@@ -100,8 +104,10 @@ class Producer:
         secure = Security(**security)
         entropy = entropy or SystemEntropy()
         self._wall_ms = (clock or SystemClock()).wall_ms
-        self._session = ClusterSession(
+        self._session = RecordSession(
             bootstrap_servers,
+            transport=transport,
+            dial=dial,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             client_id=client_id,

@@ -11,8 +11,9 @@ import pytest
 from tidelog.model.errors import LeaderNotAvailable, Overloaded, TimedOutAfterAppend, UnprocessableBody
 from tidelog.model.ids import TopicPartition
 from tidelog.model.partition_batches import split_partitions
-from tidelog.producer.lanes import UNDER_WAY_MAX, Lanes, Outcome
+from tidelog.producer.lanes import UNDER_WAY_MAX, Lanes
 from tidelog.producer.options import ProducerOptions
+from tidelog.producer.parcels import Outcome
 from tidelog.transport.connections import Answer, Pieces
 from tidelog.transport.errors import ConnectFailed, ErrorBody, NoAnswer
 from tidelog.transport.session import ClusterSession

@@ -11,8 +11,8 @@ from typing import Final
 
 from tidelog.broker.kafka.apis import APIS, Key
 from tidelog.broker.kafka.call import Answer, Call, Head
-from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, array
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.kafka_wire import INT16, INT32, NO_TAGS, array
 
 FLEXIBLE_FROM: Final = 3
 NAME_CHARS_MAX: Final = 64

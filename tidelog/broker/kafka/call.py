@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.broker.kafka.apis import Api
-from tidelog.broker.kafka.wire import INT32, NO_TAGS, Malformed, Reader
+from tidelog.model.kafka_wire import INT32, NO_TAGS, Malformed, Reader
 from tidelog.model.ports import Buffer
 
 _HEAD: Final = struct.Struct(">hhi")

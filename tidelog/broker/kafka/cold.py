@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 from uuid import UUID  # determinism: a value that nobody draws here
 
 from tidelog.broker.kafka.call import Answer, Call
-from tidelog.broker.kafka.wire import Malformed, Reader
+from tidelog.model.kafka_wire import Malformed, Reader
 
 Tree = Mapping[str, Any]
 

@@ -31,8 +31,8 @@ from tidelog.broker.kafka.means import ROOM_LOOK_S, Means
 from tidelog.broker.kafka.memory import ConnectionMemory
 from tidelog.broker.kafka.produce import Production, read_production
 from tidelog.broker.kafka.slot import Slot
-from tidelog.broker.kafka.wire import Malformed
 from tidelog.model.errors import NotAuthenticated, Overloaded, TooManyConnections
+from tidelog.model.kafka_wire import Malformed
 from tidelog.model.ports import ClientConnection
 from tidelog.model.steps import Steps
 

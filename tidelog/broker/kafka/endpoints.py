@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.broker.kafka.wire import INT32, NO_TAGS, array, string, tagged
 from tidelog.model.cluster import KAFKA, ClusterImage, Endpoint, PartitionInfo
+from tidelog.model.kafka_wire import INT32, NO_TAGS, array, string, tagged
 
 
 class Hint(NamedTuple):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
 from tidelog.broker.kafka.slices import Slices
-from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, array, string, tagged, uvarint
+from tidelog.model.kafka_wire import INT16, INT32, NO_TAGS, array, string, tagged, uvarint
 from tidelog.model.ports import Buffer
 from tidelog.model.steps import Steps
 

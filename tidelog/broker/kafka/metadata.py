@@ -16,11 +16,11 @@ from tidelog.broker.face.work import HeavyWork
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.slices import Slices
 from tidelog.broker.kafka.topic_ids import TopicIds
-from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, array, int32s, string
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.cluster import KAFKA, NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.kafka_wire import INT16, INT32, NO_TAGS, array, int32s, string
 from tidelog.model.names import check_topic_name
 from tidelog.model.steps import Steps
 

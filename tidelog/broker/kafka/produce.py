@@ -30,6 +30,7 @@ from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import InvalidBatch, NotLeader, TidelogError
 from tidelog.model.kafka_codes import OLD_REPEAT, KafkaCode
+from tidelog.model.receipt_tags import ProducedTag
 
 ACKS: Final = (-1, 0, 1)
 
@@ -120,7 +121,7 @@ class Production:
                 raise InvalidBatch("no records came for this partition")
             data = self.call.frame[begin:end]
             batches = split_batches(data, batch_bytes_max=partition.config.max_message_bytes)
-            if len(batches) > 1:
+            if len(batches) > 1 and not self.request.is_ours:
                 raise InvalidBatch(f"{len(batches)} batches came for this partition; one request has one")
             asker = _Waiting(self, entry, partition) if acks else None
             proposal = partition.produce_nowait(batches, acks=acks, deadline_s=deadline_s, asker=asker)
@@ -134,6 +135,8 @@ class Production:
     def _refuse(self, entry: ProduceEntry, error: TidelogError) -> None:
         self.has_failed = True
         entry.error, entry.message = code_of(error), error.message
+        if self.request.is_ours:
+            entry.told = ProducedTag(error_code=error.code, message=error.message)
         if isinstance(error, NotLeader):
             topic = self._parts.cluster.image.topics.get(entry.topic)
             if topic is not None and entry.partition < len(topic.partitions):
@@ -144,6 +147,8 @@ class Production:
         if isinstance(outcome, TidelogError):
             self._refuse(entry, outcome)
         else:
+            if self.request.is_ours:
+                entry.told = _receipt(outcome)
             if outcome.base_offset is None:  # a repeat whose offsets are forgotten
                 entry.error = OLD_REPEAT
             else:
@@ -190,6 +195,11 @@ class _Waiting:
 
     def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
         self._production.heard(self._entry, self._partition, outcome)
+
+
+def _receipt(outcome: ProduceReceipt) -> ProducedTag:
+    base_offsets = [base_offset for base_offset, _ in outcome.batches]
+    return ProducedTag(base_offsets, outcome.leader_epoch, outcome.acked_by, outcome.durability)
 
 
 def read_production(parts: Parts, call: Call, finish: Callable[[Production], None]) -> Production:

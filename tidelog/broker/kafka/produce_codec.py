@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
-from tidelog.broker.kafka.wire import INT32, INT64, NO_TAGS, array, string, tagged
+from tidelog.model.kafka_wire import INT32, INT64, NO_TAGS, array, string, tagged
+from tidelog.model.receipt_tags import TAG, ProducedTag, encode, is_asked
 
 TRANSACTIONS_FROM: Final = 3
 """The first version that knows RecordBatch v2."""
@@ -37,6 +38,8 @@ class ProduceEntry(Struct):
     log_start_offset: int = -1
     hint: Hint | None = None
     """Names the leader, if that is not this broker."""
+    told: ProducedTag | None = None
+    """What a client of tidelog is told of it."""
 
 
 class ProduceRequest(Struct):
@@ -48,6 +51,8 @@ class ProduceRequest(Struct):
     topics: list[tuple[str, list[ProduceEntry]]]
     entries: list[ProduceEntry]
     """All partitions, in order."""
+    is_ours: bool = False
+    """True if a client of tidelog asks, which may send several batches for a partition."""
 
 
 def read_produce(call: Call) -> ProduceRequest:
@@ -68,8 +73,8 @@ def read_produce(call: Call) -> ProduceRequest:
         reader.tags(is_flexible=is_flexible)
         topics.append((name, entries))
         all_entries += entries
-    reader.tags(is_flexible=is_flexible)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics, all_entries)
+    is_ours = is_asked(reader, is_flexible=is_flexible)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics, all_entries, is_ours)
 
 
 def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Answer:
@@ -100,7 +105,10 @@ def _write_entry(out: bytearray, entry: ProduceEntry, version: int, *, is_flexib
         out += INT64.pack(entry.log_start_offset)
     if version >= MESSAGES_FROM:
         out += array(0, is_flexible=is_flexible) + string(entry.message, is_flexible=is_flexible)
-    if version >= HINTS_FROM and entry.hint is not None:
-        out += tagged({0: leader_tag(entry.hint)})
+    if entry.told is not None or (version >= HINTS_FROM and entry.hint is not None):
+        fields = {} if entry.told is None else {TAG: encode(entry.told)}
+        if version >= HINTS_FROM and entry.hint is not None:
+            fields[0] = leader_tag(entry.hint)
+        out += tagged(fields)
     elif is_flexible:
         out += NO_TAGS

@@ -21,8 +21,8 @@ from tests.integration.kafka.groups.conftest import (
 )
 from tests.integration.kafka.test_versions import versions
 from tidelog.broker.kafka.apis import Key
-from tidelog.broker.kafka.wire import ENTRIES_MAX
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.kafka_wire import ENTRIES_MAX
 
 NO_TOPIC = uuid.UUID(int=5)
 

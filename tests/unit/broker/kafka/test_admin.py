@@ -21,13 +21,13 @@ from tidelog.broker.kafka.admin.scram import _keys
 from tidelog.broker.kafka.apis import APIS, Key
 from tidelog.broker.kafka.call import Call, Head, read_call
 from tidelog.broker.kafka.cold import ColdCodecs
-from tidelog.broker.kafka.wire import Malformed, Reader
 from tidelog.config.describe import ConfigSource
 from tidelog.config.schema import BrokerConfig, TopicConfig
 from tidelog.controller.partition_commands import ElectionCode
 from tidelog.model.access import OPERATIONS, PATTERN_TYPES, PERMISSIONS, RESOURCE_TYPES
 from tidelog.model.errors import InvalidRequest, NotAuthorized, TopicExists
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.kafka_wire import Malformed, Reader
 from tidelog.model.passwords import SCRAM_ITERATIONS, made_user
 
 COLD = ColdCodecs()

@@ -20,7 +20,7 @@ from tidelog.broker.kafka.cold import NUMBERS, ColdCodecs, fields_of
 from tidelog.broker.kafka.fetch_codec import read_fetch
 from tidelog.broker.kafka.metadata import read_asked
 from tidelog.broker.kafka.produce_codec import read_produce
-from tidelog.broker.kafka.wire import ENTRIES_MAX, Malformed, Reader, array, string, tagged, uvarint
+from tidelog.model.kafka_wire import ENTRIES_MAX, Malformed, Reader, array, string, tagged, uvarint
 from tidelog.model.steps import drive
 
 COLD = ColdCodecs()

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.kafka.conftest import request_frame
 from tests.unit.broker.kafka.test_codecs import read_frame
 from tidelog.broker.kafka.apis import Key
-from tidelog.broker.kafka.wire import Malformed
+from tidelog.model.kafka_wire import Malformed
 
 NO_NAME = b"\xff\xff\xff\xff"
 """A null array, where versions are not flexible."""

@@ -23,11 +23,11 @@ from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Call
 from tidelog.broker.kafka.codes import code_of
 from tidelog.broker.kafka.listener_parts import Parts
-from tidelog.broker.kafka.wire import Malformed
 from tidelog.model.access import Caller, Operation, Resource, refusal
 from tidelog.model.cluster import KAFKA, ClusterImage
 from tidelog.model.errors import InvalidRequest, NotAuthorized, QuotaExceeded, TidelogError
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.kafka_wire import Malformed
 from tidelog.model.quotas import CONTROLLER_MUTATION_RATE
 
 Item = TypeVar("Item")

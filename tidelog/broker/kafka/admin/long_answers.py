@@ -14,7 +14,7 @@ from typing import Final
 from tidelog.broker.kafka.apis import Key
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.cold import ColdCodecs, Tree
-from tidelog.broker.kafka.wire import NO_TAGS, array
+from tidelog.model.kafka_wire import NO_TAGS, array
 
 SLICE: Final = 20
 """Entries that are written in one turn."""

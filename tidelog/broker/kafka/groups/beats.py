@@ -10,9 +10,9 @@ from typing import Final
 
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.listener_parts import Parts
-from tidelog.broker.kafka.wire import INT16, INT32, NO_TAGS, Reader
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.classic_groups import ClassicHeartbeat
+from tidelog.model.kafka_wire import INT16, INT32, NO_TAGS, Reader
 
 THROTTLE_SINCE: Final = 1
 INSTANCE_SINCE: Final = 3

@@ -1,0 +1,51 @@
+"""Connections of a client to a broker's listener for Kafka's protocol, in plain text or with TLS.
+
+What comes is framed as everywhere (`frame_protocol.py`). An answer has a bound, and a frame that is none ends the
+connection: whoever waits for the answer hears of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.adapters.frame_protocol import FrameProtocol, PortWords, Receiver, TcpTimeouts
+from tidelog.model.ports import Buffer, FrameConnection
+
+ANSWER_BYTES_MAX: Final = 128 << 20
+TIMEOUTS: Final = TcpTimeouts(unsent_s_max=30.0)
+WORDS: Final = PortWords("", "it speaks HTTP", "it speaks TLS, and this client plain text")
+
+
+class BrokerFrames(FrameProtocol):
+    """One connection to a broker: a `FrameConnection`."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        super().__init__(receiver, TIMEOUTS, words=WORDS)
+        self.frame_bytes_max = ANSWER_BYTES_MAX
+
+    def _break_off(self, why: str) -> None:
+        self._chunk_end = 0
+        self.close()
+
+
+class EncryptedBrokerFrames(BrokerFrames):
+    """The same on a transport that encrypts, which would make a record of TLS of each buffer."""
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """See the port."""
+        super().send([b"".join(buffers)])
+
+
+async def dial(host: str, port: int, receiver: Receiver, context: ssl.SSLContext | None) -> FrameConnection:
+    """Opens a connection, with TLS if there is a context. Raises `OSError`; has no deadline of its own."""
+    make = BrokerFrames if context is None else EncryptedBrokerFrames
+    protocol = make(receiver)
+    try:
+        await asyncio.get_running_loop().create_connection(lambda: protocol, host, port, ssl=context)
+    except BaseException:
+        protocol.give_up()
+        raise
+    return protocol

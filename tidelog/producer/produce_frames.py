@@ -1,0 +1,102 @@
+"""The way of parcels in frames: a Produce request of Kafka's protocol, with the receipts that HTTP gives.
+
+With acks=0 HTTP tells what was refused, and Kafka's protocol closes the connection, so that goes over HTTP. What the
+broker says in Kafka's words only, without a field of tidelog's, has the nearest error of ours; a code that nobody knows
+leaves the outcome open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from tidelog.model import errors
+from tidelog.model.errors import NotLeader, TidelogError, TimedOutAfterAppend
+from tidelog.model.kafka_codes import OLD_REPEAT, KafkaCode
+from tidelog.model.kafka_wire import Malformed
+from tidelog.model.receipt_tags import decode_produced
+from tidelog.producer.accumulator import BatchReceipt
+from tidelog.producer.options import ProducerOptions
+from tidelog.producer.parcels import STRAY, Outcome, Parcel
+from tidelog.transport.errors import ConnectFailed, NoAnswer, error_from_code
+from tidelog.transport.frames import codec
+from tidelog.transport.frames.codec import Sent, Told
+from tidelog.transport.frames.session import RecordSession, told_nonsense
+from tidelog.transport.session import verdict_ms
+
+ACKS: Final = MappingProxyType({"all": -1, "1": 1})
+_BY_KAFKA: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
+    {
+        int(kind.kafka): kind
+        for kind in reversed(vars(errors).values())
+        if isinstance(kind, type) and issubclass(kind, TidelogError) and kind.kafka is not None
+    }
+    | {int(KafkaCode.REQUEST_TIMED_OUT): TimedOutAfterAppend}
+)
+
+
+class ProduceFrames:
+    """Sends parcels to brokers that take frames."""
+
+    def __init__(self, session: RecordSession, options: ProducerOptions) -> None:
+        self._session = session
+        self._options = options
+
+    def may_carry(self, address: str, parcels: list[Parcel]) -> bool:
+        """Returns True if these may go to this broker in frames."""
+        is_usual = not parcels[0].travels_alone or self._session.transport == "kafka"
+        return is_usual and self._options.acks in ACKS and self._session.has_frames(address)
+
+    async def send(self, address: str, parcels: list[Parcel]) -> list[Outcome]:
+        """Returns an outcome for each, or `STRAY`. Raises `NoAnswer`, `ConnectFailed`."""
+        timeout_s = max(0.001, min(parcel.deadline_s for parcel in parcels) - asyncio.get_running_loop().time())
+        sent = [Sent(*parcel.partition, parcel.batches, parcel.size) for parcel in parcels]
+        request = codec.produce(self._session.client_id, ACKS[self._options.acks], verdict_ms(timeout_s), sent)
+        expects_s = 0.0 if self._options.is_idempotent else None
+        frame = await self._session.attempt_in_frames(address, request, timeout_s=timeout_s, expects_s=expects_s)
+        if frame is None:
+            if self._session.transport == "kafka":
+                raise ConnectFailed(f"{address} takes no records by Kafka's protocol, and transport is kafka")
+            return [STRAY] * len(parcels)
+        try:
+            told = codec.read_produced(frame, sent)
+        except Malformed as error:
+            raise told_nonsense(error) from error
+        outcomes = [self._outcome(one, len(parcel.batches)) for one, parcel in zip(told, parcels, strict=True)]
+        if any(outcome.receipts for outcome in outcomes):
+            self._session.succeeded()
+        return outcomes
+
+    def _outcome(self, told: Told, batch_count: int) -> Outcome:
+        found = parse_told(told, batch_count)
+        if isinstance(found, NotLeader) and self._session.transport != "kafka":
+            return STRAY
+        return Outcome(error=found, is_own=True) if isinstance(found, TidelogError) else Outcome(found)
+
+
+def parse_told(told: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
+    """Returns the receipts of a partition's batches, or the error that was said of it."""
+    if told.tag is None:
+        return _in_kafkas_words(told, batch_count)
+    try:
+        said = decode_produced(told.tag)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
+        return NoAnswer(f"the receipt makes no sense ({error}); is this a tidelog broker?")
+    if said.error_code is not None:
+        return error_from_code(said.error_code, said.message)
+    if len(said.base_offsets) != batch_count:
+        return NoAnswer(f"the receipt names {len(said.base_offsets)} batches, {batch_count} were sent")
+    acked_by = tuple(said.acked_by)
+    return [BatchReceipt(offset, said.leader_epoch, acked_by, said.durability) for offset in said.base_offsets]
+
+
+def _in_kafkas_words(told: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
+    if told.code in (0, OLD_REPEAT):
+        return NoAnswer(f"the answer has no receipt of {batch_count} batches; is this a tidelog broker?")
+    kind = _BY_KAFKA.get(told.code)
+    text = told.message or f"Kafka's error {told.code}"
+    return NoAnswer(text) if kind is None else kind(text)

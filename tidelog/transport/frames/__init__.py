@@ -1,0 +1,1 @@
+"""Records by the frames of Kafka's protocol, between a client of tidelog and a broker."""

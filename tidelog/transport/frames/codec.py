@@ -1,0 +1,201 @@
+"""The client's side of the few calls of Kafka's protocol that clients of tidelog make: Produce and Fetch, and before
+them what opens a connection.
+
+One version of each: the first one with tagged fields (Produce 9, Fetch 12), which has topics by their names. Batches
+are parts of a request, and slices of an answer; neither are copied. An answer is a claim: what does not fit raises
+`Malformed`.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tidelog.model.kafka_wire import INT32, NO_TAGS, Malformed, Reader, array, string, uvarint
+from tidelog.model.ports import Buffer
+from tidelog.model.receipt_tags import ASKED, TAG
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+METADATA: Final = 3
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+NULL: Final = b"\x00"
+_HEAD: Final = struct.Struct(">hhi")
+_TERMS: Final = struct.Struct(">hi")
+_PLACE: Final = struct.Struct(">ihqqq")
+_PLACE_BYTES: Final = 30
+
+
+class Sent(NamedTuple):
+    """The batches of one partition in a Produce request."""
+
+    topic: str
+    partition: int
+    batches: Sequence[Buffer]
+    size: int
+
+
+class Told(NamedTuple):
+    """What an answer says of one partition: Kafka's code and message, and the field that tidelog adds (or not)."""
+
+    code: int
+    message: str
+    tag: memoryview | None
+
+
+def head(key: int, version: int, client_id: str, *, is_flexible: bool) -> bytes:
+    """Returns how a request begins. All have the same correlation id: one is under way on a connection."""
+    begin = _HEAD.pack(key, version, 0) + string(client_id, is_flexible=False)
+    return begin + NO_TAGS if is_flexible else begin
+
+
+def produce(client_id: str, acks: int, timeout_ms: int, parcels: Sequence[Sent]) -> list[Buffer]:
+    """Returns a Produce request in pieces, the batches as they are."""
+    pieces: list[Buffer] = []
+    out = bytearray(head(PRODUCE, PRODUCE_VERSION, client_id, is_flexible=True))
+    out += NULL + _TERMS.pack(acks, timeout_ms) + array(len(parcels), is_flexible=True)
+    for parcel in parcels:
+        out += string(parcel.topic, is_flexible=True) + array(1, is_flexible=True)
+        out += INT32.pack(parcel.partition) + uvarint(parcel.size + 1)
+        pieces += [out, *parcel.batches]
+        out = bytearray(NO_TAGS + NO_TAGS)
+    out += ASKED
+    return [*pieces, out]
+
+
+def read_produced(frame: memoryview, parcels: Sequence[Sent]) -> list[Told]:
+    """Reads the answer to such a request. Raises `Malformed`, also if it is not about these partitions."""
+    reader = _answer(frame, is_flexible=True)
+    if reader.array(1, is_flexible=True) != len(parcels):
+        raise Malformed(f"the answer is not about the {len(parcels)} partitions that were sent")
+    told = []
+    for parcel in parcels:
+        name, count = reader.string(is_flexible=True), reader.array(1, is_flexible=True)
+        partition, code = reader.int32(), reader.int16()
+        if (name, count, partition) != (parcel.topic, 1, parcel.partition):
+            raise Malformed(f"the answer tells of {name} {partition} where {parcel.topic} {parcel.partition} was sent")
+        for _ in range(3):  # base offset, append time, log start
+            reader.int64()
+        for _ in range(reader.array(1, is_flexible=True)):  # errors of single records
+            reader.int32()
+            reader.nullable_string(is_flexible=True)
+            reader.tags(is_flexible=True)
+        message = reader.nullable_string(is_flexible=True) or ""
+        told.append(Told(code, message, reader.tag(TAG)))
+        reader.tags(is_flexible=True)
+    return told
+
+
+def versions(client_id: str) -> list[Buffer]:
+    """Returns the question which calls there are, in its oldest form."""
+    return [head(API_VERSIONS, 0, client_id, is_flexible=False)]
+
+
+def has_what_is_needed(frame: memoryview) -> bool:
+    """Reads the answer to it. Returns True if Produce and Fetch are there in the versions that are used here."""
+    reader = _answer(frame, is_flexible=False)
+    if reader.int16() != 0:
+        return False
+    found = {}
+    for _ in range(reader.array(6, is_flexible=False)):
+        key, oldest, newest = reader.int16(), reader.int16(), reader.int16()
+        found[key] = range(oldest, newest + 1)
+    return PRODUCE_VERSION in found.get(PRODUCE, ()) and FETCH_VERSION in found.get(FETCH, ())
+
+
+def no_topics(client_id: str) -> list[Buffer]:
+    """Returns the question for the metadata of no topic, which only those are answered who need no login."""
+    return [head(METADATA, 1, client_id, is_flexible=False) + array(0, is_flexible=False)]
+
+
+def handshake(client_id: str, mechanism: str) -> list[Buffer]:
+    """Returns the question for a way to log in."""
+    return [head(SASL_HANDSHAKE, 1, client_id, is_flexible=False) + string(mechanism, is_flexible=False)]
+
+
+def read_handshake(frame: memoryview) -> tuple[bool, list[str]]:
+    """Reads its answer. Returns whether the way is taken, and all the ways that there are."""
+    reader = _answer(frame, is_flexible=False)
+    code = reader.int16()
+    return code == 0, [reader.string(is_flexible=False) for _ in range(reader.array(2, is_flexible=False))]
+
+
+def authenticate(client_id: str, message: bytes) -> list[Buffer]:
+    """Returns one message of a login."""
+    return [head(SASL_AUTHENTICATE, 1, client_id, is_flexible=False) + INT32.pack(len(message)) + message]
+
+
+def read_authenticated(frame: memoryview) -> tuple[str | None, bytes]:
+    """Reads its answer. Returns why it failed, if it did, and the other side's message."""
+    reader = _answer(frame, is_flexible=False)
+    code, message = reader.int16(), reader.nullable_string(is_flexible=False)
+    span = reader.nullable_span(is_flexible=False) or (0, 0)
+    return None if code == 0 else message or f"error {code}", bytes(frame[slice(*span)])
+
+
+def _answer(frame: memoryview, *, is_flexible: bool) -> Reader:
+    """A reader behind the head of an answer."""
+    reader = Reader(frame)
+    reader.int32()
+    reader.tags(is_flexible=is_flexible)
+    return reader
+
+
+class Fetched(NamedTuple):
+    """The answer to a Fetch of one partition. `records` is a slice of the frame."""
+
+    told: Told
+    high_watermark: int
+    log_start_offset: int
+    records: memoryview
+
+
+class Wanted(NamedTuple):
+    """What a Fetch of one partition asks for."""
+
+    topic: str
+    partition: int
+    offset: int
+    bytes_max: int
+    bytes_min: int
+    wait_ms: int
+
+
+def fetch(client_id: str, wanted: Wanted) -> list[Buffer]:
+    """Returns a Fetch request of one partition."""
+    out = bytearray(head(FETCH, FETCH_VERSION, client_id, is_flexible=True))
+    out += INT32.pack(-1) + struct.pack(">iiibii", wanted.wait_ms, wanted.bytes_min, wanted.bytes_max, 1, 0, -1)
+    out += array(1, is_flexible=True) + string(wanted.topic, is_flexible=True) + array(1, is_flexible=True)
+    out += struct.pack(">iiqiqi", wanted.partition, -1, wanted.offset, -1, -1, wanted.bytes_max)
+    out += NO_TAGS + NO_TAGS + array(0, is_flexible=True) + string("", is_flexible=True) + ASKED
+    return [out]
+
+
+def read_fetched(frame: memoryview, wanted: Wanted) -> Fetched:
+    """Reads its answer. Raises `Malformed`, also if it is about something else."""
+    reader = _answer(frame, is_flexible=True)
+    reader.int32()  # how long the broker does not listen, which shows by itself
+    code = reader.int16()
+    reader.int32()
+    if code != 0:
+        return Fetched(Told(code, "", None), -1, -1, frame[:0])
+    if reader.array(1, is_flexible=True) != 1 or reader.string(is_flexible=True) != wanted.topic:
+        raise Malformed(f"the answer is not about {wanted.topic}")
+    if reader.array(1, is_flexible=True) != 1:
+        raise Malformed(f"the answer is not about one partition of {wanted.topic}")
+    partition, code, high_watermark, _, log_start_offset = _PLACE.unpack_from(frame, reader.skip(_PLACE_BYTES))
+    if partition != wanted.partition:
+        raise Malformed(f"the answer is about partition {partition}, and not {wanted.partition}")
+    for _ in range(reader.array(16, is_flexible=True)):  # aborted transactions
+        reader.skip(16)
+        reader.tags(is_flexible=True)
+    reader.int32()  # a replica that is nearer
+    begin, end = reader.nullable_span(is_flexible=True) or (0, 0)
+    return Fetched(Told(code, "", reader.tag(TAG)), high_watermark, log_start_offset, frame[begin:end])

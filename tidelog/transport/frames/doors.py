@@ -1,0 +1,152 @@
+"""The doors of brokers: for each the address of its listener for Kafka's protocol, and the connections that are open.
+
+A door that cannot be gone through (nobody listens, it speaks something else, it does not take this client's login) is
+shut for `SHUT_S`, with one line in the log, and records go by HTTP meanwhile. Nothing that matters was sent by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tidelog.model.errors import InvalidRequest, TidelogError
+from tidelog.model.kafka_wire import Malformed
+from tidelog.model.ports import FrameConnection
+from tidelog.transport.credentials import Credentials
+from tidelog.transport.errors import NoAnswer
+from tidelog.transport.frames import codec
+from tidelog.transport.frames.line import Line
+from tidelog.transport.frames.login import login_of
+
+logger = logging.getLogger(__name__)
+
+SHUT_S: Final = 30.0
+OPEN_S_MAX: Final = 5.0
+"""How long a connection may take until it can be used."""
+KEEPALIVE_S: Final = 20.0
+"""A connection is not used again after so long a silence: the broker may be about to close it."""
+
+Dial = Callable[[str, int, Callable[[FrameConnection], Line], ssl.SSLContext | None], Awaitable[FrameConnection]]
+
+
+class Doors:
+    """The doors of one client."""
+
+    def __init__(
+        self, dial: Dial, *, client_id: str, context: ssl.SSLContext | None, credentials: Credentials | None
+    ) -> None:
+        self.client_id = client_id
+        self._dial = dial
+        self._context = context
+        self._credentials = credentials
+        self._addresses: dict[str, tuple[str, int]] = {}
+        self._shut_until_s: dict[str, float] = {}
+        self._idle: dict[str, list[Line]] = {}
+        self._lines: set[Line] = set()
+
+    def learn(self, addresses: dict[str, str]) -> None:
+        """Takes in where brokers listen, by their base URLs."""
+        found = {}
+        for base, text in addresses.items():
+            host, _, port = text.rpartition(":")
+            if host and port.isascii() and port.isdigit():
+                found[base] = (host.strip("[]"), int(port))
+        self._addresses = found
+
+    def is_open(self, base: str) -> bool:
+        """Returns True if records may go to this broker in frames."""
+        if base not in self._addresses:
+            return False
+        shut_until_s = self._shut_until_s.get(base)
+        return shut_until_s is None or asyncio.get_running_loop().time() >= shut_until_s
+
+    async def take(self, base: str, timeout_s: float) -> Line | None:
+        """Returns a connection for one request; None if there is none to be had. Give it back afterwards."""
+        if not self.is_open(base):
+            return None
+        earliest_s = asyncio.get_running_loop().time() - KEEPALIVE_S
+        idle = self._idle.setdefault(base, [])
+        while idle:
+            line = idle.pop()
+            if line.is_open and line.idle_since_s >= earliest_s:
+                return line
+            self._drop(line)
+        return await self._open(base, min(timeout_s, OPEN_S_MAX))
+
+    def give_back(self, base: str, line: Line) -> None:
+        """The request has its answer, or will have none."""
+        if line.is_open:
+            line.idle_since_s = asyncio.get_running_loop().time()
+            self._idle.setdefault(base, []).append(line)
+        else:
+            self._drop(line)
+
+    def close(self) -> None:
+        """Cuts all connections. Idempotent."""
+        for line in list(self._lines):
+            self._drop(line)
+
+    def _drop(self, line: Line) -> None:
+        self._lines.discard(line)
+        line.close()
+
+    async def _open(self, base: str, timeout_s: float) -> Line | None:
+        host, port = self._addresses[base]
+        made: list[Line] = []
+
+        def receiver(connection: FrameConnection) -> Line:
+            made.append(Line(connection))
+            return made[-1]
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._dial(host, port, receiver, self._context)
+                await self._introduce(made[0])
+        except (OSError, TimeoutError, TidelogError) as error:
+            self._shut(base, f"{host}:{port}", error)
+            for line in made:
+                line.close()
+            return None
+        except BaseException:
+            for line in made:
+                line.close()
+            raise
+        self._shut_until_s.pop(base, None)
+        self._lines.add(made[0])
+        return made[0]
+
+    def _shut(self, base: str, address: str, error: Exception) -> None:
+        why = error.message if isinstance(error, TidelogError) else str(error) or type(error).__name__
+        if isinstance(error, (Malformed, NoAnswer)):
+            why = f"it does not speak Kafka's protocol as it should ({why})"
+        logger.warning("%s: records go by HTTP, as %s cannot be used: %s", base, address, why)
+        self._shut_until_s[base] = asyncio.get_running_loop().time() + SHUT_S
+
+    async def _introduce(self, line: Line) -> None:
+        """Finds out what is spoken there, and logs in. Raises what is in the way."""
+        if not codec.has_what_is_needed(await line.ask(codec.versions(self.client_id))):
+            raise InvalidRequest("it has no Produce or Fetch of the versions that are needed")
+        if self._credentials is None:
+            await _require_no_login(line, self.client_id)
+            return
+        if self._context is None:
+            raise InvalidRequest("a secret is not shown in plain text")
+        self._credentials.look(asyncio.get_running_loop().time())
+        login = login_of(self._credentials.header)
+        is_taken, offered = codec.read_handshake(await line.ask(codec.handshake(self.client_id, login.mechanism)))
+        if not is_taken:
+            raise InvalidRequest(f"it offers no login by {login.mechanism}, only: {', '.join(offered) or 'none'}")
+        failure, _ = codec.read_authenticated(await line.ask(codec.authenticate(self.client_id, login.message)))
+        if failure is not None:
+            raise InvalidRequest(failure)
+
+
+async def _require_no_login(line: Line, client_id: str) -> None:
+    """Raises `InvalidRequest` where nobody is answered who has not logged in."""
+    try:
+        await line.ask(codec.no_topics(client_id))
+    except NoAnswer:
+        raise InvalidRequest("it asks for a login, and this client has none") from None
