@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Self, Unpack
 
+from tidelog.adapters.broker_frames import dial
 from tidelog.adapters.secret_file import read_secret
 from tidelog.adapters.system import SystemEntropy
 from tidelog.consumer.consumer_group import ConsumerGroup
@@ -19,9 +20,9 @@ from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.ports import Entropy
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
+from tidelog.transport.frames.session import AUTO, RecordSession
 from tidelog.transport.parameters import client_parameters
 from tidelog.transport.security import Security, SecurityParameters
-from tidelog.transport.session import ClusterSession
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Consumer(PartitionReader):
     - `check_crcs`: hold every batch against its checksum.
     - `on_loss`: what to do where records are lost and an operator has accepted that. `fail` raises `RecordsLost` there,
       and again until a `seek` goes around it; `skip` goes on behind them, says so in the log, and counts them (`lost`).
-    - `security_protocol`, `ssl_*`: as of the `Producer`.
+    - `transport`, `security_protocol`, `ssl_*`: as of the `Producer`.
 
     Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`.
 
@@ -80,6 +81,7 @@ class Consumer(PartitionReader):
         max_poll_interval_ms: int = 300_000,
         client_id: str = "",
         client_rack: str | None = None,
+        transport: str = AUTO,
         fetch_max_wait_ms: int = 500,
         fetch_min_bytes: int = 1,
         max_partition_fetch_bytes: int = 1 << 20,
@@ -95,8 +97,10 @@ class Consumer(PartitionReader):
         self._reset = parse_reset(auto_offset_reset)
         secure = Security(**security)
         entropy = entropy or SystemEntropy()
-        session = ClusterSession(
+        session = RecordSession(
             bootstrap_servers,
+            transport=transport,
+            dial=dial,
             request_timeout_s=request_timeout_ms / 1000,
             metadata_max_age_s=metadata_max_age_ms / 1000,
             client_id=client_id,

@@ -25,6 +25,7 @@ from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
 from tidelog.model.errors import DamagedBatch, InvalidBatch, RecordsLost, TidelogError, TooLarge
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.lost_ranges import LostRange, within
+from tidelog.model.ports import Buffer
 
 ResetPolicy = Literal["earliest", "latest"]
 
@@ -118,7 +119,7 @@ class Cursor:
         """True if the next fetch, or the look-up of a reset, should begin."""
         return self.has_position and len(self._chunks) < CHUNKS_MAX and self.error is None and not self.is_paused
 
-    def add(self, generation: int, data: bytes, lost: Sequence[LostRange] = ()) -> bool:
+    def add(self, generation: int, data: Buffer, lost: Sequence[LostRange] = ()) -> bool:
         """Takes fetched batches in, and the lost ranges that the fetch passed. False if they are not wanted any more,
         or hold no whole batch.
 

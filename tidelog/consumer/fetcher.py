@@ -19,12 +19,15 @@ from contextlib import suppress
 from urllib.parse import quote
 
 from tidelog.consumer.cursor import Cursor, ResetPolicy
-from tidelog.consumer.options import FetchOptions
+from tidelog.consumer.fetch_frames import fetch_in_frames
+from tidelog.consumer.options import FetchAnswer, FetchOptions
 from tidelog.model.errors import DamagedBatch, InvalidBatch, OffsetOutOfRange, TidelogError, UnknownTopic
 from tidelog.transport.backoff import Backoff
 from tidelog.transport.connections import Answer
+from tidelog.transport.frames.codec import Wanted
+from tidelog.transport.frames.session import RecordSession
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, wait_for_offsets
-from tidelog.transport.session import ClusterSession, needs_refresh
+from tidelog.transport.session import needs_refresh
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ POLLS_MAX = 32
 class Fetcher:
     """Owns a task per cursor. `on_news` is called whenever a cursor has records or an error to hand out."""
 
-    def __init__(self, session: ClusterSession, options: FetchOptions, on_news: Callable[[], None]) -> None:
+    def __init__(self, session: RecordSession, options: FetchOptions, on_news: Callable[[], None]) -> None:
         self._session = session
         self._options = options
         self._on_news = on_news
@@ -110,28 +113,37 @@ class Fetcher:
         async with self._polls:
             wait_ms = options.wait_ms * POLLS_MAX // max(POLLS_MAX, len(self._tasks))
             bytes_max = options.bytes_max_of(len(self._tasks))
-            target = (
-                f"/topics/{quote(topic, safe='')}/partitions/{partition}/batches?offset={cursor.fetch_offset}"
-                f"&max_bytes={bytes_max}&min_bytes={options.bytes_min}&wait_ms={wait_ms}"
-            )
+            wanted = Wanted(topic, partition, cursor.fetch_offset, bytes_max, options.bytes_min, wait_ms)
             address = self._session.leader(topic, partition)
-            timeout_s = self._session.request_timeout_s + wait_ms / 1000
-            answer = await self._session.attempt("GET", address, target, timeout_s=timeout_s, expects_s=wait_ms / 1000)
-        self._note(cursor, answer)
-        if answer.error is not None:
-            raise answer.error
-        if cursor.add(generation, answer.body, answer.lost):
+            found = await fetch_in_frames(self._session, address, wanted)
+            if found is None:
+                found = await self._fetch_over_http(address, wanted)
+        self._note(cursor, found)
+        if cursor.add(generation, found.records, found.lost):
             self._on_news()
-        elif answer.body:
+        elif found.records:
             raise InvalidBatch(f"{cursor.partition}: the answer at offset {cursor.fetch_offset} holds no whole batch")
 
-    def _note(self, cursor: Cursor, answer: Answer) -> None:
-        high_watermark = _number(answer, "Tidelog-High-Watermark")
-        if high_watermark is not None:
-            cursor.high_watermark = high_watermark
-        leader_epoch = _number(answer, "Tidelog-Leader-Epoch")
-        if leader_epoch is not None:
-            self._session.note_leader_epoch(*cursor.partition, leader_epoch)
+    async def _fetch_over_http(self, address: str, wanted: Wanted) -> FetchAnswer:
+        target = (
+            f"/topics/{quote(wanted.topic, safe='')}/partitions/{wanted.partition}/batches?offset={wanted.offset}"
+            f"&max_bytes={wanted.bytes_max}&min_bytes={wanted.bytes_min}&wait_ms={wanted.wait_ms}"
+        )
+        wait_s = wanted.wait_ms / 1000
+        timeout_s = self._session.request_timeout_s + wait_s
+        answer = await self._session.attempt("GET", address, target, timeout_s=timeout_s, expects_s=wait_s)
+        if answer.error is not None:
+            raise answer.error
+        high_watermark, leader_epoch = (
+            _number(answer, name) for name in ("Tidelog-High-Watermark", "Tidelog-Leader-Epoch")
+        )
+        return FetchAnswer(answer.body, answer.lost, high_watermark, leader_epoch)
+
+    def _note(self, cursor: Cursor, found: FetchAnswer) -> None:
+        if found.high_watermark is not None:
+            cursor.high_watermark = found.high_watermark
+        if found.leader_epoch is not None:
+            self._session.note_leader_epoch(*cursor.partition, found.leader_epoch)
 
     async def _recover(self, cursor: Cursor, generation: int, error: TidelogError, backoff: Backoff) -> None:
         """Out of range: resets or raises. Passing: waits and looks for the leader. Lasting: leaves it to the caller."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.consumer.cursor import CHUNKS_MAX, ResetPolicy
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.groups import check_group_name, check_instance_name
+from tidelog.model.lost_ranges import LostRange
+from tidelog.model.ports import Buffer
 
 FETCH_BYTES_MIN = 16 << 10
 """However many partitions share the buffer, a fetch is not smaller."""
@@ -33,6 +37,15 @@ class FetchOptions:
     def bytes_max_of(self, partitions: int) -> int:
         """The size of one fetch where so many partitions share the buffer."""
         return max(FETCH_BYTES_MIN, min(self.bytes_max, self.buffer_bytes // (CHUNKS_MAX * partitions)))
+
+
+class FetchAnswer(NamedTuple):
+    """The records that one fetch found, and where the partition stands."""
+
+    records: Buffer
+    lost: Sequence[LostRange]
+    high_watermark: int | None
+    leader_epoch: int | None
 
 
 def parse_reset(name: str) -> ResetPolicy | None:

@@ -25,8 +25,8 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
 from tidelog.model.lost_ranges import LostRange
 from tidelog.transport.errors import ClientClosed
+from tidelog.transport.frames.session import RecordSession
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, wait_for_offsets
-from tidelog.transport.session import ClusterSession
 
 HANDOUT_BYTES = 256 << 10
 """A `getmany` without `max_records` decodes no more than about this: some three milliseconds of the event loop. More at
@@ -36,7 +36,7 @@ once is not faster, since the records outlive more rounds of the garbage collect
 class PartitionReader:
     """Hands out the records of the assigned partitions, and knows where it is in each."""
 
-    def __init__(self, session: ClusterSession, options: FetchOptions, *, check_crcs: bool, skips_losses: bool) -> None:
+    def __init__(self, session: RecordSession, options: FetchOptions, *, check_crcs: bool, skips_losses: bool) -> None:
         self._session = session
         self._losses = LossPolicy(skips=skips_losses)
         self._subscription = Subscription(self._losses, check_crcs=check_crcs)

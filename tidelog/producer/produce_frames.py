@@ -8,35 +8,27 @@ leaves the outcome open.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from tidelog.model import errors
-from tidelog.model.errors import NotLeader, TidelogError, TimedOutAfterAppend
-from tidelog.model.kafka_codes import OLD_REPEAT, KafkaCode
+from tidelog.model.errors import NotLeader, TidelogError
+from tidelog.model.kafka_codes import OLD_REPEAT
 from tidelog.model.kafka_wire import Malformed
 from tidelog.model.receipt_tags import decode_produced
 from tidelog.producer.accumulator import BatchReceipt
 from tidelog.producer.options import ProducerOptions
 from tidelog.producer.parcels import STRAY, Outcome, Parcel
-from tidelog.transport.errors import ConnectFailed, NoAnswer, error_from_code
+from tidelog.transport.errors import NoAnswer, error_from_code
 from tidelog.transport.frames import codec
 from tidelog.transport.frames.codec import Sent, Told
-from tidelog.transport.frames.session import RecordSession, told_nonsense
+from tidelog.transport.frames.errors import error_of, told_nonsense
+from tidelog.transport.frames.session import RecordSession
 from tidelog.transport.session import verdict_ms
 
 ACKS: Final = MappingProxyType({"all": -1, "1": 1})
-_BY_KAFKA: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
-    {
-        int(kind.kafka): kind
-        for kind in reversed(vars(errors).values())
-        if isinstance(kind, type) and issubclass(kind, TidelogError) and kind.kafka is not None
-    }
-    | {int(KafkaCode.REQUEST_TIMED_OUT): TimedOutAfterAppend}
-)
 
 
 class ProduceFrames:
@@ -59,8 +51,7 @@ class ProduceFrames:
         expects_s = 0.0 if self._options.is_idempotent else None
         frame = await self._session.attempt_in_frames(address, request, timeout_s=timeout_s, expects_s=expects_s)
         if frame is None:
-            if self._session.transport == "kafka":
-                raise ConnectFailed(f"{address} takes no records by Kafka's protocol, and transport is kafka")
+            self._session.no_frames(address)
             return [STRAY] * len(parcels)
         try:
             told = codec.read_produced(frame, sent)
@@ -97,6 +88,4 @@ def parse_told(told: Told, batch_count: int) -> Sequence[BatchReceipt] | Tidelog
 def _in_kafkas_words(told: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
     if told.code in (0, OLD_REPEAT):
         return NoAnswer(f"the answer has no receipt of {batch_count} batches; is this a tidelog broker?")
-    kind = _BY_KAFKA.get(told.code)
-    text = told.message or f"Kafka's error {told.code}"
-    return NoAnswer(text) if kind is None else kind(text)
+    return error_of(told)

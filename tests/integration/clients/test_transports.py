@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tidelog.admin import AdminClient
-from tidelog.consumer import TopicPartition
-from tidelog.model.errors import InvalidRequest, TooLarge
+from tidelog.consumer import Consumer, TopicPartition
+from tidelog.model.errors import InvalidRequest, OffsetOutOfRange, TooLarge
 from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 from tidelog.testing.ports import free_ports
@@ -74,6 +74,33 @@ async def test_errors_are_the_same(doors: LocalCluster, way: str) -> None:
             await producer.send_and_wait(topic, b"x" * 2_000)
         assert caught.value.definite
         assert (await producer.send_and_wait(topic, b"fits")).offset == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_consumer_reads_what_is_there_and_what_comes(doors: LocalCluster, way: str) -> None:
+    topic = await made(doors, f"read-{way}", 2)
+    async with Producer(doors.bootstrap) as producer:
+        await producer.send_batch(topic, [b"%d" % n + b"x" * 1_000 for n in range(3_000)], partition=0)
+        async with Consumer(
+            topic, bootstrap_servers=doors.bootstrap, auto_offset_reset="earliest", transport=way
+        ) as one:
+            found = [await asyncio.wait_for(one.getone(), 10) for _ in range(3_000)]
+            assert [record.value.rstrip(b"x") for record in found if record.value] == [b"%d" % n for n in range(3_000)]
+            await producer.send_and_wait(topic, b"late", partition=1)
+            late = await asyncio.wait_for(one.getone(), 10)
+            assert (late.partition, late.value) == (1, b"late")
+
+
+@pytest.mark.parametrize("way", ["http", "kafka"])
+async def test_an_offset_that_is_not_there_is_told_alike(doors: LocalCluster, way: str) -> None:
+    topic = await made(doors, f"range-{way}")
+    terms = {"bootstrap_servers": doors.bootstrap, "auto_offset_reset": "none", "transport": way}
+    async with Consumer(**terms) as consumer:  # type: ignore[arg-type]
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek(TopicPartition(topic, 0), 7)
+        with pytest.raises(OffsetOutOfRange) as caught:
+            await asyncio.wait_for(consumer.getone(), 10)
+        assert (caught.value.log_start_offset, caught.value.log_end_offset) == (0, 0)
 
 
 async def test_a_way_that_there_is_not_is_refused() -> None:

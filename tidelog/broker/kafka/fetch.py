@@ -5,15 +5,16 @@ looked at again whenever one of its partitions changes, until `min_bytes` are th
 error to tell, or its time is up. The first batch of an answer is given whole, however large; the others as long as
 `max_bytes` lasts. A partition is read at its leader, or from the copy of a broker in the client's rack (KIP-392).
 
-Offsets that an operator has given up are not passed in silence, as HTTP tells them in a header for which there is no
-place here: a read that comes to them is answered with the error of `RecordsLost`, and goes on when its client seeks
-behind them.
+Offsets that an operator has given up are not passed in silence. Clients of tidelog are told in a tagged field, as they
+are in a header of HTTP. Others have no place for that: a read that comes to them is answered with the error of `RecordsLost`,
+and goes on when its client seeks behind them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import starmap
 from typing import Final
 
 from tidelog.broker.face.partitions import FetchedBatches, LedPartition, LocalCopy
@@ -29,6 +30,8 @@ from tidelog.model.cluster import PartitionInfo
 from tidelog.model.errors import NotLeader, OffsetOutOfRange, RecordsLost, TidelogError
 from tidelog.model.ids import PartitionId
 from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.lost_ranges import LostRange, format_lost
+from tidelog.model.receipt_tags import FetchedTag
 from tidelog.model.steps import Steps
 
 ANSWER_BYTES_MAX: Final = 8 << 20
@@ -106,7 +109,7 @@ class Fetching:
             entry.reset()
             if left > 0:
                 self._read(entry, min(max(entry.bytes_max, 1), left))
-            if entry.error or entry.preferred >= 0:
+            if entry.error or entry.preferred >= 0 or (entry.told is not None and entry.told.lost):
                 has_news = True
             left -= len(entry.data)
             self._bytes += len(entry.data)
@@ -127,17 +130,24 @@ class Fetching:
             if source is None:
                 return
             fetched = source.read_nowait(entry.offset, bytes_max=bytes_max)
-            if fetched.lost:
+            if fetched.lost and not self._request.is_ours:
                 raise RecordsLost("the records at this offset are lost")
             self._take(entry, fetched)
         except OffsetOutOfRange as error:
             is_ahead = self._is_elsewhere(entry) and entry.offset > error.log_end_offset
-            entry.error = KafkaCode.OFFSET_NOT_AVAILABLE if is_ahead else fetch_code_of(error)
+            self._refuse(entry, error, KafkaCode.OFFSET_NOT_AVAILABLE if is_ahead else fetch_code_of(error))
         except TidelogError as error:
-            entry.error = fetch_code_of(error)
+            self._refuse(entry, error, fetch_code_of(error))
 
-    @staticmethod
-    def _take(entry: FetchEntry, fetched: FetchedBatches) -> None:
+    def _refuse(self, entry: FetchEntry, error: TidelogError, code: KafkaCode) -> None:
+        entry.error = code
+        if self._request.is_ours:
+            entry.told = _told(error)
+
+    def _take(self, entry: FetchEntry, fetched: FetchedBatches) -> None:
+        if self._request.is_ours:
+            lost = format_lost(starmap(LostRange, fetched.lost)) if fetched.lost else ""
+            entry.told = FetchedTag(fetched.leader_epoch, lost)
         entry.data = fetched.data
         entry.high_watermark = fetched.high_watermark
         entry.log_start_offset = fetched.log_start_offset
@@ -224,7 +234,8 @@ class Fetching:
     def _answer_failed(self, error: TidelogError) -> Steps[Answer]:
         """Returns the answer to a request of which nothing was read: the error stands with each partition."""
         for entry in self._request.entries:
-            entry.data, entry.error = b"", fetch_code_of(error)
+            entry.data = b""
+            self._refuse(entry, error, fetch_code_of(error))
         return write_fetched(self._call, self._request, 0)
 
 
@@ -232,3 +243,11 @@ def _epoch_error(entry: FetchEntry, leader_epoch: int) -> int:
     if entry.leader_epoch in (-1, leader_epoch):
         return 0
     return KafkaCode.FENCED_LEADER_EPOCH if entry.leader_epoch < leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
+
+
+def _told(error: TidelogError) -> FetchedTag:
+    """Returns an error as a client of tidelog is told of it."""
+    if isinstance(error, OffsetOutOfRange):
+        start, end = error.log_start_offset, error.log_end_offset
+        return FetchedTag(error_code=error.code, message=error.message, log_start_offset=start, log_end_offset=end)
+    return FetchedTag(error_code=error.code, message=error.message)

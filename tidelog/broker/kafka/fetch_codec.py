@@ -12,6 +12,7 @@ from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
 from tidelog.broker.kafka.slices import Slices
 from tidelog.model.kafka_wire import INT16, INT32, NO_TAGS, array, string, tagged, uvarint
 from tidelog.model.ports import Buffer
+from tidelog.model.receipt_tags import TAG, FetchedTag, encode, is_asked
 from tidelog.model.steps import Steps
 
 SESSIONS_FROM: Final = 7
@@ -40,10 +41,12 @@ class FetchEntry(Struct):
     data: Buffer = b""
     preferred: int = NO_REPLICA
     hint: Hint | None = None
+    told: FetchedTag | None = None
+    """What a client of tidelog is told of it."""
 
     def reset(self) -> None:
         """Forgets what was found for it."""
-        self.data, self.error, self.preferred, self.hint = b"", 0, NO_REPLICA, None
+        self.data, self.error, self.preferred, self.hint, self.told = b"", 0, NO_REPLICA, None, None
 
 
 class FetchRequest(Struct):
@@ -56,6 +59,8 @@ class FetchRequest(Struct):
     session_epoch: int
     topics: list[tuple[str, list[FetchEntry]]]
     rack: str = ""
+    is_ours: bool = False
+    """True if a client of tidelog asks."""
 
     @property
     def entries(self) -> list[FetchEntry]:
@@ -77,7 +82,7 @@ def read_fetch(call: Call) -> Steps[FetchRequest]:
         _skip_forgotten(call)
     if version >= RACKS_FROM:
         request.rack = reader.string(is_flexible=call.is_flexible)
-    reader.tags(is_flexible=call.is_flexible)
+    request.is_ours = is_asked(reader, is_flexible=call.is_flexible)
     return request
 
 
@@ -166,6 +171,9 @@ def _write_entry(out: bytearray, entry: FetchEntry, version: int, *, is_flexible
 
 
 def _end_of(entry: FetchEntry, version: int, *, is_flexible: bool) -> bytes:
+    if not is_flexible:
+        return b""
+    fields = {} if entry.told is None else {TAG: encode(entry.told)}
     if entry.hint is not None and version >= HINTS_FROM:
-        return tagged({_CURRENT_LEADER: leader_tag(entry.hint)})
-    return NO_TAGS if is_flexible else b""
+        fields[_CURRENT_LEADER] = leader_tag(entry.hint)
+    return tagged(fields) if fields else NO_TAGS

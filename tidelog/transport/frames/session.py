@@ -14,11 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.model.errors import InvalidRequest
-from tidelog.model.kafka_wire import Malformed
 from tidelog.model.ports import Buffer
 from tidelog.transport.addresses import HTTPS
 from tidelog.transport.credentials import Credentials
-from tidelog.transport.errors import NoAnswer, decode_answer
+from tidelog.transport.errors import ConnectFailed, NoAnswer, decode_answer
 from tidelog.transport.frames.doors import Dial, Doors
 from tidelog.transport.metadata import BrokerMetadata, ClusterMetadata, with_scheme
 from tidelog.transport.security import PLAIN, Security
@@ -90,6 +89,11 @@ class RecordSession(ClusterSession):
         """Whose quota counts."""
         return self._doors.client_id
 
+    def no_frames(self, address: str) -> None:
+        """A broker takes no frames. Raises `ConnectFailed` if records may go in no other way."""
+        if self.transport == "kafka":
+            raise ConnectFailed(f"{address} takes no records by Kafka's protocol, and transport is kafka")
+
     def succeeded(self) -> None:
         """A request in frames was answered with a success: more may be tried again."""
         self._retries.succeeded()
@@ -127,8 +131,3 @@ class RecordSession(ClusterSession):
             timer.cancel()
             presence.forget(give_up)
             self._doors.give_back(address, line)
-
-
-def told_nonsense(error: Malformed) -> NoAnswer:
-    """Returns what it means that an answer cannot be read: its request may have done its work."""
-    return NoAnswer(f"the answer makes no sense ({error.message}); is this a tidelog broker?")

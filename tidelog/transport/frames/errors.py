@@ -1,0 +1,35 @@
+"""What a broker says in Kafka's words only, without a field of tidelog's, as the nearest error of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tidelog.model import errors
+from tidelog.model.errors import TidelogError, TimedOutAfterAppend
+from tidelog.model.kafka_codes import KafkaCode
+from tidelog.model.kafka_wire import Malformed
+from tidelog.transport.errors import NoAnswer
+from tidelog.transport.frames.codec import Told
+
+_BY_KAFKA: Final[Mapping[int, type[TidelogError]]] = MappingProxyType(
+    {
+        int(kind.kafka): kind
+        for kind in reversed(vars(errors).values())
+        if isinstance(kind, type) and issubclass(kind, TidelogError) and kind.kafka is not None
+    }
+    | {int(KafkaCode.REQUEST_TIMED_OUT): TimedOutAfterAppend}
+)
+
+
+def error_of(told: Told) -> TidelogError:
+    """Returns the error of a Kafka code. One that nobody knows leaves the outcome open."""
+    kind = _BY_KAFKA.get(told.code)
+    text = told.message or f"Kafka's error {told.code}"
+    return NoAnswer(text) if kind is None else kind(text)
+
+
+def told_nonsense(error: Malformed) -> NoAnswer:
+    """Returns what it means that an answer cannot be read: its request may have done its work."""
+    return NoAnswer(f"the answer makes no sense ({error.message}); is this a tidelog broker?")
