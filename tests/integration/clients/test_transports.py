@@ -41,9 +41,9 @@ def relayed(relayed_port: int) -> Iterator[LocalCluster]:
         yield cluster
 
 
-async def made(cluster: LocalCluster, name: str, partitions: int = 1, **configs: str) -> str:
+async def made(cluster: LocalCluster, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
     async with AdminClient(cluster.bootstrap) as admin:
-        await admin.create_topic(name, partitions=partitions, configs=configs)
+        await admin.create_topic(name, partitions=partitions, configs=configs or {})
     return name
 
 
@@ -68,7 +68,7 @@ async def test_receipts_and_records_are_the_same(doors: LocalCluster, read: Any,
 
 @pytest.mark.parametrize("way", ["http", "kafka"])
 async def test_errors_are_the_same(doors: LocalCluster, way: str) -> None:
-    topic = await made(doors, f"small-{way}", **{"max.message.bytes": "1000"})
+    topic = await made(doors, f"small-{way}", configs={"max.message.bytes": "1000"})
     async with Producer(doors.bootstrap, transport=way) as producer:
         with pytest.raises(TooLarge) as caught:
             await producer.send_and_wait(topic, b"x" * 2_000)

@@ -6,8 +6,8 @@ error to tell, or its time is up. The first batch of an answer is given whole, h
 `max_bytes` lasts. A partition is read at its leader, or from the copy of a broker in the client's rack (KIP-392).
 
 Offsets that an operator has given up are not passed in silence. Clients of tidelog are told in a tagged field, as they
-are in a header of HTTP. Others have no place for that: a read that comes to them is answered with the error of `RecordsLost`,
-and goes on when its client seeks behind them.
+are in a header of HTTP. Others have no place for that: a read that comes to them is answered with the error of
+`RecordsLost`, and goes on when its client seeks behind them.
 """
 
 from __future__ import annotations
