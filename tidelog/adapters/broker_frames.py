@@ -20,7 +20,7 @@ WORDS: Final = PortWords("", "it speaks HTTP", "it speaks TLS, and this client p
 
 
 class BrokerFrames(FrameProtocol):
-    """One connection to a broker: a `FrameConnection`."""
+    """Connects a client to a broker: a `FrameConnection`."""
 
     def __init__(self, receiver: Receiver) -> None:
         super().__init__(receiver, TIMEOUTS, words=WORDS)

@@ -1,4 +1,4 @@
-"""One fetch of a partition in frames: Fetch of Kafka's protocol, with what HTTP tells in headers.
+"""Fetches from a partition in frames: by Fetch of Kafka's protocol, with what HTTP tells in headers.
 
 A broker that takes no frames, or does not lead the partition, has the fetch by HTTP, which forwards it.
 """

@@ -1,4 +1,4 @@
-"""What a broker of tidelog says to clients of tidelog, and to no others, in the answers of Kafka's protocol.
+"""The field of answers in Kafka's protocol that a broker of tidelog adds for clients of tidelog, and for no others.
 
 A client asks for it by an empty tagged field of its Produce or Fetch request. Then each partition of the answer has a
 tagged field of the same number, with JSON inside: beside Kafka's code the error as HTTP says it, with a code of its own
@@ -34,7 +34,7 @@ class ProducedTag(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FetchedTag(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is told of one partition of a Fetch beside Kafka's fields. `lost` is written as in the header of HTTP."""
+    """Tells of one partition of a Fetch what stands beside Kafka's fields. `lost` is written as in the header of HTTP."""
 
     leader_epoch: int | None = None
     lost: str = ""

@@ -42,7 +42,7 @@ class FetchEntry(Struct):
     preferred: int = NO_REPLICA
     hint: Hint | None = None
     told: FetchedTag | None = None
-    """What a client of tidelog is told of it."""
+    """Is there for a client of tidelog only."""
 
     def reset(self) -> None:
         """Forgets what was found for it."""

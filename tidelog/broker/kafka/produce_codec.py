@@ -39,7 +39,7 @@ class ProduceEntry(Struct):
     hint: Hint | None = None
     """Names the leader, if that is not this broker."""
     told: ProducedTag | None = None
-    """What a client of tidelog is told of it."""
+    """Is there for a client of tidelog only."""
 
 
 class ProduceRequest(Struct):

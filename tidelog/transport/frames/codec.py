@@ -43,7 +43,7 @@ class Sent(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What an answer says of one partition: Kafka's code and message, and the field that tidelog adds (or not)."""
+    """Holds what an answer says of one partition: Kafka's code and message, and the field that tidelog adds (or not)."""
 
     code: int
     message: str
@@ -158,7 +158,7 @@ class Fetched(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a Fetch of one partition asks for."""
+    """Says what a Fetch of one partition asks for."""
 
     topic: str
     partition: int

@@ -45,7 +45,7 @@ class Doors:
         self._addresses: dict[str, tuple[str, int]] = {}
         self._shut_until_s: dict[str, float] = {}
         self._idle: dict[str, list[Line]] = {}
-        self._lines: set[Line] = set()
+        self._lines: dict[Line, None] = {}
 
     def learn(self, addresses: dict[str, str]) -> None:
         """Takes in where brokers listen, by their base URLs."""
@@ -90,7 +90,7 @@ class Doors:
             self._drop(line)
 
     def _drop(self, line: Line) -> None:
-        self._lines.discard(line)
+        self._lines.pop(line, None)
         line.close()
 
     async def _open(self, base: str, timeout_s: float) -> Line | None:
@@ -115,7 +115,7 @@ class Doors:
                 line.close()
             raise
         self._shut_until_s.pop(base, None)
-        self._lines.add(made[0])
+        self._lines[made[0]] = None
         return made[0]
 
     def _shut(self, base: str, address: str, error: Exception) -> None:

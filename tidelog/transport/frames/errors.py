@@ -1,4 +1,4 @@
-"""What a broker says in Kafka's words only, without a field of tidelog's, as the nearest error of ours."""
+"""Translates what a broker says in Kafka's words only, without a field of tidelog's, to the nearest error of ours."""
 
 from __future__ import annotations
 

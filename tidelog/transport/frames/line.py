@@ -1,4 +1,4 @@
-"""One connection to a broker's listener for Kafka's protocol, with one request under way at a time.
+"""A line: one connection to a broker's listener for Kafka's protocol, with one request under way at a time.
 
 A request whose answer does not come in time ends its connection, since the answer would be taken for that of the next
 request. Requests that are under way at once have a connection each, so that one that waits long, for a partition

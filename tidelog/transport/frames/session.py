@@ -29,7 +29,7 @@ WAYS: Final = (AUTO, "http", "kafka")
 
 class _Broker(BrokerMetadata, frozen=True):
     kafka: str | None = None
-    """Where it takes records in frames; a broker of an older version does not tell."""
+    """The address at which it takes records in frames; a broker of an older version does not tell."""
 
 
 class _Metadata(ClusterMetadata, frozen=True):
@@ -86,7 +86,7 @@ class RecordSession(ClusterSession):
 
     @property
     def client_id(self) -> str:
-        """Whose quota counts."""
+        """Returns whose quota counts."""
         return self._doors.client_id
 
     def no_frames(self, address: str) -> None:
