@@ -34,7 +34,7 @@ class ProducedTag(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FetchedTag(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tells of one partition of a Fetch what stands beside Kafka's fields. `lost` is written as in the header of HTTP."""
+    """Tells what stands beside Kafka's fields for one partition of a Fetch. `lost` is written as in HTTP's header."""
 
     leader_epoch: int | None = None
     lost: str = ""
