@@ -43,7 +43,7 @@ class Sent(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Holds what an answer says of one partition: Kafka's code and message, and the field that tidelog adds, or none."""
+    """Holds what an answer says of one partition: Kafka's code and message, and the field that tidelog adds."""
 
     code: int
     message: str

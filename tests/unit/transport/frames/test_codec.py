@@ -14,6 +14,7 @@ from tidelog.model.errors import NotAuthorized, NotLeader, TimedOutAfterAppend
 from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.kafka_wire import NO_TAGS, Malformed
 from tidelog.model.receipt_tags import ASKED, ProducedTag
+from tidelog.model.steps import drive
 from tidelog.producer.accumulator import BatchReceipt
 from tidelog.producer.produce_frames import parse_told
 from tidelog.transport.errors import NoAnswer
@@ -100,7 +101,7 @@ def test_an_answer_about_others_or_cut_short_is_malformed() -> None:
 
 def test_a_fetch_request_is_read_by_the_broker() -> None:
     call = broker_call(list(codec.fetch("me", Wanted("t", 2, 77, 1_000, 3, 500))))
-    request = read_fetch(call)
+    request = drive(read_fetch(call))
     assert (request.wait_ms, request.bytes_min, request.bytes_max, request.session_epoch) == (500, 3, 1_000, -1)
     (entry,) = request.entries
     assert (entry.topic, entry.partition, entry.offset, entry.bytes_max, entry.leader_epoch) == ("t", 2, 77, 1_000, -1)
