@@ -41,7 +41,9 @@ def test_a_group_knows_what_is_unread_and_who_owns_what() -> None:
     group.see(AT, 1)
     assert group.faults([book]) == []
     assert group.has_passed({AT: 0}) and not group.has_passed({AT: 1})
-    group.claim("a", 2, [AT])
+    group.claim("c", 2, [AT])
+    assert group.faults([book]) == [], "one after the other"
+    group.claim("b", 2, [AT])
     assert "both own" in group.faults([book])[0]
 
 

@@ -84,7 +84,9 @@ class Run:
             java = stack.enter_context(JavaClients(options.java, *arguments))
         for protocol, group in self.groups.items():
             for number in range(MEMBERS):
-                stack.enter_context(Member(bootstrap, group, protocol, f"librdkafka-{number}", self.topics))
+                stack.enter_context(
+                    Member(bootstrap, group, protocol, f"librdkafka-{number}", self.topics, options.request_ms)
+                )
         books = [book for book in self.books if book.at.topic.startswith("librdkafka")]
         with Writer(bootstrap, books, EVERY_S, options.request_ms):
             breaker = Breaker(cluster, network, self.books, [*self.groups.values()])
@@ -179,7 +181,11 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the faults; default: %(default)s")
     parser.add_argument("--java", metavar="CLASSPATH", help="jars of kafka-clients, and what it needs")
     parser.add_argument(
-        "--request-ms", type=int, default=1_000, metavar="N", help="request.timeout.ms of writers; default: %(default)s"
+        "--request-ms",
+        type=int,
+        default=1_000,
+        metavar="N",
+        help="how long writers wait for an answer, and how often all clients look for leaders; default: %(default)s",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     return parser.parse_args(words)

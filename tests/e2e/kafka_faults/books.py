@@ -1,14 +1,16 @@
 """What became of each record of a partition, and what a group's members have read and held.
 
 A writer numbers its records per partition, so a log that is read back tells what is lost, there twice, or out of order.
-A member claims the partitions that it holds in a generation (KIP-848: in its epoch): two claims of one pair are a
-fault, two owners at one time in different generations are what a member cannot help that was cut off.
+A member claims the partitions that it holds in a generation (KIP-848: in its epoch), again and again. Whoever claims
+what another one has claimed since, in the same generation, is a fault. One after the other may: a member's epoch is the
+new one while it still gives up what another is given then (`tidelog.groups.reconcile`). Two owners in different
+generations are what a member cannot help that was cut off.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -102,8 +104,10 @@ class Group:
         self.generation_max = 0
         self.refused = 0
         """Commits that a member was told to be impossible."""
-        self.wrong: list[str] = []
-        self._owners: dict[tuple[At, int], str] = {}
+        self.wrong: Counter[str] = Counter()
+        """What was seen that must not be, and how often."""
+        self._owners: defaultdict[tuple[At, int], list[str]] = defaultdict(list)
+        """One after the other."""
 
     def see(self, at: At, number: int) -> None:
         """Notes that a member has read a record."""
@@ -114,9 +118,11 @@ class Group:
         """Notes what a member holds in a generation."""
         self.generation_max = max(self.generation_max, generation)
         for at in held:
-            owner = self._owners.setdefault((at, generation), member)
-            if owner != member:
-                self.wrong.append(f"{self.name}: {owner} and {member} both own {at} in generation {generation}")
+            owners = self._owners[at, generation]
+            if member in owners[:-1]:
+                self.wrong[f"{self.name}: {owners[-1]} and {member} both own {at} in generation {generation}"] += 1
+            elif member not in owners:
+                owners.append(member)
 
     def faults(self, books: Iterable[Book]) -> list[str]:
         """Returns what is wrong, when everything should have been read."""

@@ -21,7 +21,12 @@ COMMIT_EVERY_S: Final = 0.5
 CLOSE_S: Final = 30.0
 GENERATION: Final = slice(7, 11)
 """Where librdkafka's image of a member's identity has its generation, as the machine writes it, after `CGMDv2:`."""
-IDLE_SETTINGS: Final = {"log_level": 0, "socket.connection.setup.timeout.ms": 1_000, "reconnect.backoff.max.ms": 500}
+IMPATIENT: Final = {
+    "log_level": 0,
+    "socket.connection.setup.timeout.ms": 1_000,
+    "reconnect.backoff.max.ms": 500,
+    "retry.backoff.max.ms": 200,
+}
 
 
 def value_of(number: int) -> bytes:
@@ -48,13 +53,14 @@ class Writer:
         self._numbers = dict.fromkeys((book.at for book in books), 0)
         self._producer = Producer(
             {
-                **IDLE_SETTINGS,
+                **IMPATIENT,
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": LINGER_MS,
                 "request.timeout.ms": request_ms,
                 "delivery.timeout.ms": DELIVERY_MS,
+                "topic.metadata.refresh.interval.ms": request_ms,
             }
         )
 
@@ -96,15 +102,18 @@ class Writer:
 class Member:
     """A member of a group, of either protocol (`classic`, `consumer`), that commits what it has read. A context."""
 
-    def __init__(self, bootstrap: str, group: Group, protocol: str, name: str, topics: Sequence[str]) -> None:
+    def __init__(
+        self, bootstrap: str, group: Group, protocol: str, name: str, topics: Sequence[str], refresh_ms: int
+    ) -> None:
         settings: dict[str, Any] = {
-            **IDLE_SETTINGS,
+            **IMPATIENT,
             "bootstrap.servers": bootstrap,
             "group.id": group.name,
             "client.id": name,
             "group.protocol": protocol,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
+            "topic.metadata.refresh.interval.ms": refresh_ms,
         }
         if protocol == "classic":
             settings = {**settings, "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": SESSION_MS // 6}

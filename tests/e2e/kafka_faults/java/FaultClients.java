@@ -38,7 +38,7 @@ public class FaultClients {
         List<Thread> readers = new ArrayList<>();
         for (int at = 5; at < words.length; at++) {
             String[] group = words[at].split(":");
-            readers.add(start(() -> read(bootstrap, group[0], group[1], read)));
+            readers.add(start(() -> read(bootstrap, group[0], group[1], read, requestMs)));
         }
         System.in.read();
         isWriting = false;
@@ -65,16 +65,18 @@ public class FaultClients {
         System.out.println(line);
     }
 
-    static Properties settings(String bootstrap) {
+    static Properties settings(String bootstrap, String requestMs) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("socket.connection.setup.timeout.ms", "1000");
         settings.put("reconnect.backoff.max.ms", "500");
+        settings.put("retry.backoff.max.ms", "200");
+        settings.put("metadata.max.age.ms", requestMs);
         return settings;
     }
 
     static void write(String bootstrap, List<String> topics, String requestMs, long everyMs) {
-        Properties settings = settings(bootstrap);
+        Properties settings = settings(bootstrap, requestMs);
         settings.put("acks", "all");
         settings.put("enable.idempotence", "true");
         settings.put("linger.ms", "5");
@@ -103,8 +105,8 @@ public class FaultClients {
         });
     }
 
-    static void read(String bootstrap, String group, String protocol, List<String> topics) {
-        Properties settings = settings(bootstrap);
+    static void read(String bootstrap, String group, String protocol, List<String> topics, String requestMs) {
+        Properties settings = settings(bootstrap, requestMs);
         settings.put("group.id", group);
         settings.put("group.protocol", protocol);
         settings.put("enable.auto.commit", "false");
