@@ -43,7 +43,6 @@ PRODUCERS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 LAST: Final = "acks=all, idempotent"
 """What it has written is read."""
-WARM_ROUNDS: Final = 2
 FLUSHES: Final[Mapping[str, Mapping[str, str]]] = {"default": {}, "flushed": {"flush.messages": "1"}}
 BUFFERS: Final = {"linger.ms": 20, "queue.buffering.max.messages": 2_000_000, "queue.buffering.max.kbytes": 1 << 20}
 READAHEAD: Final = {"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 5, "group.id": "bench"}
@@ -77,7 +76,8 @@ class Site:
 
     def delete(self, topic: str) -> None:
         """Makes room for others."""
-        AdminClient(self.address).delete_topics([topic])[topic].result(PATIENCE_S)
+        admin = AdminClient(self.address)  # it ends with its last name
+        admin.delete_topics([topic])[topic].result(PATIENCE_S)
 
     def cpu_s(self) -> float:
         """Returns the CPU time of all brokers up to now."""
@@ -163,8 +163,8 @@ def measure(sites: Sequence[Site], rounds: int) -> dict[str, Figures]:
     found: defaultdict[str, list[Figures]] = defaultdict(list)
     for site in sites:
         topic = site.new_topic()
-        for _ in range(WARM_ROUNDS):  # a virtual machine, above all, is slow before it has compiled what is hot
-            site.write(topic, 100, PRODUCERS["acks=1"])
+        for settings in PRODUCERS.values():  # a virtual machine, above all, is slow before it has compiled what is hot
+            site.write(topic, 100, settings)
         site.delete(topic)
     for _ in range(rounds):
         for site in sites:
