@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Final
@@ -20,6 +21,8 @@ from tidelog.model.wire_numbers import Int64
 
 NEVER: Final = 0
 """Stands for the end of a token that has none."""
+
+_principal: Final = lru_cache(maxsize=1_024)(check_principal)  # each request that shows a token asks
 
 
 class ScramKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +72,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def caller(self) -> Principal:
         """Whom it stands for."""
-        return check_principal(self.principal)
+        return _principal(self.principal)
 
 
 def secret_hash(secret: str) -> str:
