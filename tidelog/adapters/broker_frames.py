@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
 from typing import Final
 
 from tidelog.adapters.frame_protocol import FrameProtocol, PortWords, Receiver, TcpTimeouts
-from tidelog.model.ports import Buffer, FrameConnection
+from tidelog.adapters.tls_frames import EncryptedFrames
+from tidelog.model.ports import FrameConnection
 
 ANSWER_BYTES_MAX: Final = 128 << 20
 TIMEOUTS: Final = TcpTimeouts(unsent_s_max=30.0)
@@ -27,16 +27,12 @@ class BrokerFrames(FrameProtocol):
         self.frame_bytes_max = ANSWER_BYTES_MAX
 
     def _break_off(self, why: str) -> None:
-        self._chunk_end = 0
+        self._kept = b""
         self.close()
 
 
-class EncryptedBrokerFrames(BrokerFrames):
-    """The same on a transport that encrypts, which would make a record of TLS of each buffer."""
-
-    def send(self, buffers: Sequence[Buffer]) -> None:
-        """See the port."""
-        super().send([b"".join(buffers)])
+class EncryptedBrokerFrames(EncryptedFrames, BrokerFrames):
+    """The same on a transport that encrypts."""
 
 
 async def dial(host: str, port: int, receiver: Receiver, context: ssl.SSLContext | None) -> FrameConnection:
