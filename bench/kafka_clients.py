@@ -42,7 +42,7 @@ PRODUCERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "acks=all, idempotent": {"acks": "all", "enable.idempotence": True},
 }
 LAST: Final = "acks=all, idempotent"
-"""What it has written is read."""
+"""Names the producer whose topic is read afterwards."""
 FLUSHES: Final[Mapping[str, Mapping[str, str]]] = {"default": {}, "flushed": {"flush.messages": "1"}}
 BUFFERS: Final = {"linger.ms": 20, "queue.buffering.max.messages": 2_000_000, "queue.buffering.max.kbytes": 1 << 20}
 READAHEAD: Final = {"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 5, "group.id": "bench"}
@@ -136,7 +136,7 @@ class Site:
 
 
 Figures = dict[str, float]
-"""By what they are of, and their unit."""
+"""Holds the figures of one run, by the name of the measurement with its unit."""
 
 
 def play_round(site: Site) -> Figures:

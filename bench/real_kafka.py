@@ -87,7 +87,7 @@ def _wait(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
         try:
             socket.create_connection((HOST, port), LOOK_S).close()
         except OSError:
-            time.sleep(LOOK_S)
+            time.sleep(LOOK_S)  # Kafka has no other way to say that it listens
         else:
             return
     raise RuntimeError(f"Kafka does not start:\n{output.read_text(errors='replace')[-2_000:]}")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiokafka.client import AIOKafkaClient
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # untyped
 
 HOST, _, PORT = os.environ["KAFKA_URI"].removeprefix("kafka://").rpartition(":")
 VERSION = os.environ["KAFKA_VERSION"]

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # untyped
 from kafka.cluster import ClusterMetadata
 
 ADDRESS = os.environ["KAFKA_URI"].removeprefix("kafka://")
@@ -40,8 +40,8 @@ class SpawnedService:
 
 
 _service = ModuleType("test.service")
-_service.ExternalService = ExternalService  # type: ignore[attr-defined]
-_service.SpawnedService = SpawnedService  # type: ignore[attr-defined]
+_service.ExternalService = ExternalService  # type: ignore[attr-defined]  # a stand-in
+_service.SpawnedService = SpawnedService  # type: ignore[attr-defined]  # a stand-in
 sys.modules["test.service"] = _service
 
 _made: set[str] = set()

@@ -40,7 +40,7 @@ from tidelog.testing import LocalCluster, NetworkUnavailable, PrivateNetwork
 BROKERS: Final = (1, 2, 3)
 GROUP_PROTOCOLS: Final = ("classic", "consumer")
 MEMBERS: Final = 2
-"""Of each group, beside that of Java."""
+"""Each group has so many members of librdkafka, and one of Java where there are jars."""
 EVERY_S: Final = 0.02
 READ_S_MAX: Final = 60.0
 SHOWN_MAX: Final = 20

@@ -1,4 +1,4 @@
-"""What became of each record of a partition, and what a group's members have read and held.
+"""The books note what became of each record of a partition, and what the members of a group have read and owned.
 
 A writer numbers its records per partition, so a log that is read back tells what is lost, there twice, or out of order.
 A member claims the partitions that it holds in a generation (KIP-848: in its epoch), again and again. Whoever claims
@@ -46,7 +46,7 @@ class Book:
 
     at: At
     offsets: dict[int, int] = field(default_factory=dict)
-    """Of those that were acknowledged."""
+    """Holds the offset of each acknowledged record by its number."""
     failed: dict[int, str] = field(default_factory=dict)
     """Why its writer has given up a record, which may be there all the same."""
     gaps: list[Gap] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Book:
 
 
 class Group:
-    """What the members of one group have read, and held in which generation."""
+    """Notes what the members of one group have read, and which partitions they owned in which generation."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -105,9 +105,9 @@ class Group:
         self.refused = 0
         """Commits that a member was told to be impossible."""
         self.wrong: Counter[str] = Counter()
-        """What was seen that must not be, and how often."""
+        """Counts each broken rule by its description."""
         self._owners: defaultdict[tuple[At, int], list[str]] = defaultdict(list)
-        """One after the other."""
+        """Holds the owners of a partition in one generation, in their order."""
 
     def see(self, at: At, number: int) -> None:
         """Notes that a member has read a record."""

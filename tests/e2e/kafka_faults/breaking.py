@@ -27,7 +27,7 @@ NEVER: Final = float("inf")
 
 @dataclass(slots=True)
 class Blow:
-    """One fault and what came of it: times in seconds."""
+    """Holds one fault and what clients noticed of it, in seconds."""
 
     fault: Fault
     gaps_s: dict[At, float] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Breaker:
             "the writers": lambda: all(book.highest > before[book.at] for book in self._books)
         }
         for group in self._groups:
-            waited_for[group.name] = lambda group=group: group.has_passed(before)  # type: ignore[misc]
+            waited_for[group.name] = lambda group=group: group.has_passed(before)  # type: ignore[misc]  # a default binds it
         found: dict[str, float] = {}
         while len(found) < len(waited_for) and time.monotonic() - begun_s < seconds_max:
             for name, has_gone_on in waited_for.items():

@@ -20,7 +20,7 @@ POLL_S: Final = 0.1
 COMMIT_EVERY_S: Final = 0.5
 CLOSE_S: Final = 30.0
 GENERATION: Final = slice(7, 11)
-"""Where librdkafka's image of a member's identity has its generation, as the machine writes it, after `CGMDv2:`."""
+"""The generation stands here in the bytes by which librdkafka names a member, in the machine's byte order."""
 IMPATIENT: Final = {
     "log_level": 0,
     "socket.connection.setup.timeout.ms": 1_000,

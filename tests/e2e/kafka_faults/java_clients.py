@@ -13,7 +13,7 @@ from tests.e2e.kafka_faults.books import UNKNOWN, At, Book, Group
 PROGRAM: Final = Path(__file__).with_name("java") / "FaultClients.java"
 JAVA: Final = ("java", "-Xmx256m", "-XX:+UseSerialGC")
 NAME: Final = "java"
-"""What its members are called."""
+"""The members of Java have this name in the books."""
 END_S_MAX: Final = 150.0
 
 

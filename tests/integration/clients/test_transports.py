@@ -95,7 +95,7 @@ async def test_a_consumer_reads_what_is_there_and_what_comes(doors: LocalCluster
 async def test_an_offset_that_is_not_there_is_told_alike(doors: LocalCluster, way: str) -> None:
     topic = await made(doors, f"range-{way}")
     terms = {"bootstrap_servers": doors.bootstrap, "auto_offset_reset": "none", "transport": way}
-    async with Consumer(**terms) as consumer:  # type: ignore[arg-type]
+    async with Consumer(**terms) as consumer:  # type: ignore[arg-type]  # terms of several types
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek(TopicPartition(topic, 0), 7)
         with pytest.raises(OffsetOutOfRange) as caught:
@@ -119,7 +119,7 @@ async def test_a_door_that_leads_nowhere_is_told_once_and_records_go_by_http(
     async with Producer(relayed.bootstrap, transport="kafka", delivery_timeout_ms=500) as producer:
         with pytest.raises(Exception, match="transport is kafka") as caught:
             await producer.send_and_wait(topic, b"x")
-        assert caught.value.definite  # type: ignore[attr-defined]
+        assert caught.value.definite  # type: ignore[attr-defined]  # any of several errors
 
 
 @asynccontextmanager
