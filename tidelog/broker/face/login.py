@@ -21,7 +21,7 @@ from tidelog.broker.face.jwt_login import JwtLogin, Signed
 from tidelog.broker.face.scram_login import NONCE_BYTES, ScramExchange
 from tidelog.model.access import ANONYMOUS, Principal
 from tidelog.model.certificate_names import Rule, principal_of
-from tidelog.model.credentials import Access, Token, User, refused, secret_hash
+from tidelog.model.credentials import NEVER, Access, Token, User, refused, secret_hash
 from tidelog.model.errors import InvalidRequest, Overloaded
 from tidelog.model.jwt import is_jwt
 from tidelog.model.passwords import HASH_BYTES, PASSWORD_BYTES_MAX, SALT_BYTES, is_right, made_user, nobodys_hash
@@ -99,9 +99,13 @@ class Login:
         token = self._token(token_id)
         shown = secret_hash(secret)
         is_same = hmac.compare_digest(shown, self._nobodys_hash if token is None else token.secret_hash)
-        if token is None or not is_same or token.is_over(self._clock.wall_ms()):
+        if token is None or not is_same or self._is_over(token):
             raise refused("token")
         return Proof(token.caller, token)
+
+    def _is_over(self, token: Token) -> bool:
+        """Looks at the clock for tokens that end: each request asks, and most tokens have no end."""
+        return token.expires_ms != NEVER and token.is_over(self._clock.wall_ms())
 
     def is_token(self, text: str) -> bool:
         """Returns True if there is a token of this id: a secret from a file may have dots, as others' tokens do."""
@@ -134,7 +138,7 @@ class Login:
         """Returns False once the token or the user is not what it was."""
         match proof.rests_on:
             case Token() as token:
-                return self._token(token.token_id) == token and not token.is_over(self._clock.wall_ms())
+                return self._token(token.token_id) == token and not self._is_over(token)
             case Certificate() as certificate:
                 return self._clock.wall_ms() < certificate.expires_ms
             case Signed() as signed:
