@@ -44,6 +44,7 @@ MEMBERS: Final = 2
 EVERY_S: Final = 0.02
 READ_S_MAX: Final = 60.0
 SHOWN_MAX: Final = 20
+REQUEST_MS_MIN: Final = 1_000
 
 
 class Run:
@@ -185,10 +186,13 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         type=int,
         default=1_000,
         metavar="N",
-        help="how long writers wait for an answer, and how often all clients look for leaders; default: %(default)s",
+        help="how long clients wait for an answer, looking for leaders three times; default: %(default)s",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    if options.request_ms < REQUEST_MS_MIN:
+        parser.error(f"--request-ms is {options.request_ms}, and librdkafka takes no less than {REQUEST_MS_MIN}")
+    return options
 
 
 def play(options: argparse.Namespace) -> Run:

@@ -21,12 +21,23 @@ COMMIT_EVERY_S: Final = 0.5
 CLOSE_S: Final = 30.0
 GENERATION: Final = slice(7, 11)
 """The generation stands here in the bytes by which librdkafka names a member, in the machine's byte order."""
-IMPATIENT: Final = {
-    "log_level": 0,
-    "socket.connection.setup.timeout.ms": 1_000,
-    "reconnect.backoff.max.ms": 500,
-    "retry.backoff.max.ms": 200,
-}
+FETCH_WAIT_MS: Final = 100
+LOOKS: Final = 3
+"""How often clients look for leaders while they wait for one answer."""
+
+
+def settings(bootstrap: str, request_ms: int) -> dict[str, Any]:
+    """Returns what all clients have in common. librdkafka waits for an answer for `socket.timeout.ms`, and its
+    `request.timeout.ms` is for the broker, which waits for replicas."""
+    return {
+        "log_level": 0,
+        "bootstrap.servers": bootstrap,
+        "socket.timeout.ms": request_ms,
+        "topic.metadata.refresh.interval.ms": request_ms // LOOKS,
+        "socket.connection.setup.timeout.ms": 1_000,
+        "reconnect.backoff.max.ms": 500,
+        "retry.backoff.max.ms": 200,
+    }
 
 
 def value_of(number: int) -> bytes:
@@ -53,14 +64,12 @@ class Writer:
         self._numbers = dict.fromkeys((book.at for book in books), 0)
         self._producer = Producer(
             {
-                **IMPATIENT,
-                "bootstrap.servers": bootstrap,
+                **settings(bootstrap, request_ms),
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": LINGER_MS,
                 "request.timeout.ms": request_ms,
                 "delivery.timeout.ms": DELIVERY_MS,
-                "topic.metadata.refresh.interval.ms": request_ms,
             }
         )
 
@@ -103,23 +112,22 @@ class Member:
     """A member of a group, of either protocol (`classic`, `consumer`), that commits what it has read. A context."""
 
     def __init__(
-        self, bootstrap: str, group: Group, protocol: str, name: str, topics: Sequence[str], refresh_ms: int
+        self, bootstrap: str, group: Group, protocol: str, name: str, topics: Sequence[str], request_ms: int
     ) -> None:
-        settings: dict[str, Any] = {
-            **IMPATIENT,
-            "bootstrap.servers": bootstrap,
+        member: dict[str, Any] = {
+            **settings(bootstrap, request_ms + FETCH_WAIT_MS),  # librdkafka wants a second more than a fetch may take
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
             "group.id": group.name,
             "client.id": name,
             "group.protocol": protocol,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "topic.metadata.refresh.interval.ms": refresh_ms,
         }
         if protocol == "classic":
-            settings = {**settings, "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": SESSION_MS // 6}
+            member |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": SESSION_MS // 6}
         self._group, self._name = group, name
         self._topics = topics
-        self._consumer = Consumer(settings)
+        self._consumer = Consumer(member)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 

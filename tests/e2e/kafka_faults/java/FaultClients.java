@@ -25,6 +25,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  */
 public class FaultClients {
     static final int PARTITIONS = 3;
+    static final int LOOKS = 3;
     static volatile boolean isWriting = true;
     static volatile boolean isReading = true;
 
@@ -71,7 +72,8 @@ public class FaultClients {
         settings.put("socket.connection.setup.timeout.ms", "1000");
         settings.put("reconnect.backoff.max.ms", "500");
         settings.put("retry.backoff.max.ms", "200");
-        settings.put("metadata.max.age.ms", requestMs);
+        settings.put("request.timeout.ms", requestMs);
+        settings.put("metadata.max.age.ms", String.valueOf(Integer.parseInt(requestMs) / LOOKS));
         return settings;
     }
 
@@ -80,7 +82,6 @@ public class FaultClients {
         settings.put("acks", "all");
         settings.put("enable.idempotence", "true");
         settings.put("linger.ms", "5");
-        settings.put("request.timeout.ms", requestMs);
         settings.put("delivery.timeout.ms", "120000");
         settings.put("max.block.ms", "120000");
         try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
