@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.integration.kafka.conftest import Client, KafkaSite, batch, read_answer, request_frame, started, values_of
 from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.produce import Led, Production
+from tidelog.broker.kafka.produce_codec import ProduceEntry
+from tidelog.broker.kafka.slices import ENTRIES
 from tidelog.model.errors import Overloaded, TimedOutAfterAppend
 from tidelog.model.kafka_codes import KafkaCode
 
@@ -124,6 +128,61 @@ async def test_answers_keep_the_order_of_requests(site: KafkaSite) -> None:
 
 
 AUTHORIZED = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
+
+
+def long_frame(records: bytes, number: int, acks: int = -1) -> bytes:
+    """A request of 1,001 partitions, of which the last one exists."""
+    none = [{"index": index, "records": GOOD} for index in range(2, 1_002)]
+    topics = [{"name": "t", "partition_data": [*none, {"index": 0, "records": records}]}]
+    tree = {"transactional_id": None, "acks": acks, "timeout": 5_000, "topic_data": topics}
+    return request_frame(Key.PRODUCE, 9, tree, number)
+
+
+async def test_a_long_request_goes_in_slices_and_keeps_its_place(
+    site: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    led = Production.led
+
+    def counted(production: Production, entries: Sequence[ProduceEntry]) -> Led:
+        sizes.append(len(entries))
+        return led(production, entries)
+
+    monkeypatch.setattr(Production, "led", counted)
+    client = await site.client()
+    client.send(long_frame(batch(b"0", producer_id=5), 0))
+    client.send(produce_frame(batch(b"1", producer_id=5, sequence=1), 1))
+    long = read_answer(Key.PRODUCE, 9, await client.receive())
+    *none, good = long.responses[0].partition_responses
+    assert {one.error_code for one in none} == {ErrorCode.unknown_topic_or_partition}
+    assert (good.error_code, good.base_offset) == (ErrorCode.none, 0)
+    assert await outcomes(client, 1) == [(1, 0, 1)]
+    assert sizes == [*[ENTRIES] * 4, 1, 1]
+
+
+async def test_a_long_request_waits_for_room(site: KafkaSite) -> None:
+    led = site.led()
+    led.hold_back()
+    large = batch(b"x" * 900_000)
+    clients = [await site.client() for _ in range(20)]
+    for client in clients:
+        client.send(produce_frame(large, 1))
+    while led.has_room(len(large)):
+        await asyncio.sleep(0.01)
+    late = await site.client()
+    late.send(long_frame(large, 1))
+    (answered,) = await (await site.client()).produce(("t", 1, GOOD))
+    assert answered.error_code == ErrorCode.none
+    led.go_on()
+    assert read_answer(Key.PRODUCE, 9, await late.receive()).responses[0].partition_responses[-1].error_code == 0
+    assert {(await outcomes(client, 1))[0][1] for client in clients} == {0}
+
+
+async def test_a_long_request_without_acks_ends_the_connection_if_it_is_refused(site: KafkaSite) -> None:
+    client = await site.client()
+    client.send(long_frame(GOOD, 1, acks=0))
+    assert await client.receive() == b""
+    assert site.server.parts.admission.bodies.used == 0
 
 
 async def test_a_full_mailbox_holds_the_connection_and_refuses_nothing(site: KafkaSite) -> None:

@@ -29,12 +29,14 @@ from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.broker.kafka.means import ROOM_LOOK_S, Means
 from tidelog.broker.kafka.memory import ConnectionMemory
-from tidelog.broker.kafka.produce import Production, read_production
+from tidelog.broker.kafka.produce import Production
+from tidelog.broker.kafka.produce_codec import ProduceRequest, read_produce
+from tidelog.broker.kafka.slices import finished
 from tidelog.broker.kafka.slot import Slot
 from tidelog.model.errors import NotAuthenticated, Overloaded, TooManyConnections
 from tidelog.model.kafka_wire import Malformed
 from tidelog.model.ports import ClientConnection
-from tidelog.model.steps import Steps
+from tidelog.model.steps import Steps, drive
 
 KEY_BYTES: Final = 2
 
@@ -243,14 +245,14 @@ class Connection:
         slot.record_bytes = size
         return self._means.pacing.charge(slot.call, self._identity.caller, size)
 
-    def _spawn(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer, bool]]]) -> None:
+    def _spawn(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer | None, bool]]]) -> None:
         """Begins what has to wait; `work` is called when its task has its turn, if the client is there still."""
         self._memory.hand_on()
         self._slots.append(slot)
         self._is_alone = True
         self._task = asyncio.get_running_loop().create_task(self._run(slot, work))
 
-    async def _run(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer, bool]]]) -> None:
+    async def _run(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer | None, bool]]]) -> None:
         """Awaits what answers a request. What nobody foresaw is logged, and ends the connection: the client cannot
         know what became of it."""
         try:
@@ -279,8 +281,15 @@ class Connection:
 
     def _begin_produce(self, slot: Slot) -> bool:
         call = slot.call
-        production = read_production(self._parts, call, partial(self._produced, slot))
-        led = production.led()
+        steps = read_produce(call)
+        try:
+            next(steps)
+        except StopIteration as end:
+            production = Production(self._parts, call, end.value, partial(self._produced, slot))
+        else:
+            self._spawn(slot, partial(self._produce_in_slices, slot, steps))
+            return True
+        led = production.led(production.request.entries)
         waited_s = self._parts.face.clock.monotonic_s() - call.began_s
         if waited_s < self._parts.limits.room_s_max and production.wants_room(led, self._look_soon):
             self._look_later(self._parts.limits.room_s_max)
@@ -298,11 +307,30 @@ class Connection:
         if self._is_lost:
             return
         slot.has_error = production.has_failed
-        if production.request.acks != 0:
-            slot.answer = production.answer(self._means.pacing.charge(slot.call, self._identity.caller, slot.size))
-        elif production.has_failed:
-            self._end("records that no answer was asked for were refused")  # there is no other way to say so
+        if self._has_answer(production):
+            slot.answer = drive(production.answer(self._throttle_ms(slot)))
         self._done(slot)
+
+    async def _produce_in_slices(self, slot: Slot, steps: Steps[ProduceRequest]) -> tuple[Answer | None, bool]:
+        """Serves a request of many partitions, while the connection is not read."""
+        work, done = self._parts.face.work, asyncio.Event()
+        request = await finished(work, steps)
+        slot.production = production = Production(self._parts, slot.call, request, lambda _: done.set())
+        await production.begin_in_slices(self._identity.caller)
+        if not production.is_done:
+            await done.wait()  # until the deadline at most: then all partitions have an outcome
+        if not self._has_answer(production):
+            return None, production.has_failed
+        return await finished(work, production.answer(self._throttle_ms(slot))), production.has_failed
+
+    def _has_answer(self, production: Production) -> bool:
+        """Ends the connection if records that no answer was asked for were refused: there is no other way to say so."""
+        if production.request.acks == 0 and production.has_failed:
+            self._end("records that no answer was asked for were refused")
+        return production.request.acks != 0
+
+    def _throttle_ms(self, slot: Slot) -> int:
+        return self._means.pacing.charge(slot.call, self._identity.caller, slot.size)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 

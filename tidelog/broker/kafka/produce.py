@@ -5,13 +5,15 @@ a client's old metadata for ever. Each partition has its own outcome; what is wr
 a request names is handed to the partitions before the next request of the connection is looked at, so that pipelined
 batches of one producer are judged in the order they came in. The answer goes out when the last partition has one.
 
-A request that finds a mailbox full waits, with its connection unread, until there is room.
+A request that finds a mailbox full waits, with its connection unread, until there is room. A request of very many
+partitions is handed over in slices, and the connection is not read before all of it is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from tidelog.broker.face.partitions import LedPartition, ProduceReceipt, Proposal
@@ -23,16 +25,19 @@ from tidelog.broker.kafka.produce_codec import (
     TRANSACTIONS_FROM,
     ProduceEntry,
     ProduceRequest,
-    read_produce,
     write_produced,
 )
+from tidelog.broker.kafka.slices import ENTRIES
 from tidelog.model.access import Caller, Operation, Resource
 from tidelog.model.batch_header import split_batches
 from tidelog.model.errors import InvalidBatch, NotLeader, TidelogError
 from tidelog.model.kafka_codes import OLD_REPEAT, KafkaCode
 from tidelog.model.receipt_tags import ProducedTag
+from tidelog.model.steps import Steps
 
 ACKS: Final = (-1, 0, 1)
+
+Led = list[tuple[ProduceEntry, LedPartition | None]]
 
 
 class Production:
@@ -49,6 +54,8 @@ class Production:
         self._parts = parts
         self._finish = finish
         self._proposals: list[Proposal] = []
+        self._seen: dict[tuple[str, int], None] = {}
+        self._deadline_s = 0.0
         self._left = 0
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -57,10 +64,10 @@ class Production:
         """True if nothing is waited for."""
         return self._left == 0
 
-    def led(self) -> list[tuple[ProduceEntry, LedPartition | None]]:
-        """Returns the partitions of the request with those that this broker leads; the others have an error now."""
-        found: list[tuple[ProduceEntry, LedPartition | None]] = []
-        for entry in self.request.entries:
+    def led(self, entries: Sequence[ProduceEntry]) -> Led:
+        """Returns entries with the partitions that this broker leads; the others have an error now."""
+        found: Led = []
+        for entry in entries:
             try:
                 found.append((entry, self._parts.partitions.led_here(entry.topic, entry.partition)))
             except TidelogError as error:
@@ -68,7 +75,7 @@ class Production:
                 found.append((entry, None))
         return found
 
-    def wants_room(self, led: list[tuple[ProduceEntry, LedPartition | None]], call: Callable[[], None]) -> bool:
+    def wants_room(self, led: Led, call: Callable[[], None]) -> bool:
         """Returns True if one of them has no room now, and has `call` called when it may."""
         for entry, partition in led:
             if partition is None or entry.records is None:
@@ -79,25 +86,51 @@ class Production:
                 return True
         return False
 
-    def begin(self, led: list[tuple[ProduceEntry, LedPartition | None]], caller: Caller) -> None:
+    def begin(self, led: Led, caller: Caller) -> None:
         """Hands all batches over."""
+        self._start_clock()
+        self._hand_over(led, caller)
+        self._wait_for_rest()
+
+    async def begin_in_slices(self, caller: Caller) -> None:
+        """Hands all batches of a long request over."""
+        self._start_clock()
+        room_until_s = asyncio.get_running_loop().time() + self._parts.limits.room_s_max
+        for begin in range(0, len(self.request.entries), ENTRIES):
+            led = self.led(self.request.entries[begin : begin + ENTRIES])
+            await self._wait_for_room(led, room_until_s)
+            self._hand_over(led, caller)
+            await asyncio.sleep(0)
+        self._wait_for_rest()
+
+    async def _wait_for_room(self, led: Led, until_s: float) -> None:
+        """Returns also when there is none in time: the partition then refuses."""
+        is_time = asyncio.Event()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                while self.wants_room(led, is_time.set):
+                    await is_time.wait()
+                    is_time.clear()
+
+    def _start_clock(self) -> None:
         wait_ms = min(max(self.request.timeout_ms, 0), self._parts.limits.request_timeout_ms_max)
-        deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
+        self._deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
         self._left = 1  # so that nothing is finished before all is begun
-        seen: dict[tuple[str, int], None] = {}
+
+    def _hand_over(self, led: Led, caller: Caller) -> None:
         for entry, partition in led:
-            if refusal := self._judge(entry, caller, seen):
+            if refusal := self._judge(entry, caller):
                 entry.error, entry.message, entry.hint = *refusal, None
                 self.has_failed = True
             elif partition is not None and not entry.error:
-                self._offer(entry, partition, deadline_s)
+                self._offer(entry, partition)
+
+    def _wait_for_rest(self) -> None:
         self._left -= 1
         if self._left:
-            self._deadline = asyncio.get_running_loop().call_at(deadline_s, self._expire)
+            self._deadline = asyncio.get_running_loop().call_at(self._deadline_s, self._expire)
 
-    def _judge(
-        self, entry: ProduceEntry, caller: Caller, seen: dict[tuple[str, int], None]
-    ) -> tuple[KafkaCode, str | None] | None:
+    def _judge(self, entry: ProduceEntry, caller: Caller) -> tuple[KafkaCode, str | None] | None:
         """Returns why this partition cannot be written to, whoever leads it."""
         if not self._parts.may(caller, Operation.WRITE, Resource("Topic", entry.topic)):
             return KafkaCode.TOPIC_AUTHORIZATION_FAILED, None
@@ -108,12 +141,12 @@ class Production:
         if self.request.acks not in ACKS:
             return KafkaCode.INVALID_REQUIRED_ACKS, "acks are -1, 0 or 1"
         where = entry.topic, entry.partition
-        if where in seen:
+        if where in self._seen:
             return KafkaCode.INVALID_REQUEST, "the partition comes twice in this request"
-        seen[where] = None
+        self._seen[where] = None
         return None
 
-    def _offer(self, entry: ProduceEntry, partition: LedPartition, deadline_s: float) -> None:
+    def _offer(self, entry: ProduceEntry, partition: LedPartition) -> None:
         acks = self.request.acks
         try:
             begin, end = entry.records or (0, 0)
@@ -124,7 +157,7 @@ class Production:
             if len(batches) > 1 and not self.request.is_ours:
                 raise InvalidBatch(f"{len(batches)} batches came for this partition; one request has one")
             asker = _Waiting(self, entry, partition) if acks else None
-            proposal = partition.produce_nowait(batches, acks=acks, deadline_s=deadline_s, asker=asker)
+            proposal = partition.produce_nowait(batches, acks=acks, deadline_s=self._deadline_s, asker=asker)
         except TidelogError as error:
             self._refuse(entry, error)
             return
@@ -174,7 +207,7 @@ class Production:
         self.is_gone = True
         self._end()
 
-    def answer(self, throttle_ms: int) -> Answer:
+    def answer(self, throttle_ms: int) -> Steps[Answer]:
         """Returns what the client is told."""
         return write_produced(self.call, self.request, throttle_ms)
 
@@ -200,8 +233,3 @@ class _Waiting:
 def _receipt(outcome: ProduceReceipt) -> ProducedTag:
     base_offsets = [base_offset for base_offset, _ in outcome.batches]
     return ProducedTag(base_offsets, outcome.leader_epoch, outcome.acked_by, outcome.durability)
-
-
-def read_production(parts: Parts, call: Call, finish: Callable[[Production], None]) -> Production:
-    """Returns a request that is to be begun. Raises `Malformed`."""
-    return Production(parts, call, read_produce(call), finish)

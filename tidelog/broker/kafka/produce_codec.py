@@ -13,8 +13,10 @@ from msgspec import Struct
 
 from tidelog.broker.kafka.call import Answer, Call
 from tidelog.broker.kafka.endpoints import Hint, leader_tag, nodes_tag
+from tidelog.broker.kafka.slices import Slices
 from tidelog.model.kafka_wire import INT32, INT64, NO_TAGS, array, string, tagged
 from tidelog.model.receipt_tags import TAG, ProducedTag, encode, is_asked
+from tidelog.model.steps import Steps
 
 TRANSACTIONS_FROM: Final = 3
 """The first version that knows RecordBatch v2."""
@@ -55,14 +57,14 @@ class ProduceRequest(Struct):
     """True if a client of tidelog asks, which may send several batches for a partition."""
 
 
-def read_produce(call: Call) -> ProduceRequest:
-    """Raises `Malformed`."""
+def read_produce(call: Call) -> Steps[ProduceRequest]:
+    """Reads a request, mostly in one slice. Raises `Malformed`."""
     reader, is_flexible = call.reader, call.is_flexible
     transactional_id = None
     if call.version >= TRANSACTIONS_FROM:
         transactional_id = reader.nullable_string(is_flexible=is_flexible)
     acks, timeout_ms = reader.int16(), reader.int32()
-    topics, all_entries = [], []
+    topics, all_entries, slices = [], [], Slices()
     for _ in range(reader.array(_ENTRY_BYTES_MIN, is_flexible=is_flexible)):
         name = reader.string(is_flexible=is_flexible)
         entries = []
@@ -70,22 +72,28 @@ def read_produce(call: Call) -> ProduceRequest:
             partition = reader.int32()
             entries.append(ProduceEntry(name, partition, reader.nullable_span(is_flexible=is_flexible)))
             reader.tags(is_flexible=is_flexible)
+            if slices.end_with(1):
+                yield None
         reader.tags(is_flexible=is_flexible)
+        if slices.end_with(1):
+            yield None
         topics.append((name, entries))
         all_entries += entries
     is_ours = is_asked(reader, is_flexible=is_flexible)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, all_entries, is_ours)
 
 
-def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Answer:
-    """Returns the answer."""
-    version, is_flexible = call.version, call.is_flexible
+def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Steps[Answer]:
+    """Returns the answer, mostly with the first slice."""
+    version, is_flexible, slices = call.version, call.is_flexible, Slices()
     out = bytearray(call.head())
     out += array(len(request.topics), is_flexible=is_flexible)
     for name, entries in request.topics:
         out += string(name, is_flexible=is_flexible) + array(len(entries), is_flexible=is_flexible)
         for entry in entries:
             _write_entry(out, entry, version, is_flexible=is_flexible)
+            if slices.end_with(1):
+                yield None
         if is_flexible:
             out += NO_TAGS
     if version >= 1:

@@ -55,7 +55,7 @@ SEEDS = {
 def read_body(call: Call) -> object:
     match call.api.key:
         case Key.PRODUCE:
-            return read_produce(call)
+            return drive(read_produce(call))
         case Key.FETCH:
             return drive(read_fetch(call))
         case Key.METADATA:

@@ -31,17 +31,17 @@ def broker_call(pieces: list[object]) -> Call:
 
 
 def answered(call: Call, tags: list[ProducedTag | None]) -> memoryview:
-    request = read_produce(call)
+    request = drive(read_produce(call))
     for entry, told in zip(request.entries, tags, strict=True):
         entry.told = told
-    return memoryview(b"".join(write_produced(call, request, 5)))
+    return memoryview(b"".join(drive(write_produced(call, request, 5))))
 
 
 def test_a_produce_request_is_read_by_the_broker_and_by_kio() -> None:
     pieces = codec.produce("me", -1, 4_000, SENT)
     call = broker_call(list(pieces))
     assert (call.api.key, call.version, call.client_id) == (Key.PRODUCE, 9, "me")
-    request = read_produce(call)
+    request = drive(read_produce(call))
     assert (request.transactional_id, request.acks, request.timeout_ms, request.is_ours) == (None, -1, 4_000, True)
     found = [(entry.topic, entry.partition, call.frame[slice(*(entry.records or ()))]) for entry in request.entries]
     assert found == [("flüge", 3, b"onetwo"), ("t", 0, b"x" * 200)]
