@@ -1,10 +1,8 @@
-"""The connection of a client: its requests are begun in order, and answered in order.
+"""The connection of a client: its requests are begun in order, and answered in order (`pipeline.py`).
 
-Produce requests may be under way many at a time, since producers send without waiting; any other request begins when
-all before it are answered, and is alone until it is, as in Kafka. A request that cannot begin yet holds the connection:
-nothing more is read, and the client waits. It cannot for want of memory, or of room in a partition's mailbox, or since
-its client has used up its share. What is small is answered in the call in which it came; only what has to wait becomes
-a task, which ends with the connection.
+A request that cannot begin yet holds the connection: nothing more is read, and the client waits. It cannot for want of
+memory, or of room in a partition's mailbox, or since its client has used up its share. What is small is answered in the
+call in which it came; only what has to wait becomes a task, which ends with the connection.
 
 A frame that is none ends the connection, as Kafka does it: what follows could not be found.
 """
@@ -12,7 +10,6 @@ A frame that is none ends the connection, as Kafka does it: what follows could n
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -29,10 +26,10 @@ from tidelog.broker.kafka.identity import Identity
 from tidelog.broker.kafka.listener_parts import Parts
 from tidelog.broker.kafka.means import ROOM_LOOK_S, Means
 from tidelog.broker.kafka.memory import ConnectionMemory
+from tidelog.broker.kafka.pipeline import Pipeline, Slot
 from tidelog.broker.kafka.produce import Production
 from tidelog.broker.kafka.produce_codec import ProduceRequest, read_produce
 from tidelog.broker.kafka.slices import finished
-from tidelog.broker.kafka.slot import Slot
 from tidelog.model.errors import NotAuthenticated, Overloaded, TooManyConnections
 from tidelog.model.kafka_wire import Malformed
 from tidelog.model.ports import ClientConnection
@@ -48,14 +45,10 @@ class Connection:
 
     def __init__(self, parts: Parts, handlers: Handlers, stream: ClientConnection, address: str) -> None:
         self.address = address
-        self.heard_s = parts.face.clock.monotonic_s()
-        """When something came last, or was answered."""
         self._parts = parts
         self._handlers = handlers
         self._stream = stream
-        self._slots: deque[Slot] = deque()
-        self._is_alone = False
-        """True while a request is under way that must be the only one."""
+        self._came_s = parts.face.clock.monotonic_s()
         self._waiting: tuple[memoryview, float] | None = None
         """A frame that could not be begun yet, and when it came."""
         self._looking: asyncio.TimerHandle | None = None
@@ -65,6 +58,12 @@ class Connection:
         self._identity = Identity(parts.face, handlers.rules, address)
         self._memory = ConnectionMemory(parts.admission, stream)
         self._means = Means(parts, self._memory)
+        self._pipeline = Pipeline(stream, self._memory, parts.face.clock, parts.limits.pipeline_max)
+
+    @property
+    def heard_s(self) -> float:
+        """When something came last, or was answered."""
+        return max(self._came_s, self._pipeline.answered_s)
 
     # -- frames ------------------------------------------------------------------------------------------------------
 
@@ -86,9 +85,9 @@ class Connection:
 
     def frame_received(self, frame: memoryview) -> None:
         """See the port."""
-        self.heard_s = self._parts.face.clock.monotonic_s()
-        if not self._begin(frame, self.heard_s):
-            self._waiting = frame, self.heard_s
+        self._came_s = self._parts.face.clock.monotonic_s()
+        if not self._begin(frame, self._came_s):
+            self._waiting = frame, self._came_s
             self._stream.hold()
             return
         turn = self._parts.turn
@@ -117,11 +116,7 @@ class Connection:
             self._looking.cancel()
         if self._task is not None:
             self._task.cancel()
-        for slot in self._slots:
-            if slot.production is not None:
-                slot.production.leave()
-            self._memory.give_back(slot.size)
-        self._slots.clear()
+        self._pipeline.leave()
         self._waiting = None
         self._memory.close()
         self._identity.release()
@@ -134,13 +129,13 @@ class Connection:
     def drain(self) -> None:
         """Ends the connection as soon as nothing is under way."""
         self._is_draining = True
-        if not self._slots:
+        if self._pipeline.is_empty:
             self._stream.close()
 
     @property
     def is_busy(self) -> bool:
         """True while something is under way."""
-        return bool(self._slots) or self._waiting is not None
+        return not self._pipeline.is_empty or self._waiting is not None
 
     def _end(self, why: str) -> None:
         """Ends the connection of a client that asks for what cannot be answered."""
@@ -166,7 +161,7 @@ class Connection:
         api = APIS.get(head.key)
         if api is None or not api.has(head.version):
             return self._begin_unknown(frame, head)
-        if not self._has_turn(api.key) or self._stream.is_clogged:
+        if not self._pipeline.has_turn(api.key) or self._stream.is_clogged:
             return False
         call = read_call(api, head, frame, came_s)
         self._identity.refuse(api.key, self._stream.certificate)
@@ -178,15 +173,10 @@ class Connection:
         self._begin_alone(slot)
         return True
 
-    def _has_turn(self, key: Key) -> bool:
-        if not self._slots:
-            return True
-        return key is Key.PRODUCE and not self._is_alone and len(self._slots) < self._parts.limits.pipeline_max
-
     def _begin_unknown(self, frame: memoryview, head: Head) -> bool:
         if head.key != Key.API_VERSIONS:
             self._end(f"version {head.version} of call {head.key} is asked for, which ApiVersions does not offer")
-        elif self._slots:
+        elif not self._pipeline.is_empty:
             return False
         else:
             self._memory.drop_frame()
@@ -214,14 +204,14 @@ class Connection:
             return
         if call.api.key is Key.API_VERSIONS:
             self._note_software(client_software(call))
-            self._answer_now(slot, answer_versions(call))
+            self._pipeline.answer_now(slot, answer_versions(call))
             return
         if call.api.key is Key.METADATA:
             metadata = self._parts.metadata
             self._begin_steps(slot, metadata.answer(call, self._identity.caller), metadata.answer_later)
             return
         if call.api.key is Key.HEARTBEAT and (answer := answer_well(self._parts, call, self._identity.caller)):
-            self._answer_now(slot, answer)
+            self._pipeline.answer_now(slot, answer)
             return
         identity = self._identity
         self._spawn(slot, partial(self._handlers.answer, call, identity.caller, identity.sasl))
@@ -237,7 +227,7 @@ class Connection:
             next(steps)
         except StopIteration as end:
             if end.value is not None:
-                self._answer_now(slot, end.value)
+                self._pipeline.answer_now(slot, end.value)
                 return
         self._spawn(slot, partial(go_on, steps))
 
@@ -247,9 +237,7 @@ class Connection:
 
     def _spawn(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer | None, bool]]]) -> None:
         """Begins what has to wait; `work` is called when its task has its turn, if the client is there still."""
-        self._memory.hand_on()
-        self._slots.append(slot)
-        self._is_alone = True
+        self._pipeline.begin(slot, is_alone=True)
         self._task = asyncio.get_running_loop().create_task(self._run(slot, work))
 
     async def _run(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer | None, bool]]]) -> None:
@@ -296,8 +284,7 @@ class Connection:
             return False
         slot.stats.waiting.observe(waited_s)
         slot.production = production
-        self._memory.hand_on()
-        self._slots.append(slot)
+        self._pipeline.begin(slot)
         production.begin(led, self._identity.caller)
         if production.is_done:
             self._produced(slot, production)
@@ -332,37 +319,11 @@ class Connection:
     def _throttle_ms(self, slot: Slot) -> int:
         return self._means.pacing.charge(slot.call, self._identity.caller, slot.size)
 
-    # -- answers -----------------------------------------------------------------------------------------------------
-
-    def _answer_now(self, slot: Slot, answer: Answer) -> None:
-        """Answers a request that was alone, and for which nothing had to be waited."""
-        self._memory.hand_on()
-        slot.answer = answer
-        self._send(slot)
-
     def _done(self, slot: Slot) -> None:
-        slot.is_done = True
-        while self._slots and self._slots[0].is_done:
-            self._send(self._slots.popleft())
-        if not self._slots:
-            self._is_alone = False
-            if self._is_draining:
-                self._stream.close()
+        self._pipeline.done(slot)
+        if self._is_draining and self._pipeline.is_empty:
+            self._stream.close()
         self._look_soon()
-
-    def _send(self, slot: Slot) -> None:
-        stats = slot.stats
-        self._memory.give_back(slot.size)
-        now_s = self.heard_s = self._parts.face.clock.monotonic_s()
-        stats.requests += 1
-        stats.errors += slot.has_error
-        stats.received_bytes += slot.size
-        stats.total.observe(now_s - slot.call.began_s)
-        if slot.answer is not None:
-            stats.sent_bytes += sum(map(len, slot.answer))
-            self._stream.send(slot.answer)
-            if slot.record_bytes:
-                self._memory.hold_records(slot.record_bytes)
 
     # -- looking again -----------------------------------------------------------------------------------------------
 

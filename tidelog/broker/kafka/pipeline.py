@@ -1,0 +1,103 @@
+"""The `Pipeline` of a connection: requests that are under way, and their answers, which go out in the order of the
+requests.
+
+Produce requests may be under way many at a time, since producers send without waiting. Any other request begins when
+all before it are answered, and is alone until it is, as in Kafka; so is a Produce request that is served in slices.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tidelog.broker.kafka.apis import Key
+from tidelog.broker.kafka.call import Answer, Call
+from tidelog.broker.kafka.memory import ConnectionMemory
+from tidelog.broker.kafka.metrics import CallStats
+from tidelog.broker.kafka.produce import Production
+from tidelog.model.ports import ClientConnection, Clock
+
+
+class Slot:
+    """The place of a request's answer."""
+
+    __slots__ = ("answer", "call", "has_error", "is_done", "production", "record_bytes", "size", "stats")
+
+    def __init__(self, call: Call, size: int, stats: CallStats) -> None:
+        self.call = call
+        self.stats = stats
+        self.size = size
+        """The memory that is taken for it."""
+        self.production: Production | None = None
+        self.answer: Answer | None = None
+        """None if nothing is to be said."""
+        self.record_bytes = 0
+        """The size of the records in the answer."""
+        self.is_done = self.has_error = False
+
+
+class Pipeline:
+    """Keeps the slots of one connection, in the order of their requests."""
+
+    def __init__(self, stream: ClientConnection, memory: ConnectionMemory, clock: Clock, produce_max: int) -> None:
+        self.answered_s = clock.monotonic_s()
+        """When the last answer went out."""
+        self._stream = stream
+        self._memory = memory
+        self._clock = clock
+        self._produce_max = produce_max
+        self._slots: deque[Slot] = deque()
+        self._is_alone = False
+        """True while a request is under way that must be the only one."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is under way."""
+        return not self._slots
+
+    def has_turn(self, key: Key) -> bool:
+        """Returns True if a request of this kind may begin."""
+        if not self._slots:
+            return True
+        return key is Key.PRODUCE and not self._is_alone and len(self._slots) < self._produce_max
+
+    def begin(self, slot: Slot, *, is_alone: bool = False) -> None:
+        """Takes in a request that is under way from now on."""
+        self._memory.hand_on()
+        self._slots.append(slot)
+        self._is_alone = is_alone
+
+    def answer_now(self, slot: Slot, answer: Answer) -> None:
+        """Answers a request that was alone, and for which nothing had to be waited."""
+        self._memory.hand_on()
+        slot.answer = answer
+        self._send(slot)
+
+    def done(self, slot: Slot) -> None:
+        """The request has its answer, which goes out when all before it have theirs."""
+        slot.is_done = True
+        while self._slots and self._slots[0].is_done:
+            self._send(self._slots.popleft())
+        if not self._slots:
+            self._is_alone = False
+
+    def _send(self, slot: Slot) -> None:
+        stats = slot.stats
+        self._memory.give_back(slot.size)
+        self.answered_s = self._clock.monotonic_s()
+        stats.requests += 1
+        stats.errors += slot.has_error
+        stats.received_bytes += slot.size
+        stats.total.observe(self.answered_s - slot.call.began_s)
+        if slot.answer is not None:
+            stats.sent_bytes += sum(map(len, slot.answer))
+            self._stream.send(slot.answer)
+            if slot.record_bytes:
+                self._memory.hold_records(slot.record_bytes)
+
+    def leave(self) -> None:
+        """The connection is lost: what is not appended yet will not be, and nobody hears of the rest."""
+        for slot in self._slots:
+            if slot.production is not None:
+                slot.production.leave()
+            self._memory.give_back(slot.size)
+        self._slots.clear()
