@@ -42,6 +42,7 @@ async def measure_consume(options: ConsumeOptions, progress: Progress) -> Result
                 values=options.values,
                 compression=options.compression,
                 at_once=512,
+                transport=options.transport,
             )
             await produce_to(target, load)
         return await _measure(target, options, progress)
@@ -56,6 +57,7 @@ async def _measure(target: Target, options: ConsumeOptions, progress: Progress) 
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=options.max_partition_fetch_bytes,
         check_crcs=options.check_crcs,
+        transport=options.transport,
     ) as consumer:
         started_s = time.perf_counter()
         while count < options.records:

@@ -45,10 +45,12 @@ async def send_to(target: Target, options: LatencyOptions, progress: Progress = 
     run = _Run(options, progress)
     await run.warm_up(target)
     async with AsyncExitStack() as stack:
-        producer = await stack.enter_async_context(Producer(acks=options.acks, **target.to))
+        producer = await stack.enter_async_context(
+            Producer(acks=options.acks, transport=options.transport, **target.to)
+        )
         work = [run.send(producer, target.topic) for _ in range(options.tasks)]
         if options.reads:
-            consumer = await stack.enter_async_context(Consumer(target.topic, **target.to))
+            consumer = await stack.enter_async_context(Consumer(target.topic, transport=options.transport, **target.to))
             work.append(run.receive(consumer))
         before = await target.begin()
         started_s = time.perf_counter()

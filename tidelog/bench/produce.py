@@ -52,6 +52,7 @@ async def produce_to(target: Target, options: ProduceOptions, progress: Progress
         batch_size=options.batch_bytes,
         compression_type=options.compression,
         enable_idempotence=options.idempotent,
+        transport=options.transport,
     ) as producer:
         values = make_values(options.values, options.value_bytes)
         await (await producer.send_batch(target.topic, (values * 2)[:WARM_UP_RECORDS]))

@@ -16,7 +16,7 @@ from tidelog.bench.costs import costs
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.result import Progress, Result, ignore, percentiles_ms, rates
 from tidelog.bench.secured import connections_to
-from tidelog.bench.target import Target, TargetOptions, open_target
+from tidelog.bench.target import HTTP_ONLY, Target, TargetOptions, open_target
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.errors import InvalidRequest
 from tidelog.transport.connections import Connections, Pieces
@@ -29,6 +29,7 @@ RECORD_BYTES = 12
 class RawOptions(TargetOptions):
     """`requests` posts of `batches` batches of about `batch_bytes`, `in_flight` at a time, over the partitions."""
 
+    transport: str = HTTP_ONLY
     requests: int = 2_000
     batches: int = 1
     batch_bytes: int = 65536

@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
+from tidelog.adapters.heap import collect_seldom
+
 Options = TypeVar("Options")
 Progress = Callable[[int, int], None]
 """Called now and then with what is done, and what there is in all."""
@@ -38,7 +40,8 @@ def ignore(_done: int, _total: int) -> None:
 
 
 def run(workload: Workload[Options], options: Options, progress: Progress = ignore) -> Result:
-    """Runs a workload in an event loop of its own."""
+    """Runs a workload in an event loop of its own, in a process that looks for garbage seldom from now on."""
+    collect_seldom()
     return uvloop.run(workload(options, progress))
 
 

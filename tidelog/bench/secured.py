@@ -57,11 +57,12 @@ async def secured_cluster(
     *,
     settings: Mapping[str, str] | None = None,
     start_timeout_s: float = START_TIMEOUT_S,
+    kafka: bool = False,
 ) -> AsyncIterator[Secured]:
-    """Starts brokers, and has them stop at the end."""
+    """Starts brokers, with a listener for Kafka's protocol if `kafka` says so, and has them stop at the end."""
     has_tls, is_closed = level is not Level.PLAIN, level is Level.LOGIN
     async with LocalCluster(
-        brokers, settings=settings, start_timeout_s=start_timeout_s, tls=has_tls, login=is_closed
+        brokers, settings=settings, start_timeout_s=start_timeout_s, tls=has_tls, login=is_closed, kafka=kafka
     ) as cluster:
         to = connection_of(cluster)
         yield Secured(cluster, await _let_in(cluster, to) if is_closed else to)

@@ -23,7 +23,7 @@ from tidelog.bench.raw import RawOptions, post_to
 from tidelog.bench.result import Progress, Result
 from tidelog.bench.rights import measure_rights
 from tidelog.bench.secured import ACLS, Level
-from tidelog.bench.target import Target, TargetOptions, open_target
+from tidelog.bench.target import HTTP_ONLY, Target, TargetOptions, open_target
 
 BROKERS: Final = 3
 SIZES: Final = (100, 1_000)
@@ -77,7 +77,9 @@ async def measure_security(options: SecurityOptions, progress: Progress) -> Resu
 
 
 def _target(options: SecurityOptions, level: Level) -> TargetOptions:
-    return TargetOptions(brokers=BROKERS, partitions=BROKERS, protocol=options.protocol, security=level)
+    return TargetOptions(
+        brokers=BROKERS, partitions=BROKERS, protocol=options.protocol, security=level, transport=HTTP_ONLY
+    )
 
 
 async def _burst(target: Target, options: SecurityOptions, bursts: Bursts) -> None:

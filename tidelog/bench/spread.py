@@ -15,7 +15,7 @@ from tidelog.bench.costs import APPENDED, costs
 from tidelog.bench.partition_options import PartitionsOptions, Steps
 from tidelog.bench.payload import DISTINCT, make_values
 from tidelog.bench.result import rates
-from tidelog.bench.target import Target, TargetOptions, open_target, read_counters
+from tidelog.bench.target import HTTP_ONLY, Target, TargetOptions, open_target, read_counters
 from tidelog.producer import Producer
 
 CHUNK: Final = 10_000
@@ -31,7 +31,11 @@ def steps_of(options: PartitionsOptions) -> int:
 async def measure_spread(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
     """Runs the part on brokers of its own."""
     chosen = TargetOptions(
-        brokers=options.brokers, partitions=options.spread, protocol=options.protocol, security=options.security
+        brokers=options.brokers,
+        partitions=options.spread,
+        protocol=options.protocol,
+        security=options.security,
+        transport=HTTP_ONLY,
     )
     async with open_target(chosen) as target, Producer(**target.to) as producer:
         values = make_values("random", options.value_bytes)

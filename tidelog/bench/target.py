@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from yarl import URL
 
@@ -16,14 +16,18 @@ from tidelog.bench.costs import Reading, cpu_of, own_cpu
 from tidelog.bench.secured import Connection, Level, connections_to, secured_cluster
 from tidelog.model.errors import NotFound
 from tidelog.transport.addresses import parse_bootstrap
+from tidelog.transport.frames.session import AUTO
 from tidelog.transport.security import SecurityParameters
+
+HTTP_ONLY: Final = "http"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
     """What to measure. `bootstrap` None: `brokers` that are started for the run. `topic` None: one that is made for it,
     with that many `partitions`, that `commit.protocol` and `ack.durability`, and a replica on each of at most three
-    brokers. `security` is that of brokers that are started, `connection` what those of `bootstrap` want to know."""
+    brokers. `security` is that of brokers that are started, `connection` what those of `bootstrap` want to know.
+    `transport` is that of producers and consumers; brokers that are started have a listener for it."""
 
     bootstrap: str | None = None
     topic: str | None = None
@@ -32,6 +36,7 @@ class TargetOptions:
     protocol: str = "isr"
     durability: str = "fsynced"
     security: Level = Level.PLAIN
+    transport: str = AUTO
     connection: SecurityParameters = field(default_factory=SecurityParameters)
 
     @property
@@ -70,7 +75,11 @@ class Target:
 async def open_target(options: TargetOptions) -> AsyncIterator[Target]:
     """What the options say; what is made for the run is gone after it."""
     if options.bootstrap is None:
-        async with secured_cluster(options.security, options.brokers) as (cluster, to), _topic(to, options) as name:
+        has_frames = options.transport != HTTP_ONLY
+        async with (
+            secured_cluster(options.security, options.brokers, kafka=has_frames) as (cluster, to),
+            _topic(to, options) as name,
+        ):
             yield Target(to, name, tuple(cluster.broker(node_id).pid for node_id in cluster.node_ids))
     else:
         running: Connection = {"bootstrap_servers": options.bootstrap, **options.connection}

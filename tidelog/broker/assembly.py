@@ -22,7 +22,7 @@ from tidelog.adapters.client_network import ClientNetwork
 from tidelog.adapters.descriptors import raise_open_files_limit
 from tidelog.adapters.disk_threads import DiskThreads
 from tidelog.adapters.frame_protocol import PortWords
-from tidelog.adapters.heap import keep_freed_memory
+from tidelog.adapters.heap import collect_seldom, keep_freed_memory
 from tidelog.adapters.jwt_store import JwtStore
 from tidelog.adapters.log_lines import LogLevel, log_to_standard_error
 from tidelog.adapters.secret_file import read_secret, read_shared_secret
@@ -72,7 +72,6 @@ machine. Who kills earlier loses nothing but time at the next start."""
 LEAVE_S_MAX = HAND_OVER_S_MAX + HOLD_S_MAX + IN_FORCE_S_MAX + STEP_ASIDE_S_MAX
 """How long it may take to hand over; a hundredth of that is usual."""
 STOP_S_MAX = LEAVE_S_MAX + STOP_GRACE_S + SHUTDOWN_S_MAX + CLOSE_S_MAX
-GC_THRESHOLDS = (20_000, 50, 50)
 KAFKA_WORDS = PortWords(
     "This port of a tidelog broker speaks Kafka's protocol.",
     "it speaks HTTP, and this port Kafka's protocol",
@@ -346,4 +345,4 @@ def _settle_memory() -> None:
     stay, so looking through them again and again would only delay the start and stall requests. They are not collected
     even once: of 66,000 objects 2,000 are garbage, not worth an eighth of the time that a start takes."""
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()

@@ -38,7 +38,7 @@ from tidelog.cli.measuring import (
     report,
     workload,
 )
-from tidelog.cli.options import Acks, Codec, Durability, Json
+from tidelog.cli.options import Acks, Codec, Durability, Json, Transport, Way
 from tidelog.model.cluster import ISR
 
 app = typer.Typer(invoke_without_command=True)
@@ -81,6 +81,7 @@ def produce(
     at_once: Annotated[int, typer.Option(min=1, metavar="N", help="More than 1: by send_batch, so many.")] = 1,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
+    transport: Transport = Way.AUTO,
     security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
@@ -104,6 +105,7 @@ def consume(
     compression: Compression = Codec.NONE,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
+    transport: Transport = Way.AUTO,
     security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,
@@ -131,6 +133,7 @@ def latency(
     acks: AcksOption = Acks.ALL,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
+    transport: Transport = Way.AUTO,
     security: SecurityOption = Level.PLAIN,
     history: History = None,
     as_json: Json = False,

@@ -21,8 +21,9 @@ from typing import Annotated
 import typer
 from aiofiles import stdout_bytes
 
+from tidelog.adapters.heap import collect_seldom
 from tidelog.cli.connection import connected, run
-from tidelog.cli.options import Bootstrap, KeySeparator, TopicName, separator_bytes
+from tidelog.cli.options import Bootstrap, KeySeparator, TopicName, Transport, Way, separator_bytes
 from tidelog.cli.record_text import Show, as_json, as_line
 from tidelog.cli.security import client_arguments
 from tidelog.cli.terminal import EXIT_INTERRUPTED, Notices, ReaderGone, UsageError, counted
@@ -70,6 +71,7 @@ def consume(
     group: Annotated[
         str | None, typer.Option(metavar="G", help="As one of this consumer group; go on where it is, and commit.")
     ] = None,
+    transport: Transport = Way.AUTO,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print a topic's records, a line each; new ones as they come, unless told where to begin.
@@ -105,7 +107,9 @@ def consume(
         until_end=until_end,
         idle_s_max=math.inf if timeout_ms is None else timeout_ms / 1000,
         on_loss=on_loss.value,
+        transport=transport.value,
     )
+    collect_seldom()
     try:
         with Notices():
             run(_consume(reading, show, bootstrap))
@@ -127,6 +131,7 @@ class _Reading:
     until_end: bool
     idle_s_max: float
     on_loss: str
+    transport: str
 
     @property
     def has_end(self) -> bool:
@@ -145,6 +150,7 @@ async def _consume(reading: _Reading, show: Show, bootstrap: str) -> None:
         auto_offset_reset=reset,
         client_id="tidelog-consume",
         on_loss=reading.on_loss,
+        transport=reading.transport,
         **client_arguments(),
     )
     async with connected(client, bootstrap) as consumer:

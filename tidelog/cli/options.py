@@ -40,6 +40,14 @@ class Codec(StrEnum):
     ZSTD = "zstd"
 
 
+class Way(StrEnum):
+    """How records go to and from brokers."""
+
+    AUTO = "auto"
+    HTTP = "http"
+    KAFKA = "kafka"
+
+
 Bootstrap = Annotated[
     str,
     typer.Option(
@@ -62,6 +70,12 @@ Throttle = Annotated[
     ),
 ]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+Transport = Annotated[
+    Way,
+    typer.Option(
+        "--transport", help="By Kafka's protocol where the broker listens for it, else over HTTP; or one of them only."
+    ),
+]
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in TOML.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting. Repeatable.")]
 KeySeparator = Annotated[

@@ -27,6 +27,8 @@ from tidelog.cli.options import (
     Json,
     KeySeparator,
     TopicName,
+    Transport,
+    Way,
     separator_bytes,
 )
 from tidelog.cli.security import client_arguments
@@ -50,6 +52,7 @@ def produce(
     compression: Annotated[Codec, typer.Option(help="Of whole batches.")] = Codec.NONE,
     partition: Annotated[int | None, typer.Option(min=0, metavar="P", help="All records go to this one.")] = None,
     timeout_ms: Annotated[int, typer.Option(min=1, metavar="MS", help="How long a record may be under way.")] = 30_000,
+    transport: Transport = Way.AUTO,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -71,6 +74,7 @@ def produce(
             acks=acks.value,
             compression_type=compression.value,
             delivery_timeout_ms=timeout_ms,
+            transport=transport.value,
             **client_arguments(),
         )
         run(job.run(producer, bootstrap, fd))

@@ -6,6 +6,7 @@ import pty
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -15,6 +16,13 @@ from tests.integration.cli.conftest import COMMAND, TIMEOUT_S, Cli, environment
 from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def kafka_cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(kafka=True) as cluster:
+        yield cluster
+
 
 READ_ALL = ("--from-beginning", "--until-end")
 
@@ -42,6 +50,33 @@ def test_keys_go_through_pipes_and_keep_their_partition(cli: Cli, topic: str) ->
     assert values == {f"k{key}": [f"value:{number}" for number in range(key, 700, 7)] for key in range(7)}
     again = cli.succeed("consume", topic, *READ_ALL, "--key-separator", "\t")
     assert sorted(again.splitlines()) == sorted(lines.splitlines())
+
+
+@pytest.mark.parametrize("transport", ["auto", "http", "kafka"])
+def test_records_go_the_way_that_is_asked_for(
+    cli: Cli, kafka_cluster: LocalCluster, tmp_path: Path, transport: str
+) -> None:
+    to = ("--bootstrap", kafka_cluster.bootstrap, "--transport", transport)
+    cli.succeed("topic", "create", f"way-{transport}", "--bootstrap", kafka_cluster.bootstrap)
+    before = framed(kafka_cluster)
+    cli.succeed("produce", f"way-{transport}", *to, stdin=b"one\ntwo\n")
+    assert cli.succeed("consume", f"way-{transport}", *READ_ALL, *to) == b"one\ntwo\n"
+    assert (framed(kafka_cluster) > before) == (transport != "http")
+
+
+def framed(cluster: LocalCluster) -> int:
+    """Returns how many records requests of Kafka's protocol there were."""
+    with urlopen(f"{cluster.bootstrap}/metrics", timeout=TIMEOUT_S) as answer:
+        lines = answer.read().decode().splitlines()
+    calls = [line for line in lines if re.match(r'tidelog_kafka_requests_total\{.*"(Produce|Fetch)"', line)]
+    return sum(int(float(line.rpartition(" ")[2])) for line in calls)
+
+
+def test_a_broker_without_the_listener_takes_no_frames(cli: Cli, topic: str) -> None:
+    for command in ("produce", "consume"):
+        words = cli.fail(command, topic, "--transport", "kafka", *READ_ALL[: command == "consume"], stdin=b"one\n")
+        assert "Kafka's protocol" in words[0]
+    assert "'carrier-pigeon'" in "".join(cli.fail("produce", topic, "--transport", "carrier-pigeon", status=2))
 
 
 def test_the_summary_as_json(cli: Cli, topic: str) -> None:

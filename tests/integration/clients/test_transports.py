@@ -108,6 +108,19 @@ async def test_a_way_that_there_is_not_is_refused() -> None:
         Producer(transport="pigeon")
 
 
+async def test_a_cluster_without_the_listener_is_told_from_one_that_is_away(cluster: LocalCluster) -> None:
+    topic = await made(cluster, "no-listener")
+    away = pytest.raises(InvalidRequest, match="no broker listens")
+    with away:
+        await Consumer(topic, bootstrap_servers=cluster.bootstrap, transport="kafka").start()
+    async with Producer(cluster.bootstrap, transport="kafka") as producer:
+        with away:
+            await producer.send(topic, b"x")
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, transport="kafka", group_id="g") as member:
+        with away:
+            await asyncio.wait_for(member.getmany(timeout_ms=20_000), 20)
+
+
 async def test_a_door_that_leads_nowhere_is_told_once_and_records_go_by_http(
     relayed: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

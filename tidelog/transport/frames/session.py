@@ -77,7 +77,10 @@ class RecordSession(ClusterSession):
     async def _ask_metadata(self, target: str, timeout_s: float | None) -> ClusterMetadata:
         answer = decode_answer(_METADATA, await self.call("GET", target, timeout_s=timeout_s))
         brokers = with_scheme(answer, self.scheme).brokers
-        self._doors.learn({one.address: one.kafka for one in brokers if isinstance(one, _Broker) and one.kafka})
+        listening = {one.address: one.kafka for one in brokers if isinstance(one, _Broker) and one.kafka}
+        if self.transport == "kafka" and not listening:
+            raise InvalidRequest("no broker listens for Kafka's protocol (kafka.listener), and transport is kafka")
+        self._doors.learn(listening)
         return answer
 
     def has_frames(self, address: str) -> bool:
