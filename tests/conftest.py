@@ -6,6 +6,9 @@ No test may depend on the machine's speed, and a red run must be red again. `--h
 new examples; what it finds becomes an `@example`. Slow tests run when they are asked for: `pytest -m slow`; those that
 start Spark, by `make spark`.
 
+Brokers that tests start are forked from a process that has imported what they need (`tests/nursery.py`): imports were
+nearly all that a start takes. `executed` has those of a test started as users start them.
+
 Temporary directories are in memory where there is room, since no test cuts the power of this machine, and waiting for
 its disk took more time than anything else. `TMPDIR` names another place: with `TMPDIR=/var/tmp` they are on a disk.
 """
@@ -17,15 +20,19 @@ import importlib
 import os
 import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import chain
 
 import pytest
 import structlog
 from hypothesis import settings
+
+from tests.nursery import Nursery
+from tidelog.testing import BrokerProcess
 
 OPEN_FILES_MAX = 1024
 """What most Linuxes give a login shell. A test that keeps what it is done with open is found by it."""
@@ -43,6 +50,21 @@ def _logs_as_they_were() -> Iterator[None]:
     """A command that a test runs in this process logs to the standard error of that test, which is closed after it."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nursery() -> Iterator[None]:
+    with closing(Nursery()) as nursery, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BrokerProcess, "launch", nursery.launch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def executed() -> Iterator[None]:
+    """Has the brokers of a module started by their command lines alone, as users' are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BrokerProcess, "launch", subprocess.Popen)
+        yield
 
 
 def pytest_configure() -> None:

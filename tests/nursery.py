@@ -1,9 +1,14 @@
 """A process that has imported a broker, and forks one whenever it is asked: a start without its half second of imports.
 
-    python -m tests.e2e.power.nursery FD
+    python -m tests.nursery FD
 
-Each request on the socket is a list of words, as for `tidelog`, with two descriptors: standard output and standard
-error of the broker. Its process id is the answer. When the socket ends, all brokers are killed.
+The brokers of a test run are started here (`tests/conftest.py`); they run the same command, with the environment and in
+the directory of who asks. What begins with other words, or with other settings of Python's own, becomes a process in
+the ordinary way.
+
+Each request on the socket is the words, the directory and the environment, with three descriptors: standard output and
+standard error of the broker, and a pipe for its exit status. Its process id is the answer. When the socket ends, all
+brokers are killed.
 """
 
 from __future__ import annotations
@@ -17,114 +22,130 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, cast
+from typing import IO, Any, Final, cast
 
 from tidelog.cli.imports import imported
-from tidelog.testing.broker_process import BrokerProcess
 
-REPOSITORY: Final = Path(__file__).parents[3]
-REQUEST_BYTES_MAX: Final = 65_536
+REPOSITORY: Final = Path(__file__).parents[1]
+COMMAND: Final = [sys.executable, "-m", "tidelog", "start"]
+REQUEST_BYTES_MAX: Final = 131_072
 ANSWER_S_MAX: Final = 30.0
+READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "MALLOC_", "LD_")
+"""Variables that begin so tell an interpreter, or the C library, what it asks once."""
 
 
 class Nursery:
-    """The process, from the side of those who ask."""
+    """The process, from the side of those who ask. It is started when the first of them does."""
 
     def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asking = threading.Lock()
+        self._at_start = _read_at_start(os.environ)
+
+    def launch(
+        self, words: Sequence[str], /, *, stdin: int, stdout: int, stderr: IO[bytes], env: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """Starts a process as `Popen` does; `stdin` is `DEVNULL` and `stdout` a pipe."""
+        assert (stdin, stdout) == (subprocess.DEVNULL, subprocess.PIPE)
+        is_ours = list(words[: len(COMMAND)]) == COMMAND and _read_at_start(env) == self._at_start
+        if not is_ours:
+            return subprocess.Popen(words, stdin=stdin, stdout=stdout, stderr=stderr, env=env)
+        forked = self._fork(json.dumps([words[3:], os.getcwd(), dict(env)]).encode(), stderr.fileno())
+        return cast("subprocess.Popen[bytes]", forked)
+
+    def _fork(self, request: bytes, stderr: int) -> ForkedProcess:
+        with self._asking:
+            asked = self._socket or self._begin()
+            output, stdout = os.pipe()
+            end, status = os.pipe()
+            try:
+                socket.send_fds(asked, [request], [stdout, stderr, status])
+            finally:
+                os.close(stdout)
+                os.close(status)
+            return ForkedProcess(int(asked.recv(REQUEST_BYTES_MAX)), output, end)
+
+    def _begin(self) -> socket.socket:
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(ANSWER_S_MAX)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDELOG_")}
+        paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
         with other:
-            words = [sys.executable, "-m", "tests.e2e.power.nursery", str(other.fileno())]
+            words = [sys.executable, "-m", "tests.nursery", str(other.fileno())]
             self._process = subprocess.Popen(
-                words, cwd=REPOSITORY, env=environment, pass_fds=[other.fileno()], start_new_session=True
+                words,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                pass_fds=[other.fileno()],
+                start_new_session=True,
             )
-
-    def fork(self, words: list[str], stderr: int) -> ForkedProcess:
-        """Starts a broker. Returns what can be done with it."""
-        reading, writing = os.pipe()
-        try:
-            socket.send_fds(self._socket, [json.dumps(words).encode()], [writing, stderr])
-        finally:
-            os.close(writing)
-        return ForkedProcess(int(self._socket.recv(REQUEST_BYTES_MAX)), reading)
+        return self._socket
 
     def close(self) -> None:
         """Ends the process, and all brokers with it."""
-        self._socket.close()
-        self._process.wait(ANSWER_S_MAX)
+        if self._socket is not None and self._process is not None:
+            self._socket.close()
+            self._process.wait(ANSWER_S_MAX)
 
 
 class ForkedProcess:
     """A process that is another one's child, with those methods of `Popen` that a `BrokerProcess` needs."""
 
-    def __init__(self, pid: int, stdout: int) -> None:
+    def __init__(self, pid: int, stdout: int, status: int) -> None:
         self.pid = pid
         self.stdout = os.fdopen(stdout, "rb", buffering=0)
-        self._descriptor = os.pidfd_open(pid)
-        self._is_over = False
-        self._closing = threading.Lock()
+        self._status = os.fdopen(status, "rb", buffering=0)
+        self._ended: int | None = None
+        self._looking = threading.Lock()
         """A thread that waits for the ready line sees the end of a broker as well."""
 
     def poll(self) -> int | None:
-        """Returns nothing while the process lives; its own status is its parent's."""
+        """Returns the exit status, or nothing while the process lives."""
         return self._look(0.0)
 
     def wait(self, timeout: float = ANSWER_S_MAX) -> int:
-        """Waits for the end."""
+        """Waits for the end. Returns the exit status."""
         status = self._look(timeout)
         if status is None:
-            raise subprocess.TimeoutExpired([], timeout)
+            raise subprocess.TimeoutExpired(COMMAND, timeout)
         return status
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal to the process if it lives."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kills the process."""
-        if not self._is_over:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
 
     def _look(self, seconds: float) -> int | None:
-        if not self._is_over:
-            if not select.select([self._descriptor], [], [], seconds)[0]:
-                return None
-            with self._closing:
-                if not self._is_over:
-                    self._is_over = True
-                    os.close(self._descriptor)
-        return -signal.SIGKILL
+        if self._ended is None:
+            with suppress(OSError, ValueError):  # another thread has seen the end
+                if not select.select([self._status], [], [], seconds)[0]:
+                    return None
+            with self._looking:
+                if self._ended is None:
+                    # Without a word from the nursery, the nursery itself is gone.
+                    self._ended = int(self._status.read() or -signal.SIGKILL)
+                    self._status.close()
+        return self._ended
 
 
-class ForkedBroker(BrokerProcess):
-    """A broker that the nursery starts, and that ends by being killed."""
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns what a process that runs already cannot be told any more; where modules are found is no matter."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(READ_AT_START) and name not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    }
 
-    def __init__(
-        self, nursery: Nursery, node_id: int, directory: Path, settings: Mapping[str, str], *, http: str, peer: str
-    ) -> None:
-        super().__init__(node_id, directory, settings, http=http, peer=peer)
-        self.is_ready = False
-        self._nursery = nursery
 
-    def begin(self) -> None:
-        """Starts the broker."""
-        self.is_ready = False
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / "stderr.log").open("ab") as errors:
-            words = self.command[self.command.index("tidelog") + 1 :]
-            forked = self._nursery.fork(words, errors.fileno())
-        self._process = cast("subprocess.Popen[bytes]", forked)
-
-    def strike(self) -> None:
-        """Kills the process, and does not wait for its end."""
-        if self._process is not None:
-            self._process.kill()
-
-    def wait_until_ready(self, deadline_s: float) -> None:
-        """Waits for the ready line. Raises `BrokerFailed`."""
-        super().wait_until_ready(deadline_s)
-        self.is_ready = True
+# -- the process -------------------------------------------------------------------------------------------------------
 
 
 def serve(descriptor: int) -> None:
@@ -133,44 +154,82 @@ def serve(descriptor: int) -> None:
     imported("tidelog.cli.start")
     imported("tidelog.broker.assembly")
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
-    children: list[int] = []
     with socket.socket(fileno=descriptor) as asked:
+        children = Children()
         while True:
-            request, descriptors, _, _ = socket.recv_fds(asked, REQUEST_BYTES_MAX, 2)
+            children.reap_until(asked)
+            request, descriptors, _, _ = socket.recv_fds(asked, REQUEST_BYTES_MAX, 3)
             if not request:
                 break
+            stdout, stderr, status = descriptors
             child = os.fork()
             if not child:
-                _become(descriptors, asked)
-                sys.argv = ["tidelog", *json.loads(request)]
+                children.forget()
+                asked.close()
+                os.close(status)
+                _become(json.loads(request), stdout, stderr)
                 main()
-            for one in descriptors:
-                os.close(one)
+            os.close(stdout)
+            os.close(stderr)
+            children.add(child, status)
             asked.send(str(child).encode())
-            children = [*filter(_is_alive, children), os.pidfd_open(child)]
-    for one in filter(_is_alive, children):
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(one, signal.SIGKILL)
+        children.kill()
 
 
-def _is_alive(descriptor: int) -> bool:
-    """False, and the descriptor is closed, if that process has ended."""
-    if not select.select([descriptor], [], [], 0)[0]:
-        return True
-    os.close(descriptor)
-    return False
+class Children:
+    """The brokers that live, and where the status of each goes."""
+
+    def __init__(self) -> None:
+        self._living: dict[int, tuple[int, int]] = {}
+        """By the descriptor that is readable when it has ended: its process id, and the pipe for its status."""
+
+    def add(self, pid: int, status: int) -> None:
+        """Adds a broker that was just forked."""
+        self._living[os.pidfd_open(pid)] = (pid, status)
+
+    def reap_until(self, asked: socket.socket) -> None:
+        """Passes on how brokers end, until there is a request."""
+        while True:
+            watched: list[Any] = [asked, *self._living]
+            readable = select.select(watched, [], [])[0]
+            for descriptor in self._living.keys() & readable:
+                self._reap(descriptor)
+            if asked in readable:
+                return
+
+    def _reap(self, descriptor: int) -> None:
+        pid, status = self._living.pop(descriptor)
+        ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with suppress(BrokenPipeError):  # nobody waits for it
+            os.write(status, str(ended).encode())
+        os.close(status)
+        os.close(descriptor)
+
+    def forget(self) -> None:
+        """Closes what a child has no business with."""
+        for descriptor, (_, status) in self._living.items():
+            os.close(descriptor)
+            os.close(status)
+
+    def kill(self) -> None:
+        """Kills all that live, and sees them end."""
+        for descriptor in self._living:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        for descriptor in [*self._living]:
+            self._reap(descriptor)
 
 
-def _become(descriptors: list[int], asked: socket.socket) -> None:
+def _become(request: Any, stdout: int, stderr: int) -> None:
     """Makes a child a process like any."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    asked.close()
-    stdout, stderr = descriptors
+    words, directory, environment = request
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     os.close(stdout)
     os.close(stderr)
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["tidelog", *words]
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from tests.e2e.clusters import skipped_without_disks
 from tests.e2e.power.books import Wrong
 from tests.e2e.power.disks import Disk, mounted
 from tests.e2e.power.lives import LIES, LYING_QUIET_S, QUIET_S, Life
-from tests.e2e.power.nursery import Nursery
 from tests.e2e.power.volume import Fault
+from tests.nursery import Nursery
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

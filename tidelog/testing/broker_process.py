@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO, Protocol
 
 import tidelog
 from tidelog.testing.commands import READY, start_command
@@ -28,10 +29,22 @@ class BrokerFailed(RuntimeError):
     """A broker did not start, or did not stop, as it should; the message shows what it printed."""
 
 
+class Launch(Protocol):
+    """Starts the process of a broker, as `Popen` does."""
+
+    def __call__(
+        self, words: Sequence[str], /, *, stdin: int, stdout: int, stderr: IO[bytes], env: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """Returns it at once."""
+
+
 class BrokerProcess:
     """A broker with its data in `directory`/data. `settings` are given by their dotted names; `http` and `peer`, where
     clients and other brokers find it, are HOST:PORT, as is `kafka`, for Kafka's clients, if they are to find it.
     `prefix` is words of a command that runs another one, as `nice` does, under its own process id."""
+
+    launch: Launch = subprocess.Popen
+    """How processes are started. Who starts hundreds of brokers may know a cheaper way."""
 
     def __init__(
         self,
@@ -101,7 +114,7 @@ class BrokerProcess:
         assert not self.is_running
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / "stderr.log").open("ab") as errors:
-            self._process = subprocess.Popen(
+            self._process = self.launch(
                 self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=_environment()
             )
 

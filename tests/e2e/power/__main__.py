@@ -32,7 +32,7 @@ from rich.table import Table
 
 from tests.e2e.power.disks import DisksUnavailable, mounted
 from tests.e2e.power.lives import LIES, LYING_QUIET_S, QUIET_S, Life
-from tests.e2e.power.nursery import Nursery
+from tests.nursery import Nursery
 from tidelog.testing import BrokerFailed
 
 SHOWN_MAX: Final = 5

@@ -23,8 +23,9 @@ import aiohttp
 from tests.e2e.asking import JSON_RECORDS
 from tests.e2e.power.books import Book, Finding, Wrong
 from tests.e2e.power.disks import Disk
-from tests.e2e.power.nursery import ForkedBroker, Nursery
+from tests.e2e.power.forked_broker import ForkedBroker
 from tests.e2e.power.volume import Fault
+from tests.nursery import Nursery
 from tidelog.admin import AdminClient
 from tidelog.model.errors import TidelogError
 from tidelog.producer import Producer

@@ -36,7 +36,8 @@ from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 from tidelog.testing.certificates import ClusterCertificates
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180), pytest.mark.usefixtures("executed")]
+"""A forked broker's command line is not its own."""
 
 BOOTSTRAP = "b007" * 16
 FIRST_PASSWORD = "canary-first-Kestrel-1"
