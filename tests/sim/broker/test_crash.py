@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from tidelog.sim.broker.sometimes import SOMETIMES
-from tidelog.sim.main import Simulator, Summary, replay_command, run
+from tidelog.sim.main import Simulator, Summary, replay_command, run, run_seed
 
 SEEDS = 6
 SIMULATORS = (Simulator.STORAGE, Simulator.BROKER)
@@ -51,19 +51,11 @@ def test_a_seed_is_the_same_run_every_time_and_in_every_process(seeds: tuple[int
         "    outcome = run_seed((Simulator.STORAGE, Simulator.BROKER), None, None, seed)\n"
         "    print(outcome.trace, outcome.records_acknowledged)\n"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("0", "4242")
-    }
-    assert len(outputs) == 1
-    traces = outputs.pop().split()[::2]
-    assert len(set(traces)) == len(seeds)
+    environment = {**os.environ, "PYTHONHASHSEED": "4242"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    outcomes = [run_seed(SIMULATORS, None, None, seed) for seed in seeds]
+    assert done.stdout.splitlines() == [f"{one.trace} {one.records_acknowledged}" for one in outcomes]
+    assert len({one.trace for one in outcomes}) == len(seeds)
 
 
 def test_seeds_come_to_the_same_on_several_processes() -> None:
@@ -74,5 +66,5 @@ def test_seeds_come_to_the_same_on_several_processes() -> None:
 
 def test_progress_is_told_after_each_seed() -> None:
     told: list[tuple[int, int]] = []
-    run(2, first_seed=2, simulators=SIMULATORS, progress=lambda done, total: told.append((done, total)))
+    run(2, first_seed=2, simulators=(Simulator.STORAGE,), progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 2), (2, 2)]

@@ -47,12 +47,9 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
     program = (
         "from tidelog.sim.paxos.run import *; print([run_scenario(draw_scenario(seed)).trace for seed in range(40)])"
     )
-    traces = set()
-    for hash_seed in ("0", "1", "77"):
-        environment = {"PYTHONHASHSEED": hash_seed}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
-        traces.add(done.stdout)
-    assert len(traces) == 1
+    environment = {"PYTHONHASHSEED": "77"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == str([run_scenario(draw_scenario(seed)).trace for seed in range(40)])
 
 
 def test_the_plan_decides_what_happens() -> None:
