@@ -19,6 +19,7 @@ from tidelog.producer.accumulator import Accumulator, Batch
 from tidelog.transport.connections import Answer, Connections, Pieces
 
 PARTITIONS = 1_000
+FEW = 10
 RECORDS = 20_000
 
 
@@ -69,6 +70,14 @@ async def many() -> AsyncIterator[Site]:
         yield site
 
 
+@pytest.fixture
+async def few() -> AsyncIterator[Site]:
+    """The topic without its thousand partitions, which take a second, where what is asked is no matter of many."""
+    async with simulated() as site:
+        await site.topic("many", FEW)
+        yield site
+
+
 def producer_to(site: Site, **options: Any) -> Producer:
     return Producer(f"http://127.0.0.1:{site.address[1]}", **options)
 
@@ -96,9 +105,9 @@ async def test_short_of_memory_batches_still_hold_several_records(many: Site, re
     assert set(stored(many).values()) == {20}
 
 
-async def test_what_fails_in_one_partition_is_that_ones_alone(many: Site, requests: Requests) -> None:
-    await many.topic("small", max_message_bytes="1000")
-    async with producer_to(many, linger_ms=600_000) as producer:
+async def test_what_fails_in_one_partition_is_that_ones_alone(few: Site, requests: Requests) -> None:
+    await few.topic("small", max_message_bytes="1000")
+    async with producer_to(few, linger_ms=600_000) as producer:
         sent = [await producer.send("many", b"v", partition=number) for number in range(10)]
         refused = [await producer.send("small", b"v" * 90) for _ in range(20)]
         with pytest.raises(TooLarge):
@@ -111,10 +120,10 @@ async def test_what_fails_in_one_partition_is_that_ones_alone(many: Site, reques
     assert len(requests.first_tries) <= 2
 
 
-async def test_a_partition_that_is_refused_is_tried_again_alone(many: Site, requests: Requests) -> None:
+async def test_a_partition_that_is_refused_is_tried_again_alone(few: Site, requests: Requests) -> None:
     """The broker is about to lead it no more; the others have their receipts by then."""
-    away = many.partition("many", 3)
-    async with producer_to(many, linger_ms=600_000) as producer:
+    away = few.partition("many", 3)
+    async with producer_to(few, linger_ms=600_000) as producer:
         away._is_closing = True
         sent = [await producer.send("many", b"v", partition=number) for number in range(10)]
         flush = asyncio.ensure_future(producer.flush())
@@ -127,7 +136,7 @@ async def test_a_partition_that_is_refused_is_tried_again_alone(many: Site, requ
 
 
 async def test_where_memory_is_short_the_next_request_departs_before_more_is_taken_in(
-    many: Site, monkeypatch: pytest.MonkeyPatch
+    few: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The brokers wait for that request, and a batch is filled in each turn of the loop."""
     events: list[str] = []
@@ -143,7 +152,7 @@ async def test_where_memory_is_short_the_next_request_departs_before_more_is_tak
         events.append("open")
         return open_batch(self, *arguments)
 
-    async with producer_to(many, batch_size=4096, max_request_size=16 << 10, buffer_memory=64 << 10) as producer:
+    async with producer_to(few, batch_size=4096, max_request_size=16 << 10, buffer_memory=64 << 10) as producer:
         await producer.send_and_wait("many", b"v", partition=0)
         monkeypatch.setattr(Connections, "request", noting)
         monkeypatch.setattr(Accumulator, "open_batch", opening)

@@ -20,12 +20,8 @@ from tidelog.sim.cluster.traffic import Mix
 
 SEEDS_MAX = 500
 FIRST_SEED = 1_000
-OBVIOUS: tuple[Mutant, ...] = (
-    mutants.acknowledge_before_replication,
-    serve_above_the_high_watermark,
-    mutants.memory_counts_as_disk,
-    mutants.commit_with_the_wanted_set,
-)
+OBVIOUS: tuple[Mutant, ...] = (mutants.acknowledge_before_replication, serve_above_the_high_watermark)
+ALSO_OBVIOUS: tuple[Mutant, ...] = (mutants.memory_counts_as_disk, mutants.commit_with_the_wanted_set)
 
 
 def test_replicas_are_equal_when_nothing_happens() -> None:
@@ -90,7 +86,7 @@ def test_what_an_unclean_election_loses_is_excused_and_nothing_else() -> None:
     assert outcome.counters["unclean election"] >= 1
 
 
-@pytest.mark.parametrize("kind", ["rot of a replica", "rot of all copies"])
+@pytest.mark.parametrize("kind", ["rot of a replica", pytest.param("rot of all copies", marks=pytest.mark.slow)])
 def test_damaged_batches_are_repaired(kind: str) -> None:
     outcome = run_scenario(scenario(Strike(2.5, kind, (3,), 0.4, 0.9)))
     assert outcome.violations == ()
@@ -98,7 +94,11 @@ def test_damaged_batches_are_repaired(kind: str) -> None:
     assert outcome.counters["batch repaired from a peer"] >= 2
 
 
-@pytest.mark.parametrize("mutant", OBVIOUS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize(
+    "mutant",
+    [*OBVIOUS, *(pytest.param(mutant, marks=pytest.mark.slow) for mutant in ALSO_OBVIOUS)],
+    ids=lambda mutant: mutant.__name__,
+)
 def test_an_obvious_bug_is_found_at_once(mutant: Mutant) -> None:
     with mutant():
         assert run_scenario(scenario(Strike(1.0, "pause", (1,), 1.5, 0.5))).violations

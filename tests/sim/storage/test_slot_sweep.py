@@ -26,6 +26,9 @@ SHAPES = {
 SAMPLED = 149
 """Every so many cases in the default run: coprime to the number of faults, so that all of them come by."""
 
+EVERY = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+"""Of the entries, which are damaged one by one."""
+
 
 @pytest.fixture(scope="module", params=SHAPES, ids=lambda name: name.replace(" ", "-"))
 def sweep(request: pytest.FixtureRequest) -> SlotSweep:
@@ -128,11 +131,12 @@ def test_all_logs_emptied(sweep: SlotSweep) -> None:
 # -- an entry and its row ----------------------------------------------------------------------------------------------
 
 
-def test_a_row_and_its_entry_damaged(sweep: SlotSweep) -> None:
+@EVERY
+def test_a_row_and_its_entry_damaged(sweep: SlotSweep, every: int) -> None:
     """Nobody knows any more which slot it was."""
     entries = list(sweep.entries())
     assert len(entries) > 20
-    for catalog, at, row in entries:
+    for catalog, at, row in entries[::every]:
 
         def damage(medium: Medium, catalog: str = catalog, at: int = at, row: Row = row) -> None:
             FAULTS[0].does(medium, catalog, at, at + ROW_BYTES)
@@ -141,12 +145,13 @@ def test_a_row_and_its_entry_damaged(sweep: SlotSweep) -> None:
         sweep.check(damage, Loss.IDENTITY)
 
 
-def test_both_files_cut_at_the_same_entry(sweep: SlotSweep) -> None:
+@EVERY
+def test_both_files_cut_at_the_same_entry(sweep: SlotSweep, every: int) -> None:
     """The rest of the segment is gone, and what is left looks like a log that ends there."""
     entries = sorted(sweep.entries(), key=lambda entry: entry[2].sequence)
     if sweep.end is End.REPORTED:
         entries.pop()  # its mark lies behind it: both files cut there are two faults, which hide each other
-    for catalog, at, row in entries:
+    for catalog, at, row in entries[::every]:
 
         def damage(medium: Medium, catalog: str = catalog, at: int = at, row: Row = row) -> None:
             rot.truncate(medium, catalog, at)

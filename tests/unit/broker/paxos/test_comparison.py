@@ -302,7 +302,7 @@ def test_a_leader_does_not_serve_what_names_no_position_before_it_is_compared() 
     play(story)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 25))])
 def test_who_has_lost_nothing_that_was_durable_keeps_its_vote(seed: int) -> None:
     """However a cluster loses its power, or is killed, under load."""
 
