@@ -40,7 +40,7 @@ OPEN_FILES_MAX = 1024
 MEMORY = "/dev/shm"
 MEMORY_BYTES_MIN = 2 << 30
 
-settings.register_profile("repeatable", max_examples=50, deadline=None, derandomize=True, database=None)
+settings.register_profile("repeatable", max_examples=25, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile("repeatable")
 
