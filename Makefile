@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -75,7 +75,7 @@ test: setup ## Run all tests
 constraints: | has-python ## Write constraints.txt anew: the newest releases that pyproject.toml allows
 	rm -rf .venv-constraints
 	$(PYTHON) -m venv .venv-constraints
-	.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,security,spark]'
+	.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,security,site,spark]'
 	{ echo "# What \`make setup\` installs, so that it installs the same again; written by \`make constraints\`."; \
 	  .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 	rm -rf .venv-constraints
@@ -167,8 +167,16 @@ docs: setup ## Generate the reference pages again; fails if they differ from the
 	$(BIN)/python -m tools.error_reference > .venv/errors.md && mv .venv/errors.md docs/errors.md
 	git diff --exit-code --stat -- docs/config.md docs/errors.md docs/openapi.json
 
+site: .venv-site/.set-up ## Build the pages of docs/ as a site in site/, every link checked
+	.venv-site/bin/zensical build --clean --strict
+
+.venv-site/.set-up: constraints.txt | has-python
+	@$(PYTHON) -m venv .venv-site
+	@.venv-site/bin/$(INSTALL) zensical
+	@touch $@
+
 clean: ## Remove what can be made again, but never data
-	rm -rf .venv .venv-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist site .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ci: lint test ## What must pass before a change lands
