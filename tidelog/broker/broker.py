@@ -88,7 +88,7 @@ class Broker:
     """True from when it is to stop; it may serve still."""
     is_ready = False
     controller_changes = 0
-    """How often it learned of another active controller."""
+    """The number of times that this broker has learned of another active controller."""
 
     def __init__(
         self,
@@ -455,7 +455,8 @@ class Broker:
 
     @property
     def controller_node(self) -> int | None:
-        """Who leads the metadata log, as far as this broker knows."""
+        """The node id of the broker that leads the metadata log, as far as this broker knows; None if it knows none.
+        """
         return self._channel.leader
 
     def _controller_elsewhere(self) -> ControllerElsewhere | None:
@@ -466,7 +467,7 @@ class Broker:
         return ControllerElsewhere(self.image.position, known.node_id, known.peer_host, known.peer_port)
 
     def metadata_lags(self) -> dict[NodeId, int]:
-        """As `ActiveController.lags`."""
+        """Returns what `ActiveController.lags` does."""
         return self._controller.lags
 
     @property

@@ -1,4 +1,4 @@
-"""What a broker answers to other brokers: one page that says which message goes where."""
+"""The dispatch of messages from other brokers: which message goes to which part."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ class PeerService:
     loss_finder: LossFinder
     remains_finder: RemainsFinder
     controller_elsewhere: Callable[[], ControllerElsewhere | None]
-    """Of the active controller, if it is another broker and known."""
+    """Returns the address of the active controller, if it is another broker and known."""
 
     def __init__(self) -> None:
         self._requests: dict[type[msgspec.Struct], AnswerPeer] = {}
@@ -285,7 +285,9 @@ class PeerService:
         return Answer(await self.verifier.answer(message))
 
     async def _decided(self, command: Command) -> CommandAnswer:
-        """Who has been away does not know who votes by now, let alone who leads: it is told whom to ask."""
+        """Decides a command, or answers where the controller is: a broker that has been away does not know which
+        brokers vote by now, let alone which one leads.
+        """
         try:
             return await self.controller.handle(command)
         except NotController:

@@ -87,7 +87,9 @@ logger = structlog.get_logger("tidelog.controller")
 
 
 class ActiveController:
-    """Of one broker. `run` is its task; `image` gives the broker's image, which the log's `append` has advanced."""
+    """The active controller's shell on one broker. `run` is its task; `image` gives the broker's image, which the log's
+    `append` has advanced.
+    """
 
     def __init__(
         self,
@@ -135,8 +137,9 @@ class ActiveController:
 
     @property
     def lags(self) -> dict[NodeId, int]:
-        """By how many records each live broker is behind in applying the metadata log; empty if this one does not
-        decide."""
+        """Returns by how many records each live broker is behind in applying the metadata log; empty if this broker is
+        not the active controller.
+        """
         image = self._image()
         sessions = {broker.node_id: self._sessions.of(broker.node_id) for broker in image.live_brokers}
         known = {node: session.position for node, session in sessions.items() if session is not None}

@@ -28,7 +28,7 @@ class Request:
         """It may have an effect from now on."""
 
     def fail(self, error: TidelogError) -> None:
-        """Nobody needs to be waiting."""
+        """Fails the command with `error`; marks the error as seen, since its sender may wait no longer."""
         if not self.answer.done():
             self.answer.set_exception(error)
             self.answer.exception()

@@ -24,7 +24,7 @@ class Busy:
         return not self._looks or now_s - self._looks[-1][0] >= LOOK_S
 
     def measured(self, now_s: float, busy_s: float) -> None:
-        """By now the thread was busy for so long, from whenever on."""
+        """Records at `now_s` the seconds that the thread has been busy in all, counted from any fixed moment."""
         self._looks.append((now_s, busy_s))
 
     @property

@@ -14,7 +14,7 @@ LimitsT = TypeVar("LimitsT", bound=ListenerLimits)
 
 @dataclass(frozen=True, slots=True)
 class Listener(Generic[LimitsT]):
-    """One listener, as it is configured."""
+    """A listener as it is configured: its name, its addresses and its limits."""
 
     name: str
     """The key of its address in the broker's registration (`BrokerInfo.listeners`)."""

@@ -1,4 +1,4 @@
-"""What a broker counts and measures of itself, for listeners that show it. Nothing is changed through this."""
+"""Counters and measurements of a broker, for listeners that show them. Read only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["BUCKETS_S", "ControllerStatistics", "Histogram", "Stages", "Statisti
 
 
 class ControllerStatistics(Protocol):
-    """What a broker knows of the cluster's controller."""
+    """A broker's knowledge of the cluster's controller."""
 
     @property
     def is_controller(self) -> bool:
@@ -30,11 +30,12 @@ class ControllerStatistics(Protocol):
 
     @property
     def controller_changes(self) -> int:
-        """How often this broker learned of another active controller."""
+        """The number of times that this broker has learned of another active controller."""
         ...
 
     def metadata_lags(self) -> dict[NodeId, int]:
-        """By how many records each live broker is behind the active controller, which alone knows."""
+        """Returns by how many records each live broker is behind; empty unless this broker is the active controller.
+        """
         ...
 
 

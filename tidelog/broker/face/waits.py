@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 class Wait:
-    """One wait; see `Waits.until`."""
+    """A wait of a request, as an asynchronous context; see `Waits.until`."""
 
     __slots__ = ("_all", "_timeout")
 

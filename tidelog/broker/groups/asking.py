@@ -12,7 +12,7 @@ from tidelog.broker.routing.bulk_calls import offsets_of
 from tidelog.model.errors import TidelogError
 
 PARTITIONS_MAX: Final = 1_000
-"""Of one question; more take several, one after the other."""
+"""The number of partitions that one question names at most; more take several questions, one after the other."""
 
 
 class GroupHost(Host, Protocol):
@@ -27,8 +27,9 @@ class GroupHost(Host, Protocol):
 
 
 async def extents_of(broker: GroupHost, partitions: Sequence[tuple[str, int]]) -> list[Extent | TidelogError]:
-    """Where these partitions begin and end, or why it cannot be told; of `PARTITIONS_MAX` at a time, one question to
-    each of their leaders."""
+    """Returns where each of these partitions begins and ends, or the error why it cannot be told. Asks about
+    `PARTITIONS_MAX` partitions at a time, with one request to each of their leaders.
+    """
     found = list[Extent | TidelogError]()
     for start in range(0, len(partitions), PARTITIONS_MAX):
         handles = [_handle(broker, *partition) for partition in partitions[start : start + PARTITIONS_MAX]]

@@ -1,4 +1,4 @@
-"""What a coordinator does of its own accord: by the clock, and when the cluster's topics change.
+"""A group coordinator's background work: by the clock, and when the cluster's topics change.
 
 Members that were not heard of are expelled at their time; groups get a new target when a topic of theirs has changed;
 committed offsets that nobody needs any more are looked for every `offsets.retention.check.interval.ms`, and not before
@@ -31,7 +31,7 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Chores:
-    """Of one state. `run` is its task."""
+    """The background work of one `CoordinatorState`. `run` is its task."""
 
     def __init__(self, state: CoordinatorState, context: CoordinatorContext) -> None:
         self._state = state

@@ -47,7 +47,8 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Coordinator:
-    """One leadership's. `run` is its task."""
+    """The coordinator of the groups in one partition, as long as this broker leads it in one epoch. `run` is its task.
+    """
 
     def __init__(self, partition: LedPartition, context: CoordinatorContext, entropy: Entropy, spawn: Spawn) -> None:
         self.partition = partition
@@ -58,7 +59,7 @@ class Coordinator:
         self._spawn = spawn
         self._backoff = Backoff(entropy, initial_s=PAUSE_S_MIN, max_s=PAUSE_S_MAX)
         self._claimed: int | None = None
-        """Where this coordinator has claimed the log, until it has loaded."""
+        """The offset of the record with which this coordinator has claimed the log, until it has loaded; then None."""
         self._state: CoordinatorState | None = None
         self._chores: Chores | None = None
         self._classics: Classics | None = None
@@ -74,8 +75,9 @@ class Coordinator:
 
     @property
     def shard(self) -> Shard | None:
-        """What it decides from: all groups of its partition, in the newest state, part of which may not be committed
-        yet. None while it does not answer."""
+        """The groups of this partition in their newest state, part of which may not be committed yet; decisions are
+        made on it. None while the coordinator does not answer.
+        """
         return None if self._state is None else self._state.shard
 
     def has_news(self, request: Heartbeat) -> bool:
@@ -88,8 +90,9 @@ class Coordinator:
         return 0 if self._state is None else self._state.polls.waiting
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """As `CoordinatorState.ask`, once it has loaded. Raises `NotLeader` if this broker has ceased to lead, or is
-        ceasing to; nothing was done."""
+        """Answers a request as `CoordinatorState.ask` does, once the coordinator has loaded. Raises `NotLeader` if this
+        broker has ceased to lead, or is ceasing to; nothing was done.
+        """
         state = self._state
         if state is None:
             state = await self._until_loaded(deadline_s)

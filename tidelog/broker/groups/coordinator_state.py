@@ -1,4 +1,4 @@
-"""What a coordinator knows, from one load of its log on until it loses it.
+"""The state of a group coordinator, from one load of its log until it loses the partition.
 
 A request is decided on the newest state, which may be ahead of what is committed, and its records are applied at once
 and put into the outbox. Its answer is given when all that it was derived from is committed: what it has written itself,
@@ -65,7 +65,7 @@ POLL_MARGIN_S: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorContext:
-    """What all coordinators of a broker share."""
+    """The settings and parts that all group coordinators of a broker share."""
 
     node_id: int
     clock: Clock
@@ -73,9 +73,9 @@ class CoordinatorContext:
     settings: GroupSettings
     retention_check_s: float
     lease_s: float
-    """For how long a broker that is replaced on purpose may not know it."""
+    """The seconds for which a broker that is replaced on purpose may not know it."""
     is_live: Callable[[int], bool]
-    """Whether a broker, by node id, is registered and not fenced, as far as this one knows."""
+    """Tells whether a broker, by node id, is registered and not fenced, as far as this broker knows."""
     view: Callable[[], TopicsView]
     """The cluster's topics, as this broker knows them now."""
     level: Callable[[], int]
@@ -84,12 +84,14 @@ class CoordinatorContext:
 
 
 _Outcome: TypeAlias = tuple[GroupAnswer | TidelogError, OutgoingBatch | None, OutgoingBatch | None]
-"""What is to be told; what was written for it; what has to be committed besides."""
+"""The answer of a request; the batch that the request wrote; another batch that has to be committed before the answer.
+"""
 
 
 class CoordinatorState:
-    """One load's. `run` is its task; `end` its end, in any case. `changed` is called with each group of which more than
-    committed offsets has changed, once that is committed."""
+    """The state of a group coordinator after one load of its log. `run` is its task, and `end` ends it in any case.
+    `changed` is called with each group of which more than committed offsets has changed, once that is committed.
+    """
 
     def __init__(
         self, partition: LedPartition, loaded: Loaded, context: CoordinatorContext, changed: Callable[[str], None]
@@ -98,9 +100,9 @@ class CoordinatorState:
         self.shard = loaded.shard
         self.lost = loaded.lost
         self.end_offset = loaded.end
-        """Where the log ends, as far as it is committed: the next append must be there."""
+        """The end of the committed log: the next append must begin there."""
         self.silent_from_s = _silent_from_s(loaded.predecessor, context)
-        """From when on silence counts; monotonic."""
+        """The monotonic time (s) from which on the silence of members counts."""
         self.sessions = Sessions.of(loaded.shard, context.settings, self.silent_from_s)
         self.polls = Polls()
         self.progressed = asyncio.Event()
@@ -327,7 +329,9 @@ def _gave_up(own: OutgoingBatch | None) -> TidelogError:
 
 
 def _told(own: OutgoingBatch | None, failure: TidelogError) -> TidelogError:
-    """Who has written nothing has nothing that may have been done."""
+    """Returns the error to answer with: if the request wrote nothing itself, nothing of it can have been done, so an
+    uncertain failure becomes the definite `CoordinatorNotAvailable`.
+    """
     if own is None and not failure.definite:
         return CoordinatorNotAvailable("what was decided before may be lost; try again")
     return failure.with_traceback(None)

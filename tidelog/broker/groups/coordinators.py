@@ -28,12 +28,14 @@ class Host(Protocol):
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
-        """Those that it leads and could open."""
+        """The partitions that this broker leads and could open."""
         ...
 
 
 class Coordinators:
-    """One broker's. `on_metadata_applied` is to be called whenever what it leads, or its image, has changed."""
+    """The group coordinators of one broker. `on_metadata_applied` is to be called whenever the partitions that it
+    leads, or its image, have changed.
+    """
 
     def __init__(self, host: Host, context: CoordinatorContext, entropy: Entropy, failed: Callable[[], None]) -> None:
         """`failed` is called with an error that nobody foresaw."""
@@ -57,7 +59,7 @@ class Coordinators:
 
     @property
     def loaded(self) -> list[Coordinator]:
-        """Those that answer."""
+        """The coordinators that have loaded, and answer."""
         return [coordinator for coordinator in self._running.values() if coordinator.is_loaded]
 
     def on_metadata_applied(self) -> None:

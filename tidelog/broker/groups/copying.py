@@ -42,7 +42,9 @@ class Piece(NamedTuple):
 
 
 class CopyForward:
-    """Of one state. `run` is its task. With `is_due` it copies at once, however short the log is."""
+    """Copies the live records of one `CoordinatorState` forward in its log. `run` is its task. With `is_due` it copies
+    at once, however short the log is.
+    """
 
     def __init__(self, state: CoordinatorState, stats: Stats, *, is_due: bool = False) -> None:
         self._state = state
@@ -75,8 +77,9 @@ class CopyForward:
         return self._length >= self._look_at
 
     def _copy_piece(self, live: Iterator[GroupLogRecord]) -> Piece | None:
-        """As many records as go into one batch, without giving the loop away: each says what is so when its place in
-        the log is fixed. None if there are no more."""
+        """Copies as many records as go into one batch, and returns that piece; None if there are no more. It does not
+        give the event loop away, so that each record says what is true when its place in the log is fixed.
+        """
         piece: Piece | None = None
         for record in islice(live, PIECE_RECORDS):
             batch = self._state.rewrite(record)

@@ -68,8 +68,10 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Groups:
-    """One broker's. `on_metadata_applied` is to be called whenever what it leads, or its image, has changed, and before
-    those are told who wait for that."""
+    """The consumer groups of the cluster, as any broker answers for them. `on_metadata_applied` is to be called
+    whenever the partitions that it leads, or its image, have changed, and before those who wait for such a change are
+    told.
+    """
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class Groups:
         return self.coordinators.loaded
 
     def on_metadata_applied(self) -> None:
-        """What this broker leads, or its image, has changed."""
+        """Tells the coordinators that the partitions which this broker leads, or its image, have changed."""
         self.coordinators.on_metadata_applied()
 
     async def close(self) -> None:

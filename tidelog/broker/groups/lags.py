@@ -21,11 +21,11 @@ from tidelog.model.ids import PartitionId, TopicId
 
 REFRESH_S: Final = 5.0
 WATCHED_S: Final = 120.0
-"""Who has not come back for so long watches no more."""
+"""The seconds after which lags are no longer measured unless somebody looks again."""
 
 
 class GroupLags:
-    """One broker's. `run` is its task."""
+    """The lags of the groups that one broker coordinates. `run` is its task."""
 
     def __init__(self, broker: GroupHost) -> None:
         self._broker = broker
@@ -40,7 +40,7 @@ class GroupLags:
         self._watcher_came.set()
 
     def groups(self) -> Iterator[Group]:
-        """Those that this broker coordinates, and has loaded."""
+        """Yields the groups that this broker coordinates, and has loaded."""
         for coordinator in self._broker.groups.coordinators.loaded:
             if coordinator.shard is not None:
                 yield from coordinator.shard.groups.values()

@@ -83,7 +83,7 @@ async def append(
 
 
 async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
-    """What the log says before the claim. Raises `DamagedBatch`, or as `LedPartition.read`."""
+    """Returns the state that the log describes before the claim. Raises `DamagedBatch`, or as `LedPartition.read`."""
     shard, predecessor = Shard(), None
     lost: list[LostRange] = []
     offset = (await partition.extent()).log_start_offset

@@ -1,4 +1,4 @@
-"""What one broker asks another about consumer groups: a client's request, on its way to the group's coordinator."""
+"""Messages between brokers about consumer groups: a client's request, on its way to the group's coordinator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ForwardGroup(msgspec.Struct, frozen=True, tag=True):
 
 
 class GroupAnswered(msgspec.Struct, frozen=True, tag=True):
-    """What the coordinator says."""
+    """The coordinator's answer to a forwarded request."""
 
     answer: GroupAnswer
 

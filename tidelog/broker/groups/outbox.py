@@ -15,9 +15,12 @@ from tidelog.groups.records import GroupLogRecord, OffsetKey, encode
 from tidelog.model.errors import Overloaded, TidelogError, TooLarge
 
 GATHERED_BYTES_MAX: Final = 256 << 10
-"""Of a batch that more than one decision goes into: a write, and later a load, must not hold up the loop."""
+"""The bytes at most of a batch that more than one decision goes into: a write, and later a load, must not hold up the
+loop.
+"""
 WAITING_BYTES_MAX: Final = 32 << 20
-"""Of all that is not committed. One decision is always taken, if it is the only one."""
+"""The bytes at most of all batches that are not committed. A single decision is always taken, if it is the only one.
+"""
 RECORD_OVERHEAD_BYTES: Final = 32
 BATCH_OVERHEAD_BYTES: Final = 128
 

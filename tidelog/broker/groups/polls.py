@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import Final
 
 POLLS_MAX: Final = 10_000
-"""Of one coordinator."""
+"""The number of long polls at most that wait at one coordinator."""
 
 
 class Polls:
-    """Of one coordinator, by group and member."""
+    """The long polls of one coordinator, by group and member."""
 
     def __init__(self, polls_max: int = POLLS_MAX) -> None:
         self._polls_max = polls_max
@@ -67,7 +67,7 @@ class Polls:
                 waiting.set_result(None)
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Ends all waits."""
         for group in list(self._groups):
             for member_id in list(self._groups[group]):
                 self.heard(group, member_id)

@@ -59,7 +59,7 @@ SAY_AS_IT_IS: Final = (Heartbeat, FetchOffsets, DescribeGroup, DescribeInstance,
 
 
 class Reach:
-    """One broker's."""
+    """Calls group coordinators from one broker: directly if this broker coordinates, else over the peer connection."""
 
     def __init__(self, calls: LeaderCalls, coordinators: Coordinators) -> None:
         self._calls = calls
@@ -67,7 +67,9 @@ class Reach:
         self._polls: dict[int, int] = {}
 
     async def ask(self, target: Target, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """What the coordinator answers. Raises what it raises, `CoordinatorNotAvailable`, `CoordinatorLost`."""
+        """Returns the coordinator's answer. Raises the coordinator's errors, `CoordinatorNotAvailable` (nothing was
+        done), and `CoordinatorLost` (the outcome is unknown).
+        """
         pauses: Pauses | None = None  # from the first failure on: a long poll may have lasted for longer than that
         is_uncertain = False
         while True:
@@ -99,7 +101,7 @@ class Reach:
         return await self._calls.while_it_leads(target, epoch_of(leader), self._ask_peer(leader, request, deadline_s))
 
     async def ask_here(self, partition: LedPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """What the coordinator of a partition answers that this broker leads. Raises as `Coordinator.ask`."""
+        """Returns the answer of the coordinator of a partition that this broker leads. Raises as `Coordinator.ask`."""
         coordinator = self._coordinators.of(partition)
         if coordinator is None:
             raise CoordinatorNotAvailable(

@@ -38,7 +38,7 @@ class BatchOffsets(Struct, frozen=True):
 
 
 class BatchesReceipt(Struct, frozen=True):
-    """What became of the batches of one request."""
+    """The offsets and the acknowledgement of the batches of one request."""
 
     topic: str
     partition: int
@@ -111,8 +111,9 @@ async def get_batches(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _stream_range(context: Context, call: Call, partition: ReadHandle, offset: int) -> web.StreamResponse:
-    """One chunked answer from the batch with `offset` to the batch with `to - 1`, or to today's high watermark; or to
-    where more was given up than its headers have room for."""
+    """Streams one chunked answer from the batch with `offset` to the batch with `to - 1`, or to the high watermark of
+    the first read; it ends sooner if more ranges were given up than its headers have room for.
+    """
     conflicting = [name for name in ("max_bytes", "min_bytes", "wait_ms") if name in call.query]
     if conflicting:
         raise InvalidRequest(f"{conflicting[0]} makes no sense with to: a range is sent whole, and at once")
@@ -152,7 +153,7 @@ async def _stream_range(context: Context, call: Call, partition: ReadHandle, off
 
 
 def _lost_in(context: Context, call: Call, offset: int, end: int) -> list[tuple[int, int]]:
-    """What of a range was given up, as reads of it tell that piece by piece."""
+    """Returns the ranges that were given up between two offsets, as reads tell them piece by piece."""
     partition = context.face.cluster.topic(call.topic_name()).partitions[call.partition_number()]
     overlaps = ((max(start, offset), min(stop, end)) for start, stop in LostRanges(partition.losses))
     return [(start, stop) for start, stop in overlaps if start < stop]

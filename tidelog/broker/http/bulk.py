@@ -49,12 +49,13 @@ class _MetadataAnswer(Struct, frozen=True):
     controller_id: int
     brokers: list[BrokerShown]
     topics: list[Raw]
-    """Of each a `TopicShown`."""
+    """A `TopicShown` of each topic, as JSON."""
 
 
 class OffsetsAsked(Body):
-    """One partition; with `timestamp` the first offset of that time or later, with `high_watermark` a wait for
-    another one."""
+    """The question about one partition: with `timestamp` also for the first offset of that time or later; with
+    `high_watermark` the answer waits until the high watermark is another one.
+    """
 
     topic: str
     partition: PartitionNumber
@@ -88,7 +89,7 @@ class OffsetsShown(Struct, frozen=True):
 
 
 class OffsetsAnswer(Struct, frozen=True):
-    """One entry for each that was asked for, in the same order."""
+    """The offsets of each partition that was asked about, in the order of the request."""
 
     partitions: list[OffsetsShown]
 

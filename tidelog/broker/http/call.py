@@ -34,9 +34,9 @@ class Call:
     received_bytes: int = 0
     """Bytes of the body so far."""
     body_bytes: int = 0
-    """What this call has taken from `Admission.bodies`."""
+    """The bytes that this call has taken from `Admission.bodies`."""
     answer_bytes: int = 0
-    """What this call has taken from `Admission.answers`."""
+    """The bytes that this call has taken from `Admission.answers`."""
     sent_bytes: int = 0
     """Bytes of a streamed answer so far."""
     entry: Pass | None = None

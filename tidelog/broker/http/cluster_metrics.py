@@ -1,4 +1,4 @@
-"""What a broker knows of its cluster, as Prometheus families: who decides, who is there, how far everybody has come.
+"""A broker's knowledge of its cluster as Prometheus families: the controller, the brokers, and how far each has come.
 
 Shown from the first moment on, also by a broker that waits for its cluster: that is when somebody looks.
 """
@@ -37,12 +37,16 @@ class _Counts(NamedTuple):
 
 
 class ClusterMetrics(Collector):
-    """Of one broker, by its own knowledge; brokers may differ for a moment, and if they do for longer, that is news."""
+    """Collects one broker's view of its cluster. Brokers may differ for a moment; a difference that lasts is a fault to
+    look at.
+    """
 
     def __init__(self, face: BrokerFace) -> None:
         self._face = face
         self._counted: dict[str, tuple[Topic, _Counts]] = {}
-        """Of each topic, as it was when it was counted; its object stays the same while it does."""
+        """The counts of each topic, by name, with the topic that was counted: its object stays the same as long as it
+        does.
+        """
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each scrape."""

@@ -77,7 +77,7 @@ class ConfigValue(Body):
 
 
 class ConfigChange(Body):
-    """One change of several."""
+    """The change of one setting: to a value, or back to its default."""
 
     name: str
     value: str | None = None
@@ -114,7 +114,7 @@ async def list_all_topic_configs(context: Context, call: Call) -> web.StreamResp
 
 
 async def get_topic_config(context: Context, call: Call) -> web.StreamResponse:
-    """One setting of a topic."""
+    """Shows a setting of a topic."""
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     return json_answer(_named(_topic_configs(context, links, topic), call))
@@ -155,7 +155,7 @@ async def list_broker_configs(context: Context, call: Call) -> web.StreamRespons
 
 
 async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
-    """One setting of a broker."""
+    """Shows a setting of a broker."""
     links = Links(context, call)
     return json_answer(_named(_broker_configs(context, links, call), call))
 

@@ -342,8 +342,9 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is not HTTP, in the shape of every other error; it is the client's fault, so nothing is logged. Raises
-        `ConnectionError` again: there is nobody to answer."""
+        """Answers a message that is not HTTP with an error in the usual shape; nothing is logged, since it is the
+        client's fault. Raises `ConnectionError` again: there is nobody to answer.
+        """
         if isinstance(exc, ConnectionError):
             raise exc
         if status == InvalidRequest.code // 100:

@@ -22,7 +22,7 @@ from tidelog.model.names import check_topic_name
 from tidelog.model.records import RecordForm
 
 FETCH_BYTES_MIN_MAX: Final = 10_000_000
-"""As Confluent's."""
+"""The largest value of `fetch.min.bytes` that a client may set, as with Confluent's proxy."""
 PARTITIONS_MAX: Final = 10_000
 T = TypeVar("T", bound=str)
 
@@ -95,7 +95,7 @@ class NewConsumer(Body, kw_only=True):
 
 
 class PartitionNamed(Body):
-    """One partition."""
+    """A partition, by topic and number."""
 
     topic: str
     partition: PartitionNumber
@@ -146,7 +146,7 @@ class SoughtTime(PartitionNamed, kw_only=True):
 
 
 class SoughtPositions(Body):
-    """Where to go on."""
+    """The positions to continue at: offsets, timestamps, or both."""
 
     offsets: list[SoughtOffset] | None = None
     timestamps: list[SoughtTime] | None = None
@@ -178,7 +178,9 @@ class OffsetsToCommit(Body):
     offsets: list[OffsetToCommit] | None = None
 
     def to_offsets(self, *, offset_is_next: bool) -> tuple[CommittedOffset, ...] | None:
-        """As the coordinator keeps them; `offset_is_next` is Kafka's reading of `offset`, which is not Confluent's."""
+        """Returns the offsets as the coordinator keeps them; `offset_is_next` is Kafka's reading of `offset`, which is
+        not Confluent's.
+        """
         if self.offsets is None:
             return None
         if len(self.offsets) > PARTITIONS_MAX:

@@ -299,6 +299,8 @@ def _named(call: Call) -> dict[str, str]:
 
 
 def _host(context: Context, call: Call) -> str:
-    """Where the client found this broker, if it says so in an orderly way; else where the metadata says that it is."""
+    """Returns the address where the client found this broker, from a well-formed `Host` header; else the advertised
+    address.
+    """
     said = call.request.headers.get("Host", "")
     return said if _HOST.fullmatch(said) else str(context.advertised)

@@ -42,7 +42,7 @@ class Rights(Protocol):
 
 @dataclass(slots=True)
 class Context:
-    """One listener: the broker it speaks for, its bounds, and what its requests share."""
+    """The parts of one HTTP listener: the broker it speaks for, its bounds, and the state that its requests share."""
 
     face: BrokerFace
     admission: Admission
@@ -51,7 +51,7 @@ class Context:
     """The address that clients are told."""
     metrics: RequestMetrics
     metrics_page: MetricsPage
-    """What `/metrics` shows; one per broker, so that several can live in one process."""
+    """The page that `/metrics` shows; one per broker, so that several brokers can live in one process."""
     log_level: LogLevel
     scheme: str
     """`http` or `https`: how clients reach it."""

@@ -22,7 +22,7 @@ _SAFE_IN_SEGMENTS: Final = "!$&'()*+,;=:@"
 
 
 class Metadata(Struct, frozen=True):
-    """Where a resource lives."""
+    """The links of a resource: its own address, and its name as a Confluent resource name."""
 
     self: str
     resource_name: str | None = None
@@ -44,7 +44,7 @@ class PartitionResource(Resource, frozen=True):
 
 
 class ListMetadata(Struct, frozen=True):
-    """Where a list lives; lists are never paged, so `next` is null."""
+    """The address of a list; lists are never paged, so `next` is null."""
 
     self: str
     next: str | None = None

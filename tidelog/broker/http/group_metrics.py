@@ -25,7 +25,7 @@ _STATES: Final = (
 
 
 class GroupMetrics(Collector):
-    """Of one broker; see the module."""
+    """Collects the metrics of the groups that one broker coordinates; see the module."""
 
     def __init__(self, face: BrokerFace, *, series_max: int = SERIES_MAX) -> None:
         self._face = face

@@ -60,7 +60,7 @@ class OffsetResetV3(Struct, frozen=True):
 
 
 class GroupResetV3(Resource, frozen=True):
-    """What a reset set, or would set."""
+    """The offsets that a reset has set, or would set with `validate_only`."""
 
     consumer_group_id: str
     validate_only: bool
@@ -136,7 +136,9 @@ async def _offsets_to_reset(face: BrokerFace, group: str, deadline_s: float) -> 
 def _partitions(
     face: BrokerFace, topics: Sequence[TopicReset] | None, committed: Mapping[tuple[str, int], int]
 ) -> list[tuple[str, int]]:
-    """By topic and partition. Raises `UnknownTopic`; `_standings` sees which partitions there are."""
+    """Returns the partitions to reset, sorted by topic and number: those of `topics`, or all committed ones. Raises
+    `UnknownTopic`; `_standings` checks which partitions exist.
+    """
     if topics is None:
         return sorted(committed)
     found = dict[tuple[str, int], None]()

@@ -173,7 +173,7 @@ async def list_assignments(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_assignment(context: Context, call: Call) -> web.StreamResponse:
-    """One partition that a member has."""
+    """Shows a partition that is assigned to a member."""
     links = Links(context, call)
     group = await group_of(context, call)
     member = _member(group, call)

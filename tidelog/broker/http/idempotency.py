@@ -27,7 +27,9 @@ _KEY = re.compile(r"[!-~]{1,255}")
 
 
 class KeyedRequest(NamedTuple):
-    """What a partition needs to know a request again."""
+    """The identity of a request with an `Idempotency-Key`: the producer id made from the key, and a fingerprint of the
+    request.
+    """
 
     producer_id: ProducerId
     fingerprint: int

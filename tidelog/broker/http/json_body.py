@@ -89,7 +89,7 @@ class TextRecord(Body):
 
 
 class _Schemas(Body):
-    """What a schema registry would need: means nothing for these formats, as with Confluent's proxy."""
+    """The fields of a request for a schema registry: they are ignored for these formats, as by Confluent's proxy."""
 
     key_schema: Ignored = field(default_factory=Raw)
     key_schema_id: Ignored = field(default_factory=Raw)
@@ -141,7 +141,7 @@ class DataV3(Body):
 
 
 class RecordV3(Body):
-    """One record of v3 `records`."""
+    """A record of a v3 `records` request."""
 
     partition_id: PartitionNumber | None = None
     headers: list[HeaderV3] | None = None
@@ -151,7 +151,7 @@ class RecordV3(Body):
 
 
 class EntryV3(RecordV3, kw_only=True):
-    """One record of v3 `records:batch`; `id` names its receipt."""
+    """A record of a v3 `records:batch` request; `id` names its receipt."""
 
     id: str
 

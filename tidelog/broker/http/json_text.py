@@ -41,7 +41,7 @@ class ObjectCutter:
 
     @property
     def bytes_held(self) -> int:
-        """What has been added and not been taken."""
+        """The number of bytes that were added and not taken yet."""
         return len(self._buffer)
 
     def add(self, data: bytes) -> None:
@@ -111,7 +111,7 @@ class ObjectCutter:
 
 
 def _end_of(pattern: re.Pattern[bytes], buffer: bytearray, position: int) -> int:
-    """Where a pattern that matches anything, even nothing, stops."""
+    """Returns the position where a match of `pattern` ends. The pattern must match anything, even nothing."""
     match = pattern.match(buffer, position)
     assert match is not None
     return match.end()

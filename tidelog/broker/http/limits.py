@@ -63,7 +63,7 @@ class Limits(ListenerLimits):
     fetch_bytes_default: int = MIB
     json_fetch_bytes_max: int = 8 * MIB
     decoded_bytes_max: int = 64 * MIB
-    """What one stored batch may decompress to for a read as JSON."""
+    """The bytes at most that a stored batch may decompress to for a read as JSON."""
     record_bytes_max: int = 8 * MIB
     small_answer_bytes: int = 64 * KIB
     """Up to here an answer is handed to the socket whole; it is what a transport buffers without complaint."""

@@ -36,7 +36,7 @@ class Embedded(enum.Enum):
 
     @property
     def form(self) -> RecordForm:
-        """Its name in a consumer instance's settings."""
+        """The name of this form in the settings of a consumer instance."""
         return _FORMS[self]
 
 

@@ -21,7 +21,7 @@ _BOUNDS: Final = (*map(str, BUCKETS_S), "+Inf")
 
 @dataclass(slots=True)
 class RouteStats:
-    """What one route saw, by status."""
+    """The requests, latencies and bytes of one route, by status."""
 
     template: str
     method: str

@@ -1,4 +1,4 @@
-"""Who may ask a listener: programs may, and web pages may not.
+"""The check of a request's origin: programs may send requests to a listener, web pages may not.
 
 A browser runs the pages of strangers inside the network of its user, and lets them send requests anywhere. It tells
 the truth about where a page comes from, in headers that no page can set, and that no program needs to send:

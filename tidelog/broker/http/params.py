@@ -1,4 +1,4 @@
-"""What a client writes into paths and query strings: read strictly, refused with the way out.
+"""Parameters in paths and query strings: parsed strictly; a refusal says what would be right.
 
 Numbers are ASCII digits: no sign but a minus where negative makes sense (it never does), no blanks, no digits of
 other scripts, no `1e3`. A parameter that is not known is ignored, so that newer clients can talk to older brokers; one

@@ -88,7 +88,7 @@ async def list_replicas(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def get_replica(context: Context, call: Call) -> web.StreamResponse:
-    """One replica of a partition."""
+    """Shows a replica of a partition."""
     return json_answer(replica_shown(Links(context, call), *replica_of(context, call)))
 
 

@@ -1,4 +1,4 @@
-"""What every way to produce records as JSON has in common: placing them, batching them, appending, and the outcome.
+"""The common part of all requests that produce records as JSON: placing records, batching, appending, and the outcome.
 
 One request makes one record batch per partition, appended whole or not at all. Records are placed by their partition,
 else by their key (murmur2 of the stored bytes, as Kafka's clients), else all together on one partition.
@@ -132,7 +132,7 @@ class Grouping:
         return Slot(number, len(group) - 1)
 
     def batches(self) -> Steps[dict[int, list[RecordBatch]]]:
-        """One batch for each partition that has records. `TooLarge` if any is over its bound."""
+        """Returns a batch for each partition that has records. Raises `TooLarge` if any is over its bound."""
         config = config_of(self._context, self._topic)
         batches: dict[int, list[RecordBatch]] = {}
         for number, group in self._groups.items():

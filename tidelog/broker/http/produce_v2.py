@@ -54,7 +54,7 @@ _TEXT: Final = json_decoder(TextRecords)
 
 
 class OffsetReceipt(Struct, frozen=True):
-    """What became of one record, in the request's order; `error_code` is null for a success."""
+    """The outcome of each record, in the request's order; `error_code` is null for a success."""
 
     partition: int
     offset: int | None

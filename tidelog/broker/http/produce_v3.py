@@ -31,7 +31,7 @@ _ENTRIES: Final = json_decoder(EntriesV3)
 
 
 class BatchReceiptV3(Struct, frozen=True):
-    """What became of all entries, each list in the order of the request."""
+    """The outcomes of all entries, each list in the order of the request."""
 
     successes: list[ReceiptV3]
     failures: list[FailureV3]

@@ -1,4 +1,4 @@
-"""What every read of a partition has in common: which replica answers, waiting for data, positions in headers."""
+"""The common part of all reads of a partition: which replica answers, waiting for data, positions in headers."""
 
 from __future__ import annotations
 
@@ -69,8 +69,9 @@ async def wait_for_data(
 
 
 def position_headers(call: Call, fetched: FetchedBatches) -> dict[str, str]:
-    """Where the log begins and ends, and what is committed, at the moment of a read; what was given up and is passed by
-    it; and whose copy was read, if the client chose."""
+    """Returns the headers of a read: the log's start, its end and its high watermark at that moment; the ranges that
+    were given up and are passed by it; and the replica that was read, if the client chose one.
+    """
     headers = {
         "Tidelog-High-Watermark": str(fetched.high_watermark),
         "Tidelog-Log-Start-Offset": str(fetched.log_start_offset),

@@ -40,7 +40,7 @@ class ReassignmentV3(PartitionResource, frozen=True):
 
 
 class MoveAsked(Body):
-    """Where a partition's replicas shall be, the preferred leader first."""
+    """The replicas that a partition is to have, the preferred leader first."""
 
     topic_name: str
     partition_id: PartitionNumber
@@ -71,7 +71,7 @@ class MovePlanned(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """What a rebalance begins to move; nothing if the load is even."""
+    """The moves that a rebalance begins; none if the load is even."""
 
     data: list[MovePlanned]
 
@@ -91,7 +91,7 @@ class ElectionAsked(Body):
 
 
 class ElectionShown(Struct, frozen=True):
-    """What became of one partition's election: `none` is success, as in Kafka's error codes."""
+    """The outcome of the election of one partition: `none` is success, as in Kafka's error codes."""
 
     topic_name: str
     partition_id: int
@@ -100,7 +100,8 @@ class ElectionShown(Struct, frozen=True):
 
 
 class ElectionsShown(Struct, frozen=True):
-    """One for each partition that was asked for; of all, those that have another leader now."""
+    """The outcome for each partition that was named; if all were asked for, only of those that have another leader now.
+    """
 
     data: list[ElectionShown]
 
@@ -234,7 +235,7 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _names(context: Context) -> dict[str, str]:
-    """Of topics, by their ids."""
+    """Returns the names of all topics, by topic id."""
     return {topic.topic_id: topic.name for topic in context.face.cluster.image.topics.values()}
 
 

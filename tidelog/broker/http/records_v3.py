@@ -1,4 +1,4 @@
-"""One v3 record object: from JSON to a stored record, and the receipt that says what became of it."""
+"""A record object of REST v3: from JSON to a stored record, and the receipt with its outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SizeV3(Struct, frozen=True):
 
 
 class ReceiptV3(Struct, frozen=True, omit_defaults=True):
-    """What became of one record; `error_code` is 200, and `id` is there if the record had one."""
+    """The receipt of a record; `error_code` is 200, and `id` is there if the record had one."""
 
     error_code: int
     cluster_id: str

@@ -1,4 +1,4 @@
-"""What an entry of the route table says: where, what, on which resource, in which form."""
+"""Entries of the route table: method and path, operation, resource, and the types of request and answer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
-    """One operation of the API. Placeholders in `path` are written `{name}` and match one segment.
+    """An operation of the API. Placeholders in `path` are written `{name}` and match one segment.
 
     `request` and `answer` are the types of the JSON bodies, None where there is none or it is no JSON; a tuple of types
     is an answer that has one of them.
@@ -120,7 +120,7 @@ class Route:
 
     @property
     def summary(self) -> str:
-        """What it does, in a line: the handler's own words."""
+        """The first line of the handler's docstring: a summary of the operation."""
         return (self.handler.__doc__ or "").partition("\n")[0]
 
     @property

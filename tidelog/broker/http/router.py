@@ -30,7 +30,7 @@ class WrongMethod(MethodNotAllowed):
 class _Entry(NamedTuple):
     route: Route
     names: tuple[str, ...]
-    """Of the placeholders, in order."""
+    """The names of the placeholders, in order."""
 
 
 class _Shape:

@@ -70,7 +70,7 @@ async def produce_stream(context: Context, call: Call) -> web.StreamResponse:
 
 
 class RecordStream:
-    """One streamed request."""
+    """A streamed produce request: one task reads records, another appends them and sends receipts."""
 
     def __init__(self, context: Context, call: Call, topic: Topic, cluster_id: str, acks: int) -> None:
         self._context = context
@@ -84,7 +84,7 @@ class RecordStream:
         self._cutter = ObjectCutter(context.limits.json_bytes_max)
         self._arrived = 0
         self._pending_bytes = 0
-        """Of what has arrived and is not answered yet."""
+        """The bytes of records that have arrived and are not answered yet."""
 
     async def run(self) -> web.StreamResponse:
         """Serves the stream to its end. Raises what can still be an ordinary error answer."""
@@ -147,7 +147,9 @@ class RecordStream:
         self._call.body_bytes -= rest
 
     async def _next_chunk(self) -> bytes:
-        """What arrives next; empty at the end. A body of declared length has to come as quickly as any other."""
+        """Returns the next chunk of the body; empty at its end. A body of declared length has to come as quickly as any
+        other. Raises `InvalidRequest`, `ShuttingDown`, `RequestTimeout`.
+        """
         limits = self._context.limits
         now_s = asyncio.get_running_loop().time()
         if "Content-Length" in self._call.request.headers:

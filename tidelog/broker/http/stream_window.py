@@ -12,7 +12,7 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.records import Record
 
 ITEM_OVERHEAD_BYTES: Final = 256
-"""What a record in the window costs beside its JSON."""
+"""The bytes that a record in the window counts for beside its JSON."""
 ITEMS_MAX: Final = 2_000
 """Records appended, and receipts written, in one go."""
 
@@ -29,8 +29,9 @@ class Arrived:
 
 
 class Window:
-    """What has arrived and is not yet taken, bounded by bytes; one item always fits. For one that puts and one that
-    takes."""
+    """A queue of arrived records that are not yet taken, bounded by bytes; one item always fits. It has one task that
+    puts and one that takes.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -49,7 +50,9 @@ class Window:
         self._changed.set()
 
     async def take(self) -> list[Arrived]:
-        """What is there, waiting for something, at most `ITEMS_MAX`; empty once the window is closed and drained."""
+        """Takes up to `ITEMS_MAX` items, and waits for the first; returns an empty list once the window is closed and
+        drained.
+        """
         while not self._items and not self.is_closed:
             self._changed.clear()
             await self._changed.wait()

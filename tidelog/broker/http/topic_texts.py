@@ -26,8 +26,9 @@ class PartitionVoterShown(Struct, frozen=True):
 
 
 class PartitionShown(Struct, frozen=True):
-    """Who holds a partition; `leader` is -1 while there is none. `elr` could lead, too, without loss (KIP-966). With
-    `commit.protocol=paxos`, `isr` are the replicas that are live and vote, and `voters` all that vote."""
+    """The replicas of a partition; `leader` is -1 while there is none. `elr` could lead, too, without loss (KIP-966).
+    With `commit.protocol=paxos`, `isr` are the replicas that are live and vote, and `voters` all that vote.
+    """
 
     partition: int
     leader: int

@@ -30,7 +30,7 @@ class BrokersV2(Struct, frozen=True):
 
 
 class ReplicaV2(Struct, frozen=True):
-    """One replica of a partition."""
+    """A replica of a partition: its broker, whether it leads, and whether it is in sync."""
 
     broker: int
     leader: bool
@@ -38,7 +38,7 @@ class ReplicaV2(Struct, frozen=True):
 
 
 class PartitionV2(Struct, frozen=True):
-    """One partition."""
+    """A partition: its leader, replicas and leader epoch."""
 
     partition: int
     leader: int
@@ -47,7 +47,7 @@ class PartitionV2(Struct, frozen=True):
 
 
 class TopicV2(Struct, frozen=True):
-    """One topic, with all its settings in force."""
+    """A topic, with all its settings in force."""
 
     name: str
     configs: dict[str, str | None]

@@ -54,7 +54,7 @@ class GrowTopic(Body):
 
 
 class PartitionAssignment(Struct, frozen=True):
-    """Where a partition's replicas are, the preferred leader first."""
+    """The brokers that hold a partition's replicas, the preferred leader first."""
 
     partition_id: int
     replicas: list[int]

@@ -1,4 +1,4 @@
-"""What a broker's own work and its clock are like, as Prometheus families."""
+"""Metrics of a broker's own work and of its clock, as Prometheus families."""
 
 from __future__ import annotations
 

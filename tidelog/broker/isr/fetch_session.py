@@ -1,4 +1,4 @@
-"""What a leader remembers of one follower's process between its fetches: Kafka's incremental fetch session (KIP-227).
+"""A follower process's incremental fetch session (KIP-227), as the leader keeps it between fetches.
 
 A question about a partition is *open* until it is answered, and *ready* when it can be. One that the throttle does not
 let through yet is *held*; one of which only the high watermark has advanced goes along with the next answer.
@@ -17,7 +17,7 @@ from tidelog.replication.isr.events import FetchVerdict
 
 @dataclass(slots=True)
 class Question:
-    """What a follower wants to know of one partition."""
+    """A follower's question about one partition."""
 
     state: FollowerState
     verdict: FetchVerdict | FetchStatus
@@ -25,18 +25,18 @@ class Question:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Of one follower process. Everything in `ready`, `held` and `advanced` is in `questions`."""
+    """The fetch session of one follower process. Everything in `ready`, `held` and `advanced` is in `questions`."""
 
     name: str
     incarnation: str
     is_throttled: Callable[[PartitionId], bool]
     number: int = 0
     granted: int = 0
-    """How many bytes of throttled replicas the follower would take now."""
+    """The bytes of throttled replicas that the follower would take now."""
     questions: dict[PartitionId, Question] = field(default_factory=dict)
     ready: dict[PartitionId, None] = field(default_factory=dict)
     advanced: dict[PartitionId, None] = field(default_factory=dict)
-    """Where only the high watermark has advanced."""
+    """The partitions of which only the high watermark has advanced."""
     held: dict[PartitionId, None] = field(default_factory=dict)
     """There is data for these, and no allowance."""
     told: dict[PartitionId, tuple[int, int, int]] = field(default_factory=dict)
@@ -82,6 +82,6 @@ class Session:
         self.advanced.pop(partition_id, None)
 
     def wake(self) -> None:
-        """Its fetch is answered now, if one waits."""
+        """Has the follower's fetch answered now, if one waits."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)

@@ -34,7 +34,7 @@ logger = structlog.get_logger("tidelog.replication")
 
 
 class Peers(Protocol):
-    """Of `PeerNode`."""
+    """The part of `PeerNode` that fetching uses."""
 
     async def request(
         self, node_id: int, message: msgspec.Struct, *, deadline_s: float, lane: Lane = Lane.CONTROL

@@ -60,7 +60,7 @@ Spawn = Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Follower:
-    """One partition's. `news` is called when the leader should be asked, or told, something."""
+    """A follower replica of one partition. `news` is called when the leader should be asked, or told, something."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Follower:
         self._spawn = spawn
         self._correlation = 0
         self._batches: list[RecordBatch] = []
-        """What is to be appended at the core's word."""
+        """The fetched batches that the core has not yet ordered to be appended."""
         self._producers: list[tuple[int, ProducerState]] = []
         """The log is to know of these if it starts over at the core's word."""
         self._damaged: tuple[int, ...] = ()
@@ -314,7 +314,7 @@ def _is_doubtful(damage: Damage, high_watermark: int) -> bool:
 
 
 def _epochs(batches: list[RecordBatch]) -> tuple[tuple[int, int], ...]:
-    """Where the batches' leader epochs change."""
+    """Returns the leader epochs of the batches, each with the base offset of its first batch."""
     found: list[tuple[int, int]] = []
     for batch in batches:
         if not found or found[-1][0] != batch.header.leader_epoch:
@@ -323,8 +323,8 @@ def _epochs(batches: list[RecordBatch]) -> tuple[tuple[int, int], ...]:
 
 
 def _nobody(_: Follower) -> None:
-    """Nobody fetches yet."""
+    """Does nothing: the follower has no fetcher yet."""
 
 
 def _nobody_reports(_: FollowerState) -> None:
-    """Nobody fetches yet."""
+    """Does nothing: the follower has no fetcher yet."""

@@ -1,4 +1,4 @@
-"""What the cores of primary-backup replication are told, from metadata, settings and logs."""
+"""Inputs of the cores of primary-backup replication, made from metadata, settings and logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TICKS_PER_STALL = 5
 
 
 def isr_settings(broker: BrokerConfig) -> IsrSettings:
-    """What a leader goes by."""
+    """Returns the settings of an ISR leader."""
     stall_ms_max = broker.replica_stall_ms_max
     tick_ms = max(stall_ms_max // TICKS_PER_STALL, 1)
     return IsrSettings(lag_ms_max=broker.replica_lag_time_max_ms, stall_ms_max=stall_ms_max, tick_ms=tick_ms)
@@ -30,5 +30,5 @@ def isr_changed(config: TopicConfig, info: PartitionInfo, image: ClusterImage) -
 
 
 def log_state(log: PartitionLog) -> LogState:
-    """What a core begins with."""
+    """Returns the state of a log from which a core begins."""
     return LogState(log.log_start_offset, log.durable_offset, log.log_end_offset, tuple(log.lineage))

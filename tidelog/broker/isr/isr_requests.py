@@ -43,7 +43,9 @@ logger = structlog.get_logger("tidelog.replication")
 
 
 class IsrRequests:
-    """One broker's. `run` is its task; bounded by one request for each partition."""
+    """The AlterPartition requests of one broker (KIP-497). `run` is its task; at most one request waits for each
+    partition.
+    """
 
     def __init__(self, context: ProtocolContext) -> None:
         self._context = context

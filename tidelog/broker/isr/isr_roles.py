@@ -42,7 +42,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class IsrRoles:
-    """One broker's `Roles`. `tick` is a task of it."""
+    """The `Roles` of the ISR partitions on one broker. `tick` is a task of it."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class IsrRoles:
         self.partitions: dict[PartitionId, Partition] = {}
         self.followers: dict[PartitionId, Follower] = {}
         self.settling: dict[PartitionId, Settling] = {}
-        """Those that it is to lead once it is settled what of their logs was committed."""
+        """The partitions that this broker is to lead once it is settled which records of their logs were committed."""
         self.holders: Mapping[PartitionId, Partition | Follower | Settling] = MappingUnion[
             PartitionId, Partition | Follower | Settling
         ](self.partitions, self.followers, self.settling)
@@ -109,8 +109,9 @@ class IsrRoles:
                 await self._shared.begins_to_await.wait()
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
-        """Those that the cluster should not count on. Every heartbeat asks, so only those are looked at that may be
-        unfit: who waits for nobody has not stalled."""
+        """Returns the replicas that the cluster should not count on, with the reason. Every heartbeat asks, so only
+        those are looked at that may be unfit: a leader that waits for no follower has not stalled.
+        """
         settled_s = self._clock.monotonic_s() - SETTLING_S_MAX
         stalled = [one.partition_id for one in self._shared.awaiting.values() if one.has_stalled]
         reasons = dict.fromkeys(stalled, UnfitReason.STALLED)
@@ -127,7 +128,7 @@ class IsrRoles:
     # -- beginning ---------------------------------------------------------------------------------------------------
 
     async def serve(self, assigned: Assignment, image: ClusterImage) -> bool:
-        """As `Roles.serve`."""
+        """Gives a replica its role, as `Roles.serve` says."""
         partition_id, topic, info, config = assigned
         running = self.holders.get(partition_id)
         if running is not None and running.leader_epoch == info.leader_epoch:
@@ -275,7 +276,7 @@ class IsrRoles:
         await self._log_writer.at_rest(partition.log)
 
     async def close(self) -> None:
-        """As `Roles.close`."""
+        """Ends all roles, as `Roles.close` says."""
         for leader in self._fetchers:
             await self._tasks.cancel(f"fetcher-{leader}")
         for partition_id, partition in self.partitions.items():

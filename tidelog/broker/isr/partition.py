@@ -58,14 +58,15 @@ from tidelog.storage.partition_log import LogSettings, PartitionLog
 
 
 class Replication(Protocol):
-    """What a leader has its broker do about the other replicas."""
+    """The broker's services to a leader concerning the other replicas."""
 
     def progressed(self, partition: Partition) -> None:
-        """The log has grown, or its high watermark has advanced: followers that wait may be served."""
+        """Tells that the log has grown, or that its high watermark has advanced: followers that wait may be served."""
         ...
 
     def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
-        """These followers are answered now: what they said of their logs counts no more, or they have news to hear."""
+        """Has these followers answered now: their last reports of their logs count no more, or they have news to hear.
+        """
         ...
 
     def alter(self, partition: Partition, effect: AlterPartition) -> None:
@@ -75,7 +76,7 @@ class Replication(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IsrContext:
-    """What all partitions of a broker share."""
+    """The parts that all ISR partitions of a broker share."""
 
     clock: Clock
     stats: Stats
@@ -127,7 +128,7 @@ class Partition(LedPartition):
 
     @property
     def producers(self) -> ProducerTable:
-        """Of all that is in the log, committed or not."""
+        """The producers of all batches in the log, committed or not."""
         return self.log.producers
 
     @property
@@ -189,7 +190,7 @@ class Partition(LedPartition):
     # -- commit ---------------------------------------------------------------------------------------------------
 
     def on_flushed(self) -> None:
-        """As `LedPartition.on_flushed`."""
+        """Takes in that the log is durable further, or offline, as `LedPartition.on_flushed` says."""
         self._execute(self._protocol.step(Flushed(self.log.durable_offset)))
         self._complete_committed()
         if self.log.offline_reason is not None:
@@ -255,15 +256,16 @@ class Partition(LedPartition):
         return self.log.files.codec.pack_producers(known)
 
     def _drop_recent(self) -> None:
-        """Of what is in memory, what all followers in sync have."""
+        """Drops the batches from memory that all in-sync followers have."""
         ends = self._protocol.follower_ends
         self._recent.drop_below(
             min((ends[node] for node in self._protocol.in_sync if node in ends), default=self.log.log_end_offset)
         )
 
     def tell(self, event: FollowerFlushed | IsrChanged | AlterPartitionAnswered | Tick) -> None:
-        """What followers, the metadata, the controller and the clock have to say. An answer of the controller may come
-        when somebody else leads, and this log may be gone: then it means nothing any more."""
+        """Takes in an event of followers, the metadata, the controller or the clock. The controller may answer when
+        another broker leads, and this log may be gone: then the answer is ignored.
+        """
         if self._is_deposed:
             return
         before = self._protocol.in_sync
@@ -299,14 +301,16 @@ class Partition(LedPartition):
 
     @property
     def replica_lags(self) -> dict[int, int]:
-        """As `LedPartition.replica_lags`."""
+        """Returns each follower's lag in records, as `LedPartition.replica_lags` says."""
         end = self.log.log_end_offset
         return {node: max(0, end - reached) for node, reached in self._protocol.follower_ends.items()}
 
     # -- housekeeping ---------------------------------------------------------------------------------------------
 
     def request_deletion(self, offset: int) -> None:
-        """As `LedPartition.request_deletion`: here at once, if it is durable; the followers hear of it then."""
+        """Deletes records below `offset`, as `LedPartition.request_deletion` says: here at once, if the log is durable
+        so far; followers hear of it then.
+        """
         if self._is_closing:
             raise self._refusal()
         assert offset <= self.high_watermark
@@ -314,7 +318,9 @@ class Partition(LedPartition):
         self._delete()
 
     def _delete(self) -> None:
-        """What is to go and durable; where a log ends that is not, nobody could tell after a loss of power."""
+        """Deletes the records that are to go and are durable: a log that ended at an offset which is not durable could
+        not be told from a torn one after a loss of power.
+        """
         offset = min(self._start_wanted, self.log.durable_offset)
         if offset > self.log_start_offset:
             if offset == self.log.log_end_offset:

@@ -18,7 +18,9 @@ from tidelog.model.ports import Buffer
 PARTITION_BYTES_MAX = 4 << 20
 BROKER_BYTES_MAX = 64 << 20
 BUFFERS_MAX = 64
-"""Of one answer; more, of small batches, are joined, which costs less than handing each to the system."""
+"""The number of buffers at most in an answer; more, of small batches, are joined, which costs less than handing each to
+the system.
+"""
 
 
 class RecentBytes:
@@ -34,13 +36,13 @@ class RecentBytes:
 
 
 class RecentBatches:
-    """One partition's, contiguous: each batch begins where the one before it ends."""
+    """The newest batches of one partition, contiguous: each batch begins where the one before it ends."""
 
     def __init__(self, shared: RecentBytes, bytes_max: int = PARTITION_BYTES_MAX) -> None:
         self._shared = shared
         self._bytes_max = bytes_max
         self._batches: dict[int, RecordBatch] = {}
-        """By base offset."""
+        """The batches by base offset."""
         self._start_offset = self._end_offset = 0
         self._bytes = 0
 

@@ -1,4 +1,4 @@
-"""What followers and leaders say to each other: Kafka's Fetch with its incremental sessions (KIP-227), and no more.
+"""Messages between followers and leaders: Kafka's Fetch with its incremental sessions (KIP-227), and no more.
 
 One fetch between two brokers carries all partitions that the one follows and the other leads. Only what has changed
 since the last one is named; the leader remembers the rest, in a *session* of the two processes. Whatever goes wrong
@@ -23,9 +23,9 @@ class FollowerState(msgspec.Struct, frozen=True, array_like=True):
     partition: Natural
     leader_epoch: Natural
     fetch_offset: Natural
-    """Its log end: where it wants to read on."""
+    """The follower's log end: the offset where it wants to read on."""
     last_epoch: NaturalOrNone
-    """Of its last batch; -1 if it has none."""
+    """The leader epoch of the follower's last batch; -1 if it has none."""
     durable_offset: Natural
     """It holds everything below on its disk."""
     log_start_offset: Natural
@@ -57,15 +57,17 @@ class FetchReplicas(msgspec.Struct, frozen=True, tag=True):
     wait_ms: Natural
     bytes_max: Natural
     throttled_bytes_max: Natural = 1 << 62
-    """Of these, how many may be of replicas that the leader holds to the throttle of moves; 0: none of them now."""
+    """The bytes, of those, that may belong to replicas which the leader holds to the throttle of moves; 0: none of them
+    now.
+    """
 
 
 class FetchStatus(Enum):
-    """What became of a partition's part of a fetch."""
+    """The outcome of a fetch for one partition."""
 
     OK = "ok"
     DIVERGING = "diverging"
-    """Its log is not the beginning of the leader's: see `PartitionFetched.epoch` and `.end_offset`."""
+    """The follower's log is not the beginning of the leader's: see `PartitionFetched.epoch` and `.end_offset`."""
     OUT_OF_RANGE = "out_of_range"
     """The leader's log begins behind what it asked for, or ends before. What follows is no batches, but PRODUCER rows
     (docs/data-files.md): what the leader knew of producers where its log begins."""
@@ -85,7 +87,7 @@ class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
     partition: Natural
     leader_epoch: NaturalOrNone
     fetch_offset: Natural
-    """As asked: the answer is of use only while the follower's log still ends there."""
+    """The fetch offset of the question: the answer is of use only while the follower's log still ends there."""
     last_epoch: NaturalOrNone
     status: FetchStatus
     size: Natural
@@ -106,7 +108,8 @@ class ReplicasFetched(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReplicasFlushed(msgspec.Struct, frozen=True, tag=True):
-    """One-way: these logs are durable further than the last fetch said, which is parked at the leader."""
+    """A one-way message of a follower whose fetch is parked at the leader: these logs are durable further than it said.
+    """
 
     replica: Natural
     broker_epoch: NaturalOrNone

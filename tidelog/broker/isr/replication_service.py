@@ -51,7 +51,7 @@ WAIT_MS_MAX = 5_000
 
 
 class ReplicationService:
-    """One broker's. `broker_epochs` are those of the registered brokers."""
+    """The leader's side of replication on one broker. `broker_epoch` returns that of a registered broker."""
 
     def __init__(
         self,
@@ -68,12 +68,14 @@ class ReplicationService:
         self._broker_epoch = broker_epoch
         self._clock = clock
         self._sessions: dict[int, Session] = {}
-        """By follower; a broker has one process."""
+        """The fetch sessions by the follower's node id; a broker has one process."""
 
     # -- from the partitions -----------------------------------------------------------------------------------------
 
     def progressed(self, partition: Partition) -> None:
-        """Its log has grown, or its high watermark has advanced."""
+        """Notes that a partition's log has grown, or that its high watermark has advanced, and wakes fetches that wait
+        for it.
+        """
         partition_id = PartitionId(partition.topic_id, partition.partition)
         for session in self._sessions.values():
             session.note(partition_id, partition.log_end_offset)

@@ -63,7 +63,7 @@ async def verify_end(log: PartitionLog, high_watermark: int, log_writer: LogWrit
 
 
 class LogIdentity(NamedTuple):
-    """Which log a broker has of a partition: on which disk, and since which position of the metadata."""
+    """The identity of a broker's log of a partition: its disk, and the metadata position since which it has it."""
 
     storage: str
     since: int
@@ -71,7 +71,7 @@ class LogIdentity(NamedTuple):
 
 @dataclass(eq=False)
 class Settling:
-    """One partition's. A `Holder`: the log goes on giving copies to others."""
+    """A partition whose leader epoch has yet to begin. It is a `Holder`: the log goes on giving copies to others."""
 
     topic: str
     partition_id: PartitionId
@@ -81,7 +81,7 @@ class Settling:
     core: Settlement
     begun_s: float
     identities: Mapping[int, LogIdentity]
-    """Where the other members had their logs."""
+    """The identities of the other members' logs, by node id."""
     watchers: Watchers = field(default_factory=Watchers)
     is_readable: bool = True
 

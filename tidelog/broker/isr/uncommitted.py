@@ -1,4 +1,4 @@
-"""What was appended with `acks=all` and waits for the high watermark: Kafka's produce purgatory, for one partition."""
+"""Batches appended with `acks=all` that wait for the high watermark: Kafka's produce purgatory, for one partition."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Uncommitted:
         heapq.heappush(self._waiting, (proposal.committed_at, self._arrivals, proposal))
 
     def take_below(self, high_watermark: int) -> Iterator[Proposal]:
-        """Those that are committed now, in the order of their offsets."""
+        """Yields the proposals that are committed now, in the order of their offsets."""
         while self._waiting and self._waiting[0][0] <= high_watermark:
             yield heapq.heappop(self._waiting)[2]
 
     def fail(self, reason: str) -> None:
-        """Nobody here will learn what becomes of them."""
+        """Fails all proposals that wait with `TimedOutAfterAppend`: their outcome will not be known here."""
         unknown = TimedOutAfterAppend(f"appended, but {reason}: the outcome is unknown")
         while self._waiting:
             heapq.heappop(self._waiting)[2].fail(unknown)

@@ -39,7 +39,7 @@ _NO_LOGIN: Final[Mapping[Key, Tree]] = MappingProxyType(
 
 
 def _away(call: Callable[[], T]) -> Steps[T]:
-    """One step, which is done away from the event loop."""
+    """Runs `call` away from the event loop, as one step, and returns its result."""
     made: T = yield call
     return made
 

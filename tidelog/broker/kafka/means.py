@@ -1,5 +1,5 @@
-"""What a request takes before it is begun: a turn, room for what it brings and wants, an event loop that keeps up, and
-a share that its client has not used up.
+"""Admission of a Kafka request before it begins: a turn, room for its bytes and its answer's, an event loop that keeps
+up, and a share that its client has not used up.
 
 A request that lacks something waits, and its connection is not read meanwhile: clients of Kafka know no "come later".
 While the loop runs late, the brake that is HTTP's, too, holds up reads and administration first, then produces; what

@@ -15,7 +15,7 @@ from tidelog.model.steps import Steps
 T = TypeVar("T")
 
 ENTRIES: Final = 250
-"""What a slice has of them: 2 to 5 ms of work."""
+"""The number of entries in a slice: 2 to 5 ms of work."""
 
 
 TURN_REQUESTS: Final = 32

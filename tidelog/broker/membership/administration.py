@@ -1,4 +1,4 @@
-"""What changes the cluster, as a broker's users ask for it: each call is a command to the active controller.
+"""Changes of the cluster that a broker's users request: each call is a command to the active controller.
 
 A call returns when what was decided is in force on the broker that was asked, so that its next answer shows it. Who
 asks goes along (`Administration.by`): the controller judges that once more.

@@ -43,7 +43,8 @@ class Ask(Protocol):
 
 
 class ControllerChannel:
-    """One broker's. `on_leader_changed` is to be called whenever another broker leads.
+    """The way from one broker to the active controller. `on_leader_changed` is to be called whenever another broker
+    leads.
 
     A broker that has not registered yet hears no heartbeat of a leader. As long as it knows of none, it asks the
     `voters`, one after the other: whoever does not lead says so, and who does. Those that it knows of may vote no more.
@@ -60,7 +61,7 @@ class ControllerChannel:
     ) -> None:
         """`know` is told where a controller is found that others have named."""
         self.leader: int | None = None
-        """Who leads the metadata log, as far as this broker knows."""
+        """The node id of the broker that leads the metadata log, as far as this broker knows."""
         self._node_id = node_id
         self._controller = controller
         self._ask = ask

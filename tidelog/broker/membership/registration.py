@@ -96,9 +96,9 @@ class Registration:
     ) -> None:
         """`lease` is renewed by answered heartbeats."""
         self.incarnation = incarnation
-        """Of this process."""
+        """The random name of this process, told to the controller."""
         self.epoch = -1
-        """Of the registration; -1 before it."""
+        """The broker epoch of the registration; -1 before it."""
         self.is_live = asyncio.Event()
         """Set while the cluster counts on this broker."""
         self._config = config

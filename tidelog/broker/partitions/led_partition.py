@@ -44,7 +44,7 @@ from tidelog.storage.partition_log import PartitionLog
 
 
 class LeaderContext(Protocol):
-    """What all partitions of a broker share."""
+    """The parts that all led partitions of a broker share."""
 
     @property
     def clock(self) -> Clock: ...
@@ -66,7 +66,7 @@ class LedPartition(ABC):
     """
 
     group_bytes_max = GROUP_BYTES_MAX
-    """What is appended as one, if a single request is not more."""
+    """The bytes at most that are appended together, unless a single request has more."""
 
     def __init__(
         self,
@@ -125,16 +125,17 @@ class LedPartition(ABC):
     @property
     @abstractmethod
     def producers(self) -> ProducerTable:
-        """By which the sequences of the next batches are judged."""
+        """The producers by whose sequences the next batches are judged."""
 
     @property
     @abstractmethod
     def appended_end(self) -> int:
-        """Where the last batch ends that was appended here, committed or not; no batch that may yet be committed lies
-        beyond it."""
+        """The end offset of the last batch that was appended here, committed or not; no batch that may yet be committed
+        lies beyond it.
+        """
 
     def forget_producers(self, before_ms: int) -> None:
-        """Those that have been silent since then."""
+        """Forgets the producers that have been silent since `before_ms`."""
         self.log.producers.expire(before_ms)
         if self.producers is not self.log.producers:
             self.producers.expire(before_ms)
@@ -199,7 +200,8 @@ class LedPartition(ABC):
         return self.log.log_end_offset
 
     async def extent(self) -> Extent:
-        """Where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may lead no more."""
+        """Returns where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may lead no more.
+        """
         self._require_role()
         return await self._copy.extent()
 
@@ -222,7 +224,7 @@ class LedPartition(ABC):
         return self.leader_epoch
 
     def second_copy(self, wanted: Identity) -> bytes | None:
-        """As `Holder.second_copy`: the leader's side has no other than the log."""
+        """Returns None: an ISR leader has no copy but its log (see `Holder.second_copy`)."""
         return None
 
     # -- produce --------------------------------------------------------------------------------------------------
@@ -387,7 +389,9 @@ class LedPartition(ABC):
     # -- read -----------------------------------------------------------------------------------------------------
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """As `LocalCopy.read`. Raises `LeaderNotAvailable` if another may lead by now."""
+        """Reads committed batches, as `LocalCopy.read` does. Raises `LeaderNotAvailable` if another broker may lead by
+        now.
+        """
         self._require_role()
         fetched = await self._copy.read(offset, bytes_max=bytes_max)
         self._lease.require()
@@ -419,11 +423,13 @@ class LedPartition(ABC):
         return known[-1], ends[0] if ends else self.log_end_offset
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """As `LocalCopy.wait_for_data`."""
+        """Waits for data, as `LocalCopy.wait_for_data` does."""
         await self._copy.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """As `LocalCopy.offset_for_timestamp`. Raises `LeaderNotAvailable` if another may lead by now."""
+        """Returns the first record of that time or later, as `LocalCopy.offset_for_timestamp` does. Raises
+        `LeaderNotAvailable` if another broker may lead by now.
+        """
         self._require_role()
         return await self._copy.offset_for_timestamp(timestamp_ms)
 

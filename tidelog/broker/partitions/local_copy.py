@@ -23,7 +23,7 @@ from tidelog.storage.partition_log import PartitionLog
 
 
 class Replica(Protocol):
-    """What a broker has of a partition, in whatever role. `watchers` are woken when more is committed here."""
+    """A broker's replica of a partition, in whatever role. `watchers` are woken when more is committed here."""
 
     topic: str
     partition_id: PartitionId
@@ -143,7 +143,7 @@ class LocalCopy:
         return not replica.is_readable or has_bytes(replica.log, offset, bytes_min, replica.high_watermark)
 
     async def extent(self) -> Extent:
-        """Where the copy begins and ends now."""
+        """Returns where the copy begins and ends now."""
         log = self._log()
         replica = self.replica
         return Extent(

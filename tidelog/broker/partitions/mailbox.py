@@ -17,7 +17,7 @@ from tidelog.model.errors import Overloaded
 from tidelog.model.producers import SEQUENCES
 
 BYTES_MAX = 8 << 20
-"""One request is always taken, however large."""
+"""The bytes at most that wait; a single request is always taken, however large."""
 PROPOSALS_MAX = 1_000
 GROUP_BYTES_MAX = 8 << 20
 """So that one write does not stall the loop for long."""

@@ -1,4 +1,4 @@
-"""What a broker's listener sees of a partition, whoever leads it: one asynchronous interface, two implementations.
+"""A partition as listeners see it, whoever leads it: one asynchronous interface, two implementations.
 
 `broker.partition.Partition` is the leader's own side; its methods answer without giving the event loop away unless they
 have to wait. `broker.remote_partition.RemotePartition` asks the leader over the peer connection. A handle is good for
@@ -19,7 +19,7 @@ from tidelog.model.ports import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a partition begins and ends at one moment, and who says so."""
+    """The offsets where a partition begins and ends at one moment, and the broker that says so."""
 
     log_start_offset: int
     high_watermark: int
@@ -43,7 +43,7 @@ class FetchedBatches:
 
     data: Buffer
     next_offset: int
-    """Where to read on."""
+    """The offset to read on at."""
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
@@ -55,7 +55,7 @@ class FetchedBatches:
 
 
 class ReadHandle(Protocol):
-    """What can be read of one partition: at its leader, or from a copy.
+    """The readable side of a partition: at its leader, or from a copy.
 
     Every method may raise, beside what it says, the definite `LeaderNotAvailable`: nobody could be asked in time.
     Deadlines are in the event loop's time.
@@ -86,7 +86,7 @@ class ReadHandle(Protocol):
         ...
 
     async def extent(self) -> Extent:
-        """Where the partition begins and ends now."""
+        """Returns where the partition begins and ends now."""
         ...
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
@@ -95,7 +95,7 @@ class ReadHandle(Protocol):
 
 
 class PartitionHandle(ReadHandle, Protocol):
-    """One partition at its leader, on this broker or on another one."""
+    """A partition at its leader, on this broker or on another one."""
 
     @property
     def config(self) -> TopicConfig:

@@ -30,7 +30,7 @@ Placement = tuple[int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class ProduceReceipt:
-    """What a producer is told, and what it may rely on.
+    """The answer to a producer, and what it may rely on.
 
     `durability` is `fsynced` (on the disk of each node in `acked_by`), `replicated` (in their memory), `leader` (in the
     leader's memory) or `none` (nothing is promised).
@@ -70,7 +70,7 @@ Ahead = dict[int, tuple[int, int]]
 
 @dataclass(slots=True, eq=False)
 class Proposal:
-    """One produce request: its batches go in together, contiguously, or not at all."""
+    """A produce request: its batches go in together, contiguously, or not at all."""
 
     batches: list[RecordBatch]
     acks: int
@@ -79,7 +79,7 @@ class Proposal:
     """None if nobody waits: with acks=0, or once it was told."""
     log_append_time_ms: int | None = None
     expected_end: int | None = None
-    """Where the last batch must end, lest this be refused."""
+    """The offset at which the last batch must end; otherwise the request is refused."""
     is_appended: bool = False
     verdicts: list[Duplicate | None] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)

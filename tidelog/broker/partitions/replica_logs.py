@@ -48,7 +48,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class ReplicaLogs:
-    """One broker's. `damaged` is called when something of a log is found damaged."""
+    """The logs of one broker's replicas. `damaged` is called when something of a log is found damaged."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ReplicaLogs:
     ) -> None:
         self.troubled: dict[PartitionId, None] = {}
         self.high_watermarks: dict[PartitionId, int] = {}
-        """Of the open logs, when they last changed roles."""
+        """The high watermarks of the open logs, when they last changed roles."""
         self.openings = Openings(manager, clock, log_writer, self._take_in)
         self.on_opened: Callable[[], None] = lambda: None
         """Is called when there may be something to `release`."""
@@ -258,7 +258,7 @@ class ReplicaLogs:
             self._damaged(partition_id)
 
     def high_watermark(self, partition_id: PartitionId, log: PartitionLog) -> int:
-        """What a new role may take for committed."""
+        """Returns the offset below which a new role may take the log for committed."""
         known = self.high_watermarks.get(partition_id, log.log_start_offset)
         return min(max(known, log.log_start_offset), log.log_end_offset)
 

@@ -25,7 +25,7 @@ from tidelog.replication.token_bucket import TokenBucket
 
 
 class Direction:
-    """One rate of a broker, in real time."""
+    """A rate limit in one direction, sending or receiving, in bytes per second of real time."""
 
     def __init__(self, clock: Clock) -> None:
         self._bucket = TokenBucket()
@@ -54,7 +54,7 @@ class Direction:
 
 
 class Throttle:
-    """One broker's. It is told each image."""
+    """The throttle of one broker's moving replicas. It is told each image."""
 
     def __init__(self, node_id: int, config: BrokerConfig, clock: Clock, stats: Stats) -> None:
         self.sending = Direction(clock)
@@ -118,4 +118,4 @@ def _rate(given: int, configured: int) -> int | None:
 
 
 def _nobody() -> None:
-    """Nobody wants to know yet."""
+    """Does nothing: no listener for changes is set yet."""

@@ -68,7 +68,7 @@ class _Waiting(NamedTuple):
     applied: Applied
     batches: list[RecordBatch]
     is_lost: bool
-    """Nobody has its batches."""
+    """True if no replica has the batches of this value."""
 
     @property
     def next_offset(self) -> int:
@@ -79,8 +79,9 @@ class _Waiting(NamedTuple):
 
 
 class AppliedLog:
-    """One replica's. `applied` is called with each value once it is here, `durable` with each flush, and `failed` when
-    the log has gone offline."""
+    """The applied log of one replica. `applied` is called with each value once it is here, `durable` with each flush,
+    and `failed` when the log has gone offline.
+    """
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class AppliedLog:
         self._differs = differs
         self._waiting: deque[_Waiting] = deque()
         self.start_offset = 0
-        """Where the log is to begin, by what is applied; it does when it is durable so far."""
+        """The log start offset that the applied values ask for; it takes effect when the log is durable so far."""
         self._retry: asyncio.TimerHandle | None = None
         self._due: asyncio.TimerHandle | None = None
         """When what is written is to be flushed at the latest."""
@@ -139,7 +140,7 @@ class AppliedLog:
 
     @property
     def end_offset(self) -> int:
-        """Where the log ends once all is written that was delivered."""
+        """The end offset of the log once all delivered values are written."""
         return self._shown(self._end)
 
     @property
@@ -186,7 +187,7 @@ class AppliedLog:
         self._go_on()
 
     def delete_below(self, offset: int) -> None:
-        """What is applied says that the log begins here, or later: the records below go as soon as they may."""
+        """Takes in an applied value that has the log begin at `offset`: the records below go as soon as they may."""
         self.start_offset = max(self.start_offset, offset)
         self._go_on()
 
@@ -342,7 +343,7 @@ class AppliedLog:
         self.watchers.wake_all()
 
     def hurry(self) -> None:
-        """Somebody waits for this log to be durable, or has waited long enough."""
+        """Flushes the log now: a request waits for that, or has waited long enough."""
         if self._due is not None:
             self._due.cancel()
             self._due = None

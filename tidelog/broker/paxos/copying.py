@@ -122,7 +122,7 @@ class Copier:
         self._damaged[node] = end_offset
 
     async def _copy_from(self, node: int) -> bool:
-        """One step; True if it brought something."""
+        """Makes one copying step from another replica; returns True if it brought something."""
         log = self._applied.log
         asked_for = offset, is_doubted = self._next()
         where = self._partition_id

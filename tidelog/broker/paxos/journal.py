@@ -1,4 +1,4 @@
-"""What the journal of a Paxos replica keeps besides slots: whose it is, and who the voters are where it begins.
+"""The parts of a Paxos replica's journal besides slots: its owner, and the voters where it begins.
 
 The engine's facts say what was promised, its floor what the rest of the log depends on. A replica that starts again has
 to know two things more:
@@ -41,24 +41,26 @@ class ReplicaFacts(msgspec.Struct, frozen=True):
     renewals: int = 0
     """How often its broker had begun anew on this directory when it last might vote (`DirectoryIdentity.renewals`)."""
     believed_to: int = 0
-    """Where the log ended when this journal was begun in the place of a lost one: what the log holds below was applied
-    beside another journal, and says nothing about this one."""
+    """The log end when this journal was begun in place of a lost one: the records below were applied beside another
+    journal, and say nothing about this one.
+    """
     era: int = 0
     """The leader epoch since when the log goes on from what was left of it (`Regrouping`); 0 if it never had to."""
 
 
 class Floor(Prefix, frozen=True):
-    """Where the journal begins, and who voted there."""
+    """The beginning of a journal, with the voters there."""
 
     voters: bytes = b""
-    """Encoded; empty if they are not known here."""
+    """The encoded voters; empty if they are not known here."""
     voters_position: int = -1
-    """Of the value that made them the voters; -1 if they are the founders."""
+    """The position of the value that made them the voters; -1 if they are the founders."""
     era: int = 0
-    """In which this was written (`ReplicaFacts.era`)."""
+    """The era in which this floor was written (`ReplicaFacts.era`)."""
     hidden_from: int = -1
-    """From where on rows of the log below `next_offset` are not compared yet, though they may be forgotten (`doubts`);
-    -1 if none are."""
+    """The offset from which on rows of the log below `next_offset` are not compared yet, though they may be forgotten
+    (`doubts`); -1 if there are none.
+    """
 
 
 def era_begin(era: int) -> int:
@@ -67,7 +69,7 @@ def era_begin(era: int) -> int:
 
 
 def facts_of(stored: StoredSlots) -> ReplicaFacts | None:
-    """What a journal says of its replica; None if it is new."""
+    """Returns the facts of a journal's replica; None if it is new."""
     return None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=ReplicaFacts)
 
 
@@ -77,7 +79,7 @@ def decode_floor(content: bytes) -> Floor:
 
 
 class VoterHistory:
-    """Whose log it was at which position, as far as this replica knows. Kept from its floor on."""
+    """The voters at each position of the log from the replica's floor on, as far as it knows them."""
 
     def __init__(self, position: int, voters: VoterSet | None, voters_position: int, era: int = 0) -> None:
         """`voters` are in force at `position`, the floor; None if that is not known."""
@@ -87,7 +89,7 @@ class VoterHistory:
 
     @classmethod
     def open(cls, stored: StoredSlots, facts: ReplicaFacts) -> VoterHistory:
-        """By what the disk says."""
+        """Returns the history that the journal on disk describes."""
         founders = decode_voters(facts.founders) if facts.founders else None
         if stored.floor is None:
             return cls(0, founders, -1, facts.era)

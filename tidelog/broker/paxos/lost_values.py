@@ -50,7 +50,7 @@ class LostValues:
         self._links = links
         self._go_on = go_on
         self._position = -1
-        """Of the value that was asked for last."""
+        """The position of the value that was asked for last."""
         self._since_s = 0.0
         self._look: asyncio.TimerHandle | None = None
 

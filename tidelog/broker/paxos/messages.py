@@ -1,4 +1,4 @@
-"""What the replicas of Paxos partitions say to each other.
+"""Messages between the replicas of Paxos partitions.
 
 Frames of engines are one-way, as those of the metadata log: the cores behind them repeat what matters. What is added is
 the partition that they are about.
@@ -55,7 +55,7 @@ class AppliedRead(msgspec.Struct, frozen=True, tag=True):
 
     log_start_offset: Natural
     floor: bytes
-    """What the answering replica's journal begins with (`journal.Floor`), encoded."""
+    """The floor of the answering replica's journal (`journal.Floor`), encoded."""
     producers_size: Natural = 0
     """How many of the last bytes that follow are rows."""
     damaged_to: Natural = 0

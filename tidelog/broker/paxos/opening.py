@@ -151,7 +151,9 @@ def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
 
 
 def _without_vote(facts: ReplicaFacts) -> ReplicaFacts:
-    """Of a disk that has perhaps forgotten what it accepted under its id."""
+    """Returns the facts of a disk that has perhaps forgotten what it accepted under its engine id: it keeps that id
+    only as forgotten, and may not vote.
+    """
     metadata = structs.replace(facts.metadata, status=Status.EMPTY, may_forget=False)
     forgotten_id = max(facts.engine_id, *facts.former_ids, facts.forgotten_id)
     return structs.replace(facts, engine_id=0, metadata=metadata, forgotten_id=forgotten_id, former_ids=())

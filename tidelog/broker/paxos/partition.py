@@ -83,7 +83,9 @@ class PaxosPartition(LedPartition):
         return self._applied.high_watermark
 
     async def extent(self) -> Extent:
-        """As `LedPartition.extent`, once elected: before, more may be acknowledged than is known here (KIP-207)."""
+        """Returns where the partition begins and ends, once this leader is elected: before, more may be acknowledged
+        than is known here (KIP-207). Raises as `LedPartition.extent`.
+        """
         self._require_end()
         return await super().extent()
 
@@ -110,14 +112,16 @@ class PaxosPartition(LedPartition):
         return super().end_of_epoch(leader_epoch)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """As `LedPartition.offset_for_timestamp`; that there is none is known once this leader is elected."""
+        """Returns the first record of that time or later, as `LedPartition.offset_for_timestamp` does; that there is
+        none is known only once this leader is elected.
+        """
         found = await super().offset_for_timestamp(timestamp_ms)
         if found is None:
             self._require_end()
         return found
 
     async def wait_for_end(self, deadline_s: float) -> None:
-        """As `LedPartition.wait_for_end`."""
+        """Waits until this leader is elected, as `LedPartition.wait_for_end` says."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):
                 while self._is_held:
@@ -143,7 +147,7 @@ class PaxosPartition(LedPartition):
 
     @property
     def replica_lags(self) -> dict[int, int]:
-        """As `LedPartition.replica_lags`."""
+        """Returns each replica's lag in records, as `LedPartition.replica_lags` says."""
         return self._proposer.lags()
 
     @property
@@ -288,8 +292,9 @@ class PaxosPartition(LedPartition):
     # -- deletion ------------------------------------------------------------------------------------------------------
 
     def request_deletion(self, offset: int) -> None:
-        """As `LedPartition.request_deletion`: proposes it, one after the other. What is agreed on and not yet durable
-        here goes as soon as it is, and needs no other proposal."""
+        """Proposes to delete the records below `offset`, as `LedPartition.request_deletion` says; one proposal at a
+        time. A deletion that is agreed on waits only until the log is durable here, and needs no other proposal.
+        """
         self._require_leading(ACKS_ALL)
         if self._is_held or self._deletion is not None or offset <= self._applied.start_offset:
             return
@@ -298,7 +303,7 @@ class PaxosPartition(LedPartition):
     # -- housekeeping --------------------------------------------------------------------------------------------------
 
     def on_flushed(self) -> None:
-        """As `LedPartition.on_flushed`."""
+        """Takes in that the log is durable further, as `LedPartition.on_flushed` says."""
         self._applied.on_flushed()
 
     def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:

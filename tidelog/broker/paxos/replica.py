@@ -342,7 +342,7 @@ class PaxosReplica:
         return -1
 
     def second_copy(self, wanted: Identity) -> bytes | None:
-        """As `Holder.second_copy`: from the journal."""
+        """Returns the bytes of a damaged batch from the journal, if they are there (see `Holder.second_copy`)."""
         return find_in_journal(self.engine, self.log, wanted)
 
     def tell_durable(self) -> None:

@@ -32,14 +32,14 @@ from tidelog.transport.peer import Answer, Lane, PeerNode
 
 
 class PaxosRoles:
-    """One broker's `Roles`."""
+    """The `Roles` of the Paxos partitions on one broker."""
 
     def __init__(self, context: ProtocolContext, move_throttle: MoveThrottle) -> None:
         self.partitions: dict[PartitionId, PaxosPartition] = {}
         self.holders: dict[PartitionId, PaxosReplica] = {}
         self.readable: Mapping[PartitionId, PaxosReplica] = self.holders
         self.infos: dict[PartitionId, PartitionInfo] = {}
-        """What the image in force has of each of them."""
+        """The partitions' metadata in the image in force."""
         self._node_id = context.node_id
         self._logs = context.logs
         self._tasks = context.tasks
@@ -52,7 +52,7 @@ class PaxosRoles:
         """Halted when they were stopped: a disk that has failed stays so until the broker is started again."""
 
     async def serve(self, assigned: Assignment, image: ClusterImage) -> bool:
-        """As `Roles.serve`."""
+        """Gives a replica its role, as `Roles.serve` says."""
         partition_id, _, info, config = assigned
         replica = known = self.holders.get(partition_id)
         if known is not None and known.era != info.eras[0]:
@@ -138,11 +138,11 @@ class PaxosRoles:
             replica.mark_journal()
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
-        """As `Roles.unfit`."""
+        """Returns the replicas that have halted, as offline (see `Roles.unfit`)."""
         return {known: UnfitReason.OFFLINE for known, replica in self.holders.items() if replica.is_halted}
 
     async def stop(self, partition_id: PartitionId) -> None:
-        """As `Roles.stop`."""
+        """Ends a replica's role, as `Roles.stop` says."""
         await self._end_leadership(partition_id)
         replica = self.holders.pop(partition_id)
         del self.infos[partition_id]
@@ -153,7 +153,7 @@ class PaxosRoles:
         self._logs.high_watermarks[partition_id] = replica.high_watermark
 
     async def close(self) -> None:
-        """As `Roles.close`."""
+        """Ends all roles, as `Roles.close` says."""
         for partition_id in list(self.holders):
             partition = self.partitions.pop(partition_id, None)
             if partition is not None:

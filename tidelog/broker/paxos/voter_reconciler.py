@@ -142,7 +142,9 @@ class VoterReconciler:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def _tend(self, partition_id: PartitionId, info: PartitionInfo) -> MembersAsked | None:
-        """What the controller has to hear of the members; the next change of them is begun."""
+        """Begins the next change of a partition's members; returns the report that the controller needs of them, or
+        None.
+        """
         replica = self._roles.holders[partition_id]
         if info.members != info.wanted:
             replica.tell_durable()
