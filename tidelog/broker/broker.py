@@ -455,8 +455,7 @@ class Broker:
 
     @property
     def controller_node(self) -> int | None:
-        """The node id of the broker that leads the metadata log, as far as this broker knows; None if it knows none.
-        """
+        """The node id of the broker that leads the metadata log, as far as this broker knows; None if it knows none."""
         return self._channel.leader
 
     def _controller_elsewhere(self) -> ControllerElsewhere | None:

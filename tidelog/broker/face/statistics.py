@@ -34,8 +34,7 @@ class ControllerStatistics(Protocol):
         ...
 
     def metadata_lags(self) -> dict[NodeId, int]:
-        """Returns by how many records each live broker is behind; empty unless this broker is the active controller.
-        """
+        """Returns by how many records each live broker is behind; empty unless this broker is the active controller."""
         ...
 
 

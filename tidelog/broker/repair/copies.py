@@ -58,7 +58,7 @@ class Holder(Protocol):
 
 
 class Peers(Protocol):
-    """Of `PeerNode`."""
+    """The part of `PeerNode` that repairs use."""
 
     async def request(
         self, node_id: int, message: msgspec.Struct, *, deadline_s: float, lane: Lane = Lane.CONTROL
@@ -66,8 +66,9 @@ class Peers(Protocol):
 
 
 class Copies:
-    """One broker's. `holder` finds what this broker has of a partition; `may_deny` tells whether what that lacks was
-    never here."""
+    """The exchange of copies of damaged batches between one broker and the others. `holder` finds what this broker has
+    of a partition; `may_deny` tells whether a batch that it lacks was never here.
+    """
 
     def __init__(
         self,

@@ -19,8 +19,9 @@ WANTED_MAX: Final = 64
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """One batch. Without a sound catalog row, `epoch` is -1 and `digest` empty: what is committed there is meant, or
-    what the leader's log has there of which both logs are prefixes."""
+    """A batch that is asked for. Without a sound catalog row, `epoch` is -1 and `digest` empty: then it is the batch
+    that is committed at `offset`, or that the leader's log has there of which both logs are prefixes.
+    """
 
     offset: Natural
     epoch: NaturalOrNone
@@ -34,7 +35,7 @@ class RecoverQuery(msgspec.Struct, frozen=True, tag=True):
     partition: Natural
     wanted: tuple[Wanted, ...]
     aligned_epoch: NaturalOrNone = -1
-    """As `Holder.aligned_epoch`, of the asking replica."""
+    """The asking replica's `Holder.aligned_epoch`."""
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
@@ -45,15 +46,18 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecoverReply(msgspec.Struct, frozen=True, tag=True):
-    """One answer to each of the first that were asked for: those that follow were too much for one message. The bytes
-    come one after the other."""
+    """Answers for the first of the batches that were asked for: the others did not fit into one message. The bytes of
+    the batches come one after the other.
+    """
 
     leader_epoch: NaturalOrNone
-    """Which the answering replica follows, or leads in; -1 if it does neither. It takes nothing from older ones."""
+    """The leader epoch in which the answering replica follows or leads; -1 if it does neither. It takes nothing from
+    older ones.
+    """
     broker_epoch: NaturalOrNone
-    """Of the answering process."""
+    """The broker epoch of the answering process."""
     high_watermark: NaturalOrNone
-    """What the answering replica knows to be committed."""
+    """The high watermark that the answering replica knows."""
     held: tuple[Held, ...]
     is_aligned: bool = False
     """True if both logs are prefixes of the same leader's: wherever both have a batch, it is the same."""
@@ -88,7 +92,7 @@ class NamedBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VerifyReply(msgspec.Struct, frozen=True, tag=True):
-    """What was found up to `next_offset`."""
+    """The result of verifying a replica up to `next_offset`."""
 
     log_start_offset: Natural
     high_watermark: Natural
@@ -98,7 +102,7 @@ class VerifyReply(msgspec.Struct, frozen=True, tag=True):
     """XXH3, 128 bits, over the digests of the batches that the catalog names there."""
     damaged: tuple[DamagedRange, ...]
     batches: tuple[NamedBatch, ...] = ()
-    """If they were asked for."""
+    """The batches of the range, if they were asked for."""
 
 
 class VerifyFilesQuery(msgspec.Struct, frozen=True, tag=True):

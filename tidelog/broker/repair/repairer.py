@@ -40,7 +40,7 @@ logger = structlog.get_logger("tidelog.repair")
 
 
 class Repairer:
-    """One broker's. `run` is its task."""
+    """Repairs the damaged logs of one broker. `run` is its task."""
 
     def __init__(
         self,
@@ -121,7 +121,9 @@ class Repairer:
             self.unasked.pop(partition_id, None)
 
     async def _attend_to(self, partition_id: PartitionId) -> bool:
-        """One attempt; True if something is left. Without a role there is nothing to do: the next one brings it up."""
+        """Makes one attempt to repair a partition; returns True if something is left. A replica without a role is left
+        alone: its next role brings the damage up again.
+        """
         holder = self._holder(partition_id)
         if holder is None or not holder.log.damage or holder.log.offline_reason is not None:
             return False
@@ -245,7 +247,7 @@ def _look_again(holder: Holder) -> None:
 
 
 def _identities(log: PartitionLog) -> dict[Identity, None]:
-    """What the damaged ranges were, as far as the log knows; as many as one question can name."""
+    """Returns the identities of damaged batches, as far as the log knows them, and as many as one question can name."""
     ranges = log.damaged_ranges()[:WANTED_MAX]
     return {identity_at(log, max(damage.start, log.log_start_offset)): None for damage in ranges}
 

@@ -24,7 +24,7 @@ from tidelog.model.errors import TidelogError
 IDLE_S_MAX = 5.0
 """How soon something to read is looked for where there was nothing: no logs, or none with anything durable."""
 LATE_MAX = 0.1
-"""Of a round: who is later than this does not give way any more."""
+"""The part of a round's time by which the scrubber may be late before it stops giving way to others."""
 
 logger = structlog.get_logger("tidelog.repair")
 
@@ -48,7 +48,7 @@ class BackgroundScrubber:
         """When each of them was last read through, or first seen (loop time)."""
         self._begun_s = 0.0
         self._bytes_total = self._bytes_done = 0
-        """Of this round."""
+        """The bytes of this round: of all that is to be read, and of what was read."""
 
     def oldest_s(self) -> float:
         """For how long the log that was not read through for longest has not been, in seconds; 0 without logs."""

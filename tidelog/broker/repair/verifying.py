@@ -26,14 +26,14 @@ from tidelog.transport.peer import Lane
 
 PIECE_BYTES = 256 << 10
 RANGE_BYTES = 8 << 20
-"""What one question has read at most, and a piece."""
+"""The bytes that one question has read at most, and that are read at a time."""
 RANGE_S_MAX = 2.0
 ANSWER_S_MAX = 20.0
 
 
 @dataclass(slots=True)
 class _Range:
-    """What was found of a range so far."""
+    """The batches that were found in a range so far."""
 
     next_offset: int
     size: int = 0
@@ -51,7 +51,7 @@ class _Range:
 
 
 class Verifier:
-    """One broker's. `holder` finds what it has of a partition."""
+    """Verifies replicas, on this broker and on others. `holder` finds what this broker has of a partition."""
 
     def __init__(
         self, node_id: int, holder: Callable[[PartitionId], Holder | None], log_writer: LogWriter, peers: Peers
@@ -62,7 +62,7 @@ class Verifier:
         self._peers = peers
 
     async def verify(self, node_id: int, asked: VerifyQuery) -> VerifyReply:
-        """Of the replica on any broker. Raises `NotFound`, `LeaderNotAvailable`, and as `PeerNode.request`."""
+        """Verifies the replica on any broker. Raises `NotFound`, `LeaderNotAvailable`, and as `PeerNode.request`."""
         if node_id == self._node_id:
             return await self.answer(asked)
         answer = await self._peers.request(node_id, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
@@ -70,7 +70,7 @@ class Verifier:
         return answer.message
 
     async def answer(self, asked: VerifyQuery) -> VerifyReply:
-        """Of the replica here. Raises `NotFound`, `LeaderNotAvailable`, `OSError`, `Overloaded`."""
+        """Verifies the replica on this broker. Raises `NotFound`, `LeaderNotAvailable`, `OSError`, `Overloaded`."""
         holder = self._holder(PartitionId(TopicId(asked.topic_id), asked.partition))
         if holder is None:
             raise NotFound(f"broker {self._node_id} has no replica of this partition, or could not open it")

@@ -82,7 +82,7 @@ class WaitingPartition(NamedTuple):
 
     damaged_ranges: int
     without_copy: int
-    """Of these, those that nobody who could be asked had a good copy of."""
+    """The number of those batches of which no broker that could be asked had a good copy."""
     seconds: float
     """The oldest of them has waited for so long."""
     awaited: frozenset[int]

@@ -1,4 +1,4 @@
-"""What a broker does by the clock: marks idle logs, checkpoints metainfo, applies retention, forgets silent producers.
+"""A broker's periodic work: it marks idle logs, checkpoints metainfo, applies retention, forgets silent producers.
 
 A mark or a checkpoint that never happens costs a longer look at the next start. Marks do more: what a log's last row
 does not vouch for looks torn if it rots, and would be truncated. So followers' logs are marked as leaders' are; their
@@ -27,7 +27,7 @@ CHECKED_AT_A_TIME = 64
 CHECKPOINT_INTERVAL_S = 5.0
 """Kafka's `replica.high.watermark.checkpoint.interval.ms`."""
 FOLLOWER_CHECKPOINTS = 12
-"""One in so many is of followers' logs, too."""
+"""The interval of followers' checkpoints, in rounds: one round in so many covers followers' logs, too."""
 
 logger = structlog.get_logger("tidelog.housekeeping")
 

@@ -32,7 +32,9 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class Removal:
-    """One broker's. What the disk refuses is tried again at the next change of the image, or at the next start."""
+    """Removes one broker's replicas that it holds no more. A removal that the disk refuses is tried again at the next
+    change of the image, or at the next start.
+    """
 
     def __init__(
         self, node_id: NodeId, manager: LogManager, log_writer: LogWriter, removed: Callable[[TopicId], None]
@@ -44,7 +46,7 @@ class Removal:
         self._removed = removed
         self._gone: dict[TopicId, None] = {}
         self._unheld: dict[PartitionId, None] = {}
-        """Stored, and not held as far as was known when that was looked at."""
+        """The stored replicas that were not assigned to this broker when that was last looked at."""
         self._has_looked = False
         self._aside: dict[str, TopicId | None] = {}
         """Directories without a name, and the topic of which nothing is left with the last of them."""

@@ -56,7 +56,7 @@ class Served(NamedTuple):
 
 
 class Replicas:
-    """One broker's. `run` is its task."""
+    """The replicas of one broker, kept equal to the metadata. `run` is its task."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class Replicas:
         self.partitions: Mapping[PartitionId, LedPartition] = MappingUnion(
             *(role.partitions for role in roles.values())
         )
-        """Those that this broker leads and could open."""
+        """The partitions that this broker leads and could open."""
         self.holders: Mapping[PartitionId, Holder] = MappingUnion(*(role.holders for role in roles.values()))
-        """What this broker has of partitions, in whatever role."""
+        """This broker's holders of partitions, in whatever role."""
         self.readable: Mapping[PartitionId, Replica] = MappingUnion(*(role.readable for role in roles.values()))
         """The replicas of which readers may be shown what is committed."""
         self._node_id = node_id
@@ -91,7 +91,9 @@ class Replicas:
         self._brokers: BrokerStates = ()
         self._configs: dict[TopicId, tuple[Mapping[str, str], TopicConfig]] = {}
         self._served: dict[PartitionId, Served] = {}
-        """What the roles of each replica were told last. Those with troubled logs are told again with each image."""
+        """The metadata that each replica's roles were told last. Those with troubled logs are told again with each
+        image.
+        """
         self._has_image = False
         """There is an image that this broker is to be brought in line with."""
         self._has_begun = False
@@ -246,7 +248,9 @@ class Replicas:
         return known[1]
 
     def newest(self, partition_id: PartitionId) -> tuple[Assignment, ClusterImage] | None:
-        """What the newest image has of a partition; None if this broker is to hold no replica of it."""
+        """Returns a partition's assignment by the newest image, and that image; None if this broker is to hold no
+        replica of it.
+        """
         image, topic = self._image, self._image.topic_by_id(partition_id.topic_id)
         if topic is None or partition_id.partition >= len(topic.partitions) or not self._is_admitted(image):
             return None
@@ -254,7 +258,7 @@ class Replicas:
         return (self._assignment(partition_id, topic, info), image) if self._node_id in info.replicas else None
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
-        """Those that the cluster counts on, and should not."""
+        """Returns the replicas that the cluster counts on, and should not, with the reason."""
         reasons = {known: UnfitReason.OFFLINE for known in self._logs.troubled if not self._logs.is_open(known)}
         for roles in self._roles.values():
             reasons |= roles.unfit()

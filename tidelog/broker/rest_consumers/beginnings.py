@@ -1,5 +1,5 @@
-"""Where an instance begins: at the group's committed offset, else where `auto.offset.reset` says; and where its client
-sends it.
+"""The position where an instance begins: the group's committed offset, else by `auto.offset.reset`; and seeks by its
+client.
 
 A partition that cannot be asked now is asked with the next read. `latest` is the end at the moment at which the
 instance gets the partition, not at that of its first read: what is written in between is not passed over.
@@ -77,7 +77,9 @@ class Beginnings:
             instance.positions.begin(partition, offset)
 
     async def seek_to_edge(self, instance: Instance, asked: SeekToEdge) -> None:
-        """As `seek`, of all that it has if none are named."""
+        """Moves the instance to the beginning or the end of the partitions that are named, or of all its partitions if
+        none are. Raises as `seek`.
+        """
         partitions = pairs(asked.partitions) or list(instance.positions.partitions)
         _require_own(instance, partitions)
         edges: list[tuple[Partition, int]] = []
@@ -91,7 +93,7 @@ class Beginnings:
     async def _extents(
         self, asked: Sequence[tuple[Partition, int | None]]
     ) -> list[tuple[Partition, Offsets | TidelogError]]:
-        """Of each the extent, and the first record of a time, if it comes with one; or why not."""
+        """Returns each partition's extent, and the first record of a time if one is given; or the error why not."""
         handles = [(self._handle(partition), timestamp_ms) for partition, timestamp_ms in asked]
         answers = await offsets_of(handles)
         return [(partition, answer) for (partition, _), answer in zip(asked, answers, strict=True)]

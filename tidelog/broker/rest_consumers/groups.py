@@ -1,4 +1,4 @@
-"""What REST consumers need of groups: the coordinators that are here, and where the others are (`broker.groups`)."""
+"""The part of `broker.groups` that REST consumers use: the coordinators here, and the addresses of the others."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ class Coordinator(Protocol):
 
     @property
     def partition(self) -> LedPartition:
-        """That of `__consumer_offsets` that keeps its groups."""
+        """The partition of `__consumer_offsets` that keeps the coordinator's groups."""
         ...
 
     async def ask(self, request: Any, deadline_s: float) -> Any:
-        """Its answer, by `deadline_s` (loop time). Raises `NotLeader` once its leadership has ended."""
+        """Returns the coordinator's answer, by `deadline_s` (loop time). Raises `NotLeader` once its leadership has
+        ended.
+        """
         ...
 
     def has_news(self, request: Heartbeat) -> bool:
@@ -38,7 +40,7 @@ class Groups(Protocol):
 
     @property
     def loaded(self) -> Sequence[Coordinator]:
-        """Those that are here, and answer."""
+        """The coordinators on this broker that answer."""
         ...
 
     @property

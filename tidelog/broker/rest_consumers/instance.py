@@ -1,4 +1,4 @@
-"""One instance, on the broker that keeps it: what it is, where it is, and who waits for it."""
+"""A consumer instance on the broker that keeps it: its settings, its positions, and the read that waits for it."""
 
 from __future__ import annotations
 
@@ -57,19 +57,20 @@ class Instance:
         """None until it was read."""
         self.positions = Positions()
         self.lives: dict[str, TopicId] = {}
-        """Of the topics that it has read, by name: its positions mean nothing in another life."""
+        """The ids of the topics that it has read, by name: a position means nothing in a topic that was created anew.
+        """
         self.member_epoch = JOIN
         self.used_s = 0.0
         """When something was asked of it last; loop time."""
         self.spoken_s = 0.0
         """When its member was heard last."""
         self.is_dirty = False
-        """Its group has changed since its member was heard."""
+        """True if its group has changed since its member sent a heartbeat."""
         self.is_gone = False
         """It does not live here any more."""
         self.is_deleted = False
         self.turn = 0
-        """Which of its partitions is read first."""
+        """The number of the partition that is read first."""
         self.read = ""
         """The attempt of the latest read; an older one that waits ends."""
         self.changes = 0
@@ -129,7 +130,7 @@ class Instance:
 
     @property
     def owned(self) -> tuple[TopicPartitions, ...]:
-        """Its partitions, by topic."""
+        """The partitions that are assigned to the instance, by topic."""
         return grouped(self.positions.partitions)
 
     async def ask(self, kind: type[A], request: msgspec.Struct) -> A:

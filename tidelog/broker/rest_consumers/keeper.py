@@ -55,7 +55,7 @@ ASYNC_COMMITS_MAX: Final = 1_000
 
 
 class Keeper:
-    """Of one broker."""
+    """Answers requests for the instances that one broker keeps."""
 
     def __init__(
         self,
@@ -147,12 +147,14 @@ class Keeper:
                     await self.close(instance, is_wanted=False)
 
     def is_told_all(self, instance: Instance) -> bool:
-        """Its group has changed, and it has nothing to do with it; or will hear of that when it is asked something."""
+        """Returns True if the instance need not be told that its group has changed: it is no member, or will hear of it
+        with its next request.
+        """
         is_member = instance.description is not None and instance.what.is_subscribed
         return not (is_member and instance.is_dirty and self._membership.has_news(instance))
 
     async def refresh(self, instance: Instance) -> None:
-        """Its group has changed: has its member heard, unless that was done meanwhile."""
+        """Sends a heartbeat for the instance's member, whose group has changed, unless that was done meanwhile."""
         async with instance:
             if not self.is_told_all(instance):
                 await self._membership.speak(instance)

@@ -1,4 +1,4 @@
-"""Where an instance is in its partitions, and what of that may be committed. No I/O, no time.
+"""The positions of an instance in its partitions, and which of them may be committed. No I/O, no time.
 
 Three offsets for each partition, each the *next* one to be read, as with Kafka's consumers:
 
@@ -27,7 +27,7 @@ class Positions:
         self._next: dict[Partition, int] = {}
         self._partitions: tuple[Partition, ...] = ()
         self._before: dict[Partition, int] = {}
-        """Where the latest read began, of those that it advanced."""
+        """The positions at which the latest read began, of the partitions that it advanced."""
         self._committed: dict[Partition, int] = {}
         self._attempt = ""
 
@@ -48,7 +48,7 @@ class Positions:
 
     @property
     def unknown(self) -> list[Partition]:
-        """Those of which nobody has said yet where to begin."""
+        """The partitions whose position has not been determined yet."""
         return [partition for partition in self._partitions if partition not in self._next]
 
     @property
@@ -82,7 +82,9 @@ class Positions:
                 self._next[partition] = offset
 
     def take_back(self, attempt: str) -> None:
-        """What this attempt returned never arrived. Means nothing if another one has begun."""
+        """Goes back to where this attempt began, since its records never arrived. It does nothing if another attempt
+        has begun.
+        """
         if attempt == self._attempt:
             self._next.update(self._before)
             self._before = {}
@@ -90,7 +92,7 @@ class Positions:
     # -- commits ------------------------------------------------------------------------------------------------------
 
     def processed(self) -> dict[Partition, int]:
-        """What may be committed unasked, and is not."""
+        """The processed offsets that differ from the committed ones: an automatic commit may commit them."""
         return self._changed({**self._next, **self._before})
 
     def returned(self) -> dict[Partition, int]:

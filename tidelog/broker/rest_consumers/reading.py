@@ -34,7 +34,7 @@ from tidelog.model.lost_ranges import LostRange
 READ_BYTES_MAX: Final = 8 << 20
 """Bounds one answer, whatever the settings say: JSON is built in memory."""
 DECODED_BYTES_MAX: Final = 64 << 20
-"""What one stored batch may decompress to."""
+"""The bytes at most that a stored batch may decompress to."""
 BUDGET_BYTES: Final = 64 << 20
 """Record data that reads of all instances of a broker have in hand."""
 LOSSES_TOLD_MAX: Final = 16
@@ -57,14 +57,16 @@ class Partitions(Protocol):
 
 @dataclass(slots=True)
 class Look:
-    """What there is to read at one moment."""
+    """The records that there are to read at one moment."""
 
     ready: list[Ready] = field(default_factory=list)
     """Partitions that have records from here on."""
     ends: list[tuple[PartitionHandle, int]] = field(default_factory=list)
-    """Where they all end."""
+    """The ends of all partitions that could be asked."""
     lost: list[Partition] = field(default_factory=list)
-    """Those whose position is not in the log any more, or never was, or was in that of a topic that was deleted."""
+    """The partitions whose position is not in the log any more, or never was, or was in that of a topic that was
+    deleted.
+    """
     is_whole: bool = True
     """False if one could not be asked."""
     changes: int = 0
@@ -82,7 +84,7 @@ class Collected:
     lost: list[tuple[str, int, int, int]] = field(default_factory=list)
     """Accepted losses that were skipped: topic and partition, and offsets [start, end)."""
     taken_bytes: int = 0
-    """Of the budget; the caller gives it back when it has let go of the records."""
+    """The bytes taken of the budget; the caller gives them back when it has let go of the records."""
 
 
 class Reader:
@@ -97,7 +99,7 @@ class Reader:
         self.budget = ByteBudget(BUDGET_BYTES, "reads of REST consumers")
 
     async def look(self, instance: Instance) -> Look:
-        """Which of its partitions have something to read; each time another one is the first."""
+        """Finds the partitions of an instance that have something to read; each time another one is the first."""
         look = Look(changes=instance.changes)
         asked: list[Ready] = []
         for partition, offset in _in_turn(instance):

@@ -36,7 +36,7 @@ class Shown(NamedTuple):
 
 
 class Reads:
-    """Of all instances of a broker."""
+    """The reads of all instances of a broker."""
 
     def __init__(
         self, registry: Registry, turns: Turns, commits: Commits, beginnings: Beginnings, reader: Reader
@@ -48,7 +48,7 @@ class Reads:
         self._reader = reader
 
     async def read(self, request: ReadRecords) -> Answer:
-        """`RecordsRead`, and the next records. Raises what `ReadRecords` says."""
+        """Answers with `RecordsRead`, and the next records. Raises what `ReadRecords` says."""
         loop = asyncio.get_running_loop()
         async with self._turns.of(request) as instance:
             self._begin_read(instance, request)
@@ -75,7 +75,9 @@ class Reads:
             await self._reader.wait(instance, look, deadline_s)
 
     async def _look(self, instance: Instance, request: ReadRecords, bytes_min: int) -> tuple[Look, Shown]:
-        """What there is, and the records as JSON, if they are enough; nothing, if a newer read has come."""
+        """Looks once for records, and returns them as JSON if there are `bytes_min` of them; nothing if a newer read
+        has come. Raises `CoordinatorNotAvailable` if the instance has begun anew.
+        """
         async with self._turns.of(request) as found:
             if found is not instance:
                 raise CoordinatorNotAvailable(f"consumer instance {instance.name} has begun anew; read again")

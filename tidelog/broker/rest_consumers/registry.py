@@ -16,7 +16,7 @@ from tidelog.model.errors import CoordinatorNotAvailable, Overloaded
 
 
 class Registry:
-    """Of one broker."""
+    """The consumer instances that one broker keeps, at most `instances_max`."""
 
     def __init__(self, groups: Groups, instances_max: int) -> None:
         self._groups = groups
@@ -95,7 +95,7 @@ class Registry:
         instance.leave(is_deleted=is_deleted)
 
     def drop_homeless(self) -> None:
-        """Those whose coordinator is not here any more."""
+        """Drops the instances whose coordinator is not here any more."""
         for group, members in list(self._by_group.items()):
             home = self._groups.local(group)
             for instance in [one for one in members.values() if one.home is not home]:
@@ -113,13 +113,13 @@ class Registry:
                 self.note_dirty(instance)
 
     def note_dirty(self, instance: Instance) -> None:
-        """Its member has to be heard soon."""
+        """Notes that the instance's member has to send a heartbeat soon."""
         instance.is_dirty = True
         self._dirty[instance] = None
         self.has_work.set()
 
     def take_dirty(self) -> Iterator[Instance]:
-        """Those whose group has changed, each once."""
+        """Yields the instances whose group has changed, each once."""
         self.has_work.clear()
         while self._dirty:
             instance = next(iter(self._dirty))

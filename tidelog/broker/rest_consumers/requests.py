@@ -1,4 +1,4 @@
-"""What is asked of a REST consumer instance, as one broker hands it to the one that keeps the instance.
+"""Requests for a REST consumer instance, as one broker hands them to the one that keeps the instance.
 
 Each request is whole: no broker remembers anything between two of them but the keeper. All but `OpenInstance` may be
 repeated: a read names its attempt, and who repeats an attempt gets the same records, or as many as there are by then.
@@ -55,7 +55,7 @@ class Assign(InstanceRequest, frozen=True, tag=True, kw_only=True):
 
 
 class ShowReading(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """What it reads. Answered by `Reading`."""
+    """Asks for the subscription, the assignment and the like of an instance. Answered by `Reading`."""
 
 
 class Reading(msgspec.Struct, frozen=True, tag=True):
@@ -133,7 +133,7 @@ class FetchCommitted(InstanceRequest, frozen=True, tag=True, kw_only=True):
 
 
 class CommittedFetched(msgspec.Struct, frozen=True, tag=True):
-    """Those that there are."""
+    """The committed offsets of those partitions that have one."""
 
     offsets: tuple[CommittedOffset, ...]
 

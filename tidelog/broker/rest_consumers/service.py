@@ -58,7 +58,7 @@ class PeersAndNotes(Peers, Protocol):
 
 
 class RestConsumers:
-    """One broker's. `run` is its task."""
+    """The REST consumers of the cluster, as one broker serves them. `run` is its task."""
 
     def __init__(
         self,
@@ -101,8 +101,9 @@ class RestConsumers:
         return self._entropy.token_hex(8)
 
     async def ask(self, request: InstanceRequest, *, wait_s: float = 0.0) -> Answer:
-        """What is answered by the broker that keeps the instance, which may wait for so long. Raises what that broker
-        raises; `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
+        """Returns the answer of the broker that keeps the instance, which may wait for `wait_s`. Raises what that
+        broker raises; `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown.
+        """
         loop = asyncio.get_running_loop()
         if not self._groups.is_founded:
             await self._found(request)
@@ -172,7 +173,7 @@ class RestConsumers:
 
     @property
     def instances(self) -> int:
-        """Those that live here."""
+        """The number of instances that live on this broker."""
         return len(self._registry)
 
     @property

@@ -1,4 +1,4 @@
-"""What is done for instances though nobody asks: members that have to be heard, and instances that were quiet too long.
+"""Background work for instances: heartbeats of members whose group has changed, and the end of idle instances.
 
 One task for all instances of a broker, and one look a second, however many there are.
 """
@@ -30,7 +30,7 @@ logger = structlog.get_logger("tidelog.rest-consumers")
 
 
 class Tending:
-    """Of one broker. `run` is its task."""
+    """Tends the instances of one broker. `run` is its task."""
 
     def __init__(self, groups: Groups, registry: Registry, keeper: Keeper, instance_timeout_s: float) -> None:
         self._groups = groups
@@ -57,7 +57,7 @@ class Tending:
             await asyncio.gather(*[self._refresh(instance) for instance in at_once])
 
     async def _refresh(self, instance: Instance) -> None:
-        """One that cannot be heard now is heard when something is asked of it."""
+        """Refreshes an instance whose group has changed. If that fails now, its next request does it."""
         with suppress(TidelogError):
             await self._keeper.refresh(instance)
 

@@ -14,7 +14,7 @@ from tidelog.model.groups import DescribeInstance, InstanceDescription, pairs
 
 
 class Turns:
-    """Of all instances of a broker."""
+    """The turns of requests, for all instances of a broker."""
 
     def __init__(self, registry: Registry, membership: Membership) -> None:
         self._registry = registry
@@ -22,8 +22,9 @@ class Turns:
 
     @asynccontextmanager
     async def of(self, request: InstanceRequest) -> AsyncIterator[Instance]:
-        """The instance, read from its record if need be, its member heard if it is due. Another's is not to be found,
-        and is not used by who looks for it."""
+        """Yields the instance for one request, alone: read from its record if need be, with a heartbeat of its member
+        if one is due. An instance of another user is not found, and does not count as used.
+        """
         known = self._registry.find(request.group, request.instance)
         if known is not None:
             known.require_owner(request.caller)

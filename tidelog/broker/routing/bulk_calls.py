@@ -27,8 +27,9 @@ PATIENCE_S: Final = 1.0
 async def offsets_of(
     asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]],
 ) -> list[Offsets | TidelogError]:
-    """Of each partition the extent, and if it comes with a timestamp (ms) the first record of that time or later; or
-    why not. An error that stands for a partition is passed on."""
+    """Returns the extent of each partition, and if it comes with a timestamp (ms) the first record of that time or
+    later; or the error why not. An error in place of a partition is passed on.
+    """
     asked = [(_direct(one), timestamp_ms) for one, timestamp_ms in asked]
     found: list[Offsets | TidelogError | None] = [None] * len(asked)
     remote = [(number, one) for number, (one, _) in enumerate(asked) if isinstance(one, RemotePartition)]
@@ -45,7 +46,7 @@ async def offsets_of(
 async def _ask_again(
     asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]], answers: list[Offsets | TidelogError]
 ) -> None:
-    """Of a leader here that is about to be elected: it knows in a moment."""
+    """Asks leaders on this broker again that are about to be elected, once they are."""
     deadline_s = _patience_ends_s()
     for number, (partition, timestamp_ms) in enumerate(asked):
         if isinstance(partition, LedPartition) and isinstance(answers[number], LeaderNotAvailable):
@@ -65,7 +66,9 @@ async def _offsets_here(partition: PartitionHandle | TidelogError, timestamp_ms:
 async def fingerprints_of(
     partitions: Sequence[PartitionHandle], producer_id: ProducerId
 ) -> list[int | TidelogError | None]:
-    """What came to each partition under an idempotency key, by the producer id made from it; None if nothing did."""
+    """Returns the fingerprint of the request that came to each partition under an idempotency key, by the producer id
+    made from it; None if none came.
+    """
     partitions = [_direct(one) for one in partitions]
     remote = [one for one in partitions if isinstance(one, RemotePartition)]
     found: list[int | TidelogError | None] = [
@@ -108,7 +111,7 @@ async def wait_for_change(
 async def wait_for_local_change(
     known: Sequence[tuple[LedPartition, int]], purgatory: Purgatory, deadline_s: float
 ) -> None:
-    """As `wait_for_change`, of partitions that this broker leads."""
+    """Waits as `wait_for_change` does, for partitions that this broker leads."""
     await purgatory.wait(
         [partition.watchers for partition, _ in known],
         lambda: any(partition.high_watermark != end for partition, end in known),

@@ -28,7 +28,7 @@ AskPeer = Callable[[PeerLeader, list[tuple[int, Addressed]]], Awaitable[Sequence
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[T]):
-    """One question about each of `targets`. Both ways of asking get positions in `targets`."""
+    """A question about each of `targets`. Both ways of asking get positions in `targets`."""
 
     calls: LeaderCalls
     targets: Sequence[Target]
@@ -107,7 +107,9 @@ async def fan_out_offsets(
 async def fan_out_fingerprints(
     calls: LeaderCalls, targets: Sequence[Target], producer_id: ProducerId, deadline_s: float
 ) -> list[int | TidelogError | None]:
-    """What came under an idempotency key, by the producer id made from it."""
+    """Returns the fingerprint of the request that came to each partition under an idempotency key, by the producer id
+    made from it.
+    """
 
     async def here(_number: int, partition: LedPartition) -> int | None:
         return await partition.fingerprint_of(producer_id)

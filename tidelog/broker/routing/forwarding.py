@@ -49,7 +49,7 @@ from tidelog.transport.peer import Answer
 PRODUCE_BYTES_MAX: Final = 128 << 20
 """Batches that other brokers have forwarded here and that are not answered yet. One request always fits."""
 READ_BYTES_MAX: Final = 32 << 20
-"""Of one forwarded read; a single larger batch is answered all the same."""
+"""The bytes at most of a forwarded read; a single larger batch is answered all the same."""
 CATCH_UP_S: Final = 2.0
 
 

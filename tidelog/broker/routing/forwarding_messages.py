@@ -1,4 +1,4 @@
-"""What one broker asks another about partitions that the other leads: forwarded HTTP requests, without the HTTP.
+"""Messages of one broker to another about partitions that the other leads: forwarded requests of clients.
 
 Each request names its partitions by `Addressed`: what, and in which state of the cluster the caller believes that the
 callee leads it. Record batches travel behind the message, as they are; so do the batches of an answer. An error crosses
@@ -26,7 +26,7 @@ class Addressed(msgspec.Struct, frozen=True, array_like=True):
     partition: Int64
     leader_epoch: Int64
     position: Int64
-    """Of the caller's image in the metadata log: an older one at the leader proves nothing."""
+    """The metadata position of the caller's image: an older image at the leader proves nothing."""
 
 
 class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
@@ -38,7 +38,7 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
     idempotency: tuple[Int64, Int64] | None
     """The producer id made from an idempotency key, and the fingerprint of the content."""
     expected_end: Int64 | None = None
-    """Where the last batch must end, lest nothing be appended."""
+    """The offset at which the last batch must end; otherwise nothing is appended."""
     is_own: bool = False
     """The broker's own writing, to the topic that all brokers write to."""
 
@@ -100,8 +100,9 @@ class ForwardChangeWait(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardOffsets(msgspec.Struct, frozen=True, tag=True):
-    """Where partitions begin and end, and for those that come with a timestamp (ms) the first record of that time or
-    later. Answered by `OffsetsFound` (Kafka: ListOffsets)."""
+    """Asks where partitions begin and end, and for those that come with a timestamp (ms) the first record of that time
+    or later. Answered by `OffsetsFound` (Kafka: ListOffsets).
+    """
 
     asked: list[tuple[Addressed, Int64 | None]]
     timeout_ms: Int64
@@ -134,14 +135,15 @@ class OffsetsEntry(msgspec.Struct, frozen=True):
 
 
 class OffsetsFound(msgspec.Struct, frozen=True, tag=True):
-    """One entry for each partition asked for, in their order."""
+    """The offsets of each partition asked for, in their order."""
 
     entries: list[OffsetsEntry]
 
 
 class ForwardFingerprints(msgspec.Struct, frozen=True, tag=True):
-    """What came to these partitions under an idempotency key, by the producer id made from it. Answered by
-    `Fingerprints`."""
+    """Asks for the fingerprint of the request that came to these partitions under an idempotency key, by the producer
+    id made from it. Answered by `Fingerprints`.
+    """
 
     partitions: list[Addressed]
     producer_id: Int64
@@ -149,7 +151,7 @@ class ForwardFingerprints(msgspec.Struct, frozen=True, tag=True):
 
 
 class Fingerprints(msgspec.Struct, frozen=True, tag=True):
-    """One for each partition, in their order; null if nothing came, and a refusal if that is not known."""
+    """The fingerprint for each partition, in their order; null if nothing came, and a refusal if that is not known."""
 
     found: list[Int64 | Refusal | None]
 

@@ -76,7 +76,7 @@ class Pauses:
 
 
 class LeaderCalls:
-    """Where requests set out from. One per broker."""
+    """The calls of one broker to partition leaders: it finds the leader, and retries when that is sure to do no harm."""
 
     def __init__(self, lookup: LeaderLookup, peers: Peers) -> None:
         self._lookup = lookup
@@ -92,7 +92,7 @@ class LeaderCalls:
         appends: bool = False,
         is_repeatable: bool = True,
     ) -> T:
-        """What `ask` returns of the partition at its leader, wherever that is by then.
+        """Returns what `ask` returns of the partition at its leader, wherever that is by then.
 
         Raises what the leader raised; `LeaderNotAvailable` if none could be asked by the deadline (loop time);
         `TimedOutAfterAppend` if it `appends`, and may have done so without an answer.
@@ -139,7 +139,7 @@ class LeaderCalls:
                 return await asked
 
     def locate(self, target: Target, deadline_s: float) -> LeaderTarget:
-        """Where a partition is led, to be asked until `deadline_s`.
+        """Returns the leader of a partition, to be asked until `deadline_s`: here, or at another broker.
 
         Raises `UnknownTopic`, or `LeaderNotAvailable` if nobody leads it or its log is not open here.
         """

@@ -1,4 +1,4 @@
-"""Who leads a partition, as the metadata says now, and the wait until it says something else.
+"""The leader of a partition by the newest metadata, and the wait until that changes.
 
 A broker's image lags behind the metadata log by a little, each broker's by its own. So a request may reach a broker
 that leads no longer, or one that does not know yet that it leads. Neither is an error of the client's: whoever notices
@@ -22,7 +22,7 @@ from tidelog.model.ids import NodeId, PartitionId, TopicId
 
 
 class Host(Protocol):
-    """What forwarding needs of its broker."""
+    """The part of a broker that forwarding uses."""
 
     @property
     def node_id(self) -> NodeId: ...
@@ -32,7 +32,7 @@ class Host(Protocol):
 
     @property
     def position_in_force(self) -> int:
-        """Up to where it is in line with the metadata that `image` has."""
+        """The metadata position up to which the broker's replicas are in line with `image`."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class Host(Protocol):
 
 
 class LeaderLookup:
-    """What one broker knows of its cluster's partitions."""
+    """The partition leaders that one broker knows."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -66,7 +66,7 @@ class LeaderLookup:
 
     @property
     def node_id(self) -> int:
-        """This broker."""
+        """The node id of this broker."""
         return self._host.node_id
 
     @property
@@ -132,7 +132,9 @@ class LeaderLookup:
         return described, described.partitions[partition]
 
     def find_again(self, topic: str, topic_id: TopicId, partition: int) -> PartitionInfo:
-        """As `find`, of a topic that was looked at before. Raises `UnknownTopic` if it has another life since."""
+        """Finds a topic that was looked up before, as `find` does. Raises `UnknownTopic` if it was deleted and created
+        again since.
+        """
         described, info = self.find(topic, partition)
         if described.topic_id != topic_id:
             raise UnknownTopic(f"topic {topic} was deleted, and created again, while this request was under way")

@@ -1,4 +1,4 @@
-"""One try at one leader: requests about partitions as messages, and answers back as what the leader returned.
+"""Single requests to one leader: sent as messages, and answered with what the leader returned.
 
 Nothing here repeats anything. What the leader raised is raised here as it was; what happened on the way is a
 `PeerUnreachable` or a `NotLeader` (definite: nothing was done), a `PeerLost` or a `TimeoutError` (unknown).
@@ -115,20 +115,20 @@ class PeerLeader:
     async def fingerprints(
         self, partitions: Sequence[Addressed], producer_id: ProducerId, deadline_s: float
     ) -> list[int | TidelogError | None]:
-        """What came under an idempotency key, of many partitions."""
+        """Returns the fingerprints of many partitions under an idempotency key, or a refusal of each."""
         message = ForwardFingerprints(list(partitions), producer_id, _timeout_ms(deadline_s))
         found = _expect(Fingerprints, await self.ask(message, deadline_s)).found
         return [one.to_error() if isinstance(one, Refusal) else one for one in found]
 
     async def ask(self, message: msgspec.Struct, deadline_s: float, payload: Sequence[Buffer] = ()) -> Answer:
-        """One request of `forwarding_messages`, to be done by `deadline_s` (loop time)."""
+        """Sends a request of `forwarding_messages`, to be done by `deadline_s` (loop time), and returns the answer."""
         left_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
         return await self.peers.request(self.node_id, message, payload, deadline_s=left_s + GRACE_S, lane=Lane.DATA)
 
 
 @dataclass(frozen=True, slots=True)
 class PeerPartition:
-    """One partition at another broker; `deadline_s` (loop time) is for whatever has no deadline of its own."""
+    """A partition at another broker; `deadline_s` (loop time) is for calls that have no deadline of their own."""
 
     peer: PeerLeader
     addressed: Addressed
@@ -144,7 +144,9 @@ class PeerPartition:
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """As `Partition.produce`. The batches' bytes go out as they are, and are not copied."""
+        """Forwards a produce request (see `Partition.produce`). The batches' bytes go out as they are, and are not
+        copied.
+        """
         message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end, is_own)
         answer = await self.peer.ask(message, deadline_s, [batch.data for batch in batches])
         made = _expect(Produced, answer)
@@ -153,11 +155,11 @@ class PeerPartition:
         )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """As `LedPartition.delete_records`."""
+        """Forwards a deletion of records (see `LedPartition.delete_records`)."""
         await self.peer.ask(ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """As `Partition.read`."""
+        """Forwards a read (see `Partition.read`)."""
         message = ForwardRead(self.addressed, offset, bytes_max, _timeout_ms(self.deadline_s))
         answer = await self.peer.ask(message, self.deadline_s)
         read = _expect(BatchesRead, answer)
@@ -173,7 +175,7 @@ class PeerPartition:
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """As `Partition.wait_for_data`."""
+        """Forwards a wait for data (see `Partition.wait_for_data`)."""
         with self.peer.waits:
             message = ForwardDataWait(self.addressed, offset, bytes_min, _timeout_ms(deadline_s))
             await self.peer.ask(message, deadline_s)

@@ -53,7 +53,9 @@ class RemotePartition:
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """As `Partition.produce`. Repeated after an unknown outcome only if the partition will recognise a repeat."""
+        """Produces at the leader, as `Partition.produce` says. Repeats after an unknown outcome only if the partition
+        will recognise a repeat.
+        """
         return await self.calls.reach(
             self.target,
             lambda leader: leader.produce(
@@ -70,19 +72,19 @@ class RemotePartition:
         )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """As `LedPartition.delete_records`. A repetition does no harm."""
+        """Deletes records at the leader, as `LedPartition.delete_records` says. A repetition does no harm."""
         await self.calls.reach(
             self.target, lambda leader: leader.delete_records(offset, deadline_s=deadline_s), deadline_s, appends=True
         )
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """As `Partition.read`."""
+        """Reads committed batches at the leader, as `Partition.read` says."""
         return await self.calls.reach(
             self.target, lambda leader: leader.read(offset, bytes_max=bytes_max), _read_deadline_s()
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """As `Partition.wait_for_data`."""
+        """Waits for data at the leader, as `Partition.wait_for_data` says."""
         await self.calls.reach(
             self.target,
             lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s),
@@ -90,11 +92,11 @@ class RemotePartition:
         )
 
     async def extent(self) -> Extent:
-        """Where the partition begins and ends now."""
+        """Returns where the partition begins and ends now."""
         return (await self._offsets(None)).extent
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """As `Partition.offset_for_timestamp`."""
+        """Returns the first record of that time or later, as `Partition.offset_for_timestamp` says."""
         return (await self._offsets(timestamp_ms)).record
 
     async def _offsets(self, timestamp_ms: int | None) -> Offsets:
@@ -104,7 +106,7 @@ class RemotePartition:
         return found
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """As `Partition.fingerprint_of`."""
+        """Returns the fingerprint under an idempotency key, as `Partition.fingerprint_of` says."""
         (found,) = await fan_out_fingerprints(self.calls, [self.target], producer_id, _read_deadline_s())
         if isinstance(found, TidelogError):
             raise found

@@ -43,7 +43,7 @@ class Routing:
     def __init__(self, host: Host, peers: Peers) -> None:
         self._lookup = LeaderLookup(host)
         self.calls = LeaderCalls(self._lookup, peers)
-        """Where requests of this broker's clients set out from."""
+        """The calls that this broker makes to leaders for its clients."""
         self._requests = ForwardedRequests(self._lookup, host.purgatory)
         self._configs: dict[TopicId, tuple[object, TopicConfig]] = {}
 
@@ -79,7 +79,7 @@ class Routing:
         self._lookup.on_metadata_applied()
 
     async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
-        """As `ForwardedRequests.led`."""
+        """Returns the partition that a forwarded request names, as `ForwardedRequests.led` does."""
         return await self._requests.led(addressed, deadline_s)
 
     async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 OWN: Final = 112
-"""Of the process itself: standard streams, event loop, listeners with their duplicates, connections on their way in,
-libraries."""
+"""The descriptors of the process itself: standard streams, event loop, listeners with their duplicates, connections on
+their way in, libraries.
+"""
 FILES_MAX: Final = 16_384
 """More are of no use: opening a file costs some 30 us, and so many are written to within a second at most."""
 CLIENTS_MIN: Final = 16

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Flushable(Protocol):
-    """What can be made durable: a `PartitionLog`, or a `SlotStore`."""
+    """A log that can be made durable: a `PartitionLog`, or a `SlotStore`."""
 
     @property
     def is_dirty(self) -> bool: ...
@@ -38,7 +38,7 @@ class Flushable(Protocol):
 
 
 class FlushListener(Protocol):
-    """Who owns a log and is told when it has become durable, or has gone offline."""
+    """The owner of a log, who is told when it has become durable, or has gone offline."""
 
     @property
     def log(self) -> Flushable: ...
@@ -58,7 +58,7 @@ class LogWriter:
         self._waiting: dict[FlushListener, float] = {}
         """Since when each has waited."""
         self._unawaited: dict[FlushListener, float] = {}
-        """Those that wait for `_due` first."""
+        """The listeners that wait for `_due` first."""
         self._due: asyncio.TimerHandle | None = None
         self._in_round: dict[FlushListener, float] = {}
         self._exclusive: list[Flushable] = []
@@ -146,7 +146,7 @@ class LogWriter:
         await self._round_done.wait()
 
     def _take_waiting(self) -> None:
-        """Those whose log is another's for now go on waiting."""
+        """Takes the waiting listeners into the next round; those whose log is in exclusive use go on waiting."""
         waiting, self._waiting = self._waiting, {}
         for listener, since_s in waiting.items():
             is_free = not any(log is listener.log for log in self._exclusive)

@@ -15,7 +15,7 @@ WAITERS_MAX = 10_000
 
 
 class Watchers:
-    """Those who wait for one partition, in the order in which they came."""
+    """The requests that wait for one partition, in the order in which they came."""
 
     def __init__(self) -> None:
         self._futures: dict[asyncio.Future[None], None] = {}

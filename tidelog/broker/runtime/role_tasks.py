@@ -12,7 +12,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class RoleTasks:
-    """One broker's. `failed` is called if a task ended by an error that nobody foresaw."""
+    """The tasks of one broker's roles, by name. `failed` is called if a task ended by an error that nobody foresaw."""
 
     def __init__(self, failed: Callable[[], None]) -> None:
         self._failed = failed

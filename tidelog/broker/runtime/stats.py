@@ -1,4 +1,4 @@
-"""What a broker counts of its own work. Plain numbers, read by `/metrics` when somebody asks."""
+"""Counters of a broker's own work. Plain numbers, read by `/metrics` when somebody asks."""
 
 from __future__ import annotations
 
@@ -71,4 +71,4 @@ class Stats:
     load_findings: int = counted("Things found wrong when logs were opened.")
     stages: Stages = field(default_factory=Stages)
     traffic: Traffic = field(default_factory=Traffic)
-    """Of what was appended and read, how much was whose."""
+    """The bytes and records that were appended and read, by topic."""

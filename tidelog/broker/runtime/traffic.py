@@ -1,4 +1,4 @@
-"""What each topic takes in and gives out on this broker, of a bounded number of topics.
+"""The traffic of each topic on this broker, in and out, of a bounded number of topics.
 
 The first `TOPICS_MAX` topics with any traffic are counted apart, all others as one: a topic that was shown once goes on
 being shown, so that its rates can be told. A deleted topic makes place for another one.
