@@ -1,4 +1,4 @@
-"""What a rule finds."""
+"""Findings of the checker's rules."""
 
 from __future__ import annotations
 

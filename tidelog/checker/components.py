@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 Graph = Sequence[Sequence[int]]
-"""Of each node, its successors."""
+"""The successors of each node."""
 
 
 def components(graph: Graph) -> Iterator[list[int]]:

@@ -31,7 +31,7 @@ Edges = list[tuple[int, int]]
 class Node(NamedTuple):
     act: Act
     key: str
-    """Of a batch, the key; otherwise empty."""
+    """The key of a batch; otherwise empty."""
 
     def __str__(self) -> str:
         return f"{self.act}"
@@ -41,7 +41,7 @@ class Level(NamedTuple):
     name: str
     reads: bool
     order: Callable[[Act], str] | None
-    """Whose completions come before whose invocations: those of acts with the same answer."""
+    """Returns a name for an act: among acts of the same name, one that completed precedes those invoked later."""
 
 
 LEVELS = (
@@ -55,7 +55,7 @@ LEVELS = (
 
 
 def cycles(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """One anomaly for each component."""
+    """Yields an anomaly for each component."""
     dependencies = Dependencies(run, versions)
     nodes = dependencies.nodes
     for component in components(dependencies.graph(LEVELS[-1], range(len(nodes)))):
@@ -69,7 +69,7 @@ def cycles(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 class Dependencies:
-    """Who must come before whom."""
+    """The dependencies between acts: which must come before which."""
 
     def __init__(self, run: Run, versions: Versions) -> None:
         self.nodes: list[Node] = []
@@ -115,7 +115,7 @@ class Dependencies:
         return edges
 
     def graph(self, level: Level, members: range | list[int]) -> list[list[int]]:
-        """Of these nodes alone, and the instants that order them, which come after all nodes."""
+        """Returns the graph of these nodes alone, with the instants that order them, which come after all nodes."""
         among = members if isinstance(members, range) else set(members)
         graph: list[list[int]] = [[] for _ in self.nodes]
         for edges in (self._ww, self._wr) if level.reads else (self._ww,):
@@ -130,7 +130,7 @@ class Dependencies:
     def _instants(
         self, order: Callable[[Act], str], members: range | list[int]
     ) -> dict[str, list[tuple[int, bool, int]]]:
-        """By what orders them: (when, whether it is a completion, node), in order."""
+        """Returns, by what orders them: (when, whether it is a completion, node), in order."""
         found: dict[str, list[tuple[int, bool, int]]] = {}
         for number in members:
             act = self.nodes[number].act

@@ -71,7 +71,7 @@ def realtime_lag(run: Run) -> Lag:
 
 
 def _proofs(run: Run) -> dict[str, tuple[list[int], list[float]]]:
-    """By key: offsets, ascending, and the first time at which somebody knew of this one or of a later one."""
+    """Returns by key: offsets, ascending, and the first time at which a client knew of this one or of a later one."""
     first: dict[str, dict[int, float]] = {}
     for act in run.acts:
         if act.is_view:

@@ -44,12 +44,13 @@ Function = Literal[
 ]  # fmt: skip
 Durability = Literal["fsynced", "replicated", "leader", "none"]
 Guarantee = Literal["sequence", "key", "none"]
-"""What the sender relies on: its batches are there once and in order (an idempotent producer), once (an idempotency
-key), or once and in order as long as it waits for each answer."""
+"""The sender's guarantee: its batches are there once and in order (an idempotent producer), once (an idempotency key),
+or once and in order as long as it waits for each answer.
+"""
 
 
 class Send(msgspec.Struct, frozen=True, array_like=True, tag="send"):
-    """One record; with its offset, once it is known."""
+    """A record that is sent, with its offset once that is known."""
 
     key: str
     offset: int | None
@@ -103,7 +104,7 @@ Value = Send | Poll | View | Damage | Unread | Prefix | str
 
 
 class Op(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a history. Lines come in the order of `index`, in which things happened; `time` is in seconds."""
+    """A line of a history. Lines come in the order of `index`, in which things happened; `time` is in seconds."""
 
     index: int
     time: float
@@ -112,11 +113,11 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     f: Function
     value: list[Value] = []
     invocation: int | None = None
-    """Of a completion: the index of what it completes. Without it, that is what its process invoked last."""
+    """The index of the operation that a completion completes. Without it, that is the last one its process invoked."""
     durability: Durability = "fsynced"
-    """Of a send that is `ok`: what its acknowledgement said."""
+    """The durability that the acknowledgement of a send told, if it is `ok`."""
     guarantee: Guarantee = "sequence"
-    """Of a send's invocation."""
+    """The guarantee of a send, given with its invocation."""
     epoch: int = -1
     """The leader epoch of whoever answered, if it is known."""
     replica: int | None = None

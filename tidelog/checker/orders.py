@@ -20,15 +20,15 @@ Steps = Callable[[int, int], int]
 
 @dataclass(slots=True)
 class Position:
-    """Of one process."""
+    """The positions of one process in the partitions that it polls and sends to."""
 
     polled: dict[str, int] = field(default_factory=dict)
-    """By key: the offset that it was given last."""
+    """The offset that it was given last, by key."""
     sent: dict[str, tuple[Act, int]] = field(default_factory=dict)
     is_subscriber: bool = False
 
     def moves(self, act: Act) -> None:
-        """Other partitions, or other offsets in them."""
+        """Takes in that the process moves to other partitions, or to other offsets in them."""
         if act.outcome == "fail":
             return
         match act.f:

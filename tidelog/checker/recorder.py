@@ -11,7 +11,9 @@ WORLD = "world"
 
 
 class Recorder:
-    """Of one run. `clock` tells seconds since some point of time; the order of events is the order of calls."""
+    """Collects the history of one run. `clock` tells seconds since some point of time; the order of events is the order
+    of calls.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.operations: list[Op] = []

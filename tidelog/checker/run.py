@@ -18,7 +18,7 @@ CLIENT = ("send", "poll", "txn", "assign", "subscribe", "seek", "crash")
 
 @dataclass(slots=True, eq=False)
 class Act:
-    """One operation from its invocation to its completion; `completed` is `NEVER` if nobody heard of it."""
+    """An operation from its invocation to its completion; `completed` is `NEVER` if nobody heard of it."""
 
     f: str
     process: str
@@ -30,7 +30,7 @@ class Act:
     sends: list[Send]
     polls: list[Poll]
     names: list[str]
-    """Of assign, subscribe and seek."""
+    """The names of assign, subscribe and seek."""
     durability: str = "fsynced"
     guarantee: str = "sequence"
     epoch: int = -1
@@ -68,8 +68,9 @@ class Run:
     repeats: bool = False
 
     def start(self, key: str) -> int:
-        """Where the partition started when it was read in the end, on whichever replica starts last; if it was not,
-        where it may start."""
+        """Returns the log start that was read in the end, on whichever replica starts last; if none was read, the
+        latest that it may be.
+        """
         starts = [view.start for view, _ in self.views if view.key == key]
         return max(starts, default=self.asked.get(key, 0))
 

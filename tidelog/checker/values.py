@@ -87,7 +87,7 @@ def _is_excused(writer: Act, key: str, value: str, start: int, damaged: set[int]
 
 
 def precommitted_reads(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Nobody polls in one operation what it sends itself."""
+    """Yields an anomaly for each record that an operation polls though it is the one that sends it."""
     for act in run.acts:
         if act.sends and act.polls:
             own = {(send.key, send.value) for send in act.sends}

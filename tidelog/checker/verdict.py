@@ -73,20 +73,20 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one run."""
+    """The verdict on one run."""
 
     anomalies: tuple[Anomaly, ...]
     acknowledged: int
-    """Batches."""
+    """The number of acknowledged batches."""
     polls: int
-    """That were successful."""
+    """The number of successful polls."""
     records_read: int
     views: int
     faults: int
     excused: int
-    """Values that are at two offsets, one of which could not be read when the log went on behind it."""
+    """The number of values at two offsets, one of which could not be read when the log went on behind it."""
     void: tuple[str, ...]
-    """What happened too seldom."""
+    """The events that happened too seldom for a verdict."""
     lag: Lag
 
     @property

@@ -13,7 +13,7 @@ from tidelog.checker.run import Act, Run
 
 
 class KeyLog:
-    """Of one partition."""
+    """The values of one partition by offset."""
 
     def __init__(self) -> None:
         self.shown: dict[int, str] = {}
@@ -56,11 +56,11 @@ class KeyLog:
 
 
 class Versions:
-    """Of one run."""
+    """The values of all partitions in one run."""
 
     def __init__(self, run: Run) -> None:
         self.writers: dict[str, dict[str, Act]] = {}
-        """By key and value."""
+        """The acts that sent a value, by key and value."""
         self.read: dict[str, set[str]] = {}
         """Values that a poll returned that is `ok`."""
         self.logs: dict[str, KeyLog] = {}
@@ -84,7 +84,7 @@ class Versions:
         return act.outcome == "ok"
 
     def offset_of(self, key: str, offset: int | None, value: str) -> int | None:
-        """Where a record that was sent is."""
+        """Returns the offset of a record that was sent, or None if it is not known."""
         return self.log(key).offsets.get(value) if offset is None else offset
 
     def _note(self, act: Act) -> None:

@@ -1,4 +1,4 @@
-"""What each replica holds when all is over, against what was promised.
+"""The content of each replica when all is over, compared with what was promised.
 
 An acknowledged record is there, at its offset, until the prefix that holds it is deleted; a record whose bytes were
 damaged on purpose is answered with an error, it alone. Below the high watermark there is a record at every offset; in a
@@ -51,8 +51,9 @@ def _missing(
 
 
 def seen_is_there(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """What a reader was given stays. Other values at its offset are told as inconsistent offsets, and acknowledged
-    records as missing."""
+    """Yields an anomaly for each value that a reader was given, and that a replica lacks. Other values at its offset
+    are told as inconsistent offsets, and acknowledged records as missing.
+    """
     seen: dict[str, set[int]] = {}
     for act in run.acts:
         if not act.is_view:
@@ -86,7 +87,7 @@ def no_gaps(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def bounds(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """Where logs start and end."""
+    """Yields anomalies of the offsets where logs start and end."""
     for view, replica in run.views:
         asked, promised = run.asked.get(view.key, 0), run.promised.get(view.key, 0)
         if not promised <= view.start <= asked:
@@ -98,7 +99,7 @@ def bounds(run: Run, versions: Versions) -> Iterator[Anomaly]:
 
 
 def equal_replicas(run: Run, versions: Versions) -> Iterator[Anomaly]:
-    """What two replicas have at the same offset is the same, and they end at the same offset."""
+    """Yields anomalies of replicas that differ: in the value at an offset, or in their ends."""
     first: dict[str, tuple[View, int | None, dict[int, str]]] = {}
     for view, replica in run.views:
         if view.key not in first:

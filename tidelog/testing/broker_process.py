@@ -1,4 +1,4 @@
-"""One real broker as a child process: `tidelog start`, its ready line, its signals, its output when it fails.
+"""A real broker as a child process: `tidelog start`, its ready line, its signals, its output when it fails.
 
 Its addresses are chosen beforehand and stay what they are, so that clients and other brokers find it again. Standard
 error goes to a file, of which a failure shows the end.
@@ -75,7 +75,7 @@ class BrokerProcess:
 
     @property
     def command(self) -> list[str]:
-        """What is run; it can be run again by hand."""
+        """The command that is run; it can be run again by hand."""
         words = start_command(
             self.node_id, self.data_dir, self._http, peer=self._peer, settings=self._settings, kafka=self.kafka
         )

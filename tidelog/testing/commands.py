@@ -1,4 +1,4 @@
-"""What to type for a broker of a cluster on this machine, and what it answers when it is ready."""
+"""The command line of a broker in a cluster on this machine, and the line that it prints when it is ready."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def plan(seed: int, node_ids: Sequence[int], kinds: Sequence[str]) -> Iterator[F
 
 
 class Faults:
-    """What can be done to a cluster; to its links only with the `network` that it is in."""
+    """The faults that can be inflicted on a cluster; on its links only with the `network` that it is in."""
 
     def __init__(self, cluster: LocalCluster, network: PrivateNetwork | None = None) -> None:
         self.kinds = PROCESS_FAULTS if network is None else PROCESS_FAULTS + NETWORK_FAULTS

@@ -136,7 +136,7 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as `bootstrap`: all brokers' base URLs."""
+        """The `bootstrap` of clients: all brokers' base URLs, separated by commas."""
         return ",".join(broker.url for broker in self._brokers.values())
 
     @property

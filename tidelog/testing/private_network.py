@@ -88,18 +88,20 @@ class PrivateNetwork:
         return f"10.77.0.{node or NODES_MAX + 1}"
 
     def words(self, node: int) -> list[str]:
-        """What to put before the words of a command that is to run on a node; the process id stays the same."""
+        """Returns the words to put before a command that is to run on a node; the process id stays the same."""
         return self._namespaces[node].words
 
     # -- cutting -----------------------------------------------------------------------------------------------------
 
     @property
     def cuts(self) -> Collection[tuple[int, int]]:
-        """What is cut now: pairs of sender and receiver."""
+        """The links that are cut now: pairs of sender and receiver."""
         return frozenset(self._cuts)
 
     def cut(self, sender: int, receiver: int) -> None:
-        """What `sender` sends to `receiver` is lost from now on; the other direction stays as it is."""
+        """Cuts the link from `sender` to `receiver`: all packets are lost from now on; the other direction stays as it
+        is.
+        """
         assert sender != receiver
         self._namespaces[sender].run(f"ip neighbour replace {self.host(receiver)} lladdr {NOWHERE} dev eth0")
         self._cuts.add((sender, receiver))

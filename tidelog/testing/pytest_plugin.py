@@ -11,6 +11,6 @@ from tidelog.testing.local_cluster import LocalCluster
 
 @pytest.fixture(scope="session")
 def tidelog_cluster() -> Iterator[LocalCluster]:
-    """One running cluster for the whole session: use topics of your own, and leave it running."""
+    """Yields a running cluster for the whole session: use topics of your own, and leave it running."""
     with LocalCluster() as cluster:
         yield cluster

@@ -38,14 +38,16 @@ LOOK_S = 0.05
 COMMIT_S_MAX: Final = 10.0
 """How long a replica may need to learn that all it holds is committed, when nothing happens any more."""
 DURABILITIES: Final[dict[str, Durability]] = {"fsynced": "fsynced", "replicated": "replicated"}
-"""What a leader alone acknowledges promises nothing where others may lead after it."""
+"""The durabilities that a history counts. An acknowledgement of the leader alone promises nothing once another broker
+may lead.
+"""
 
 
 Text = Callable[[bytes | None], str]
 
 
 class Recording:
-    """Of one run. A *process* is one client that does one thing after another; name it as you like."""
+    """Records one run. A *process* is one client that does one thing after another; name it as you like."""
 
     def __init__(self, known_as: Text | None = None) -> None:
         """`known_as` makes a short name of a value, if values are long."""
@@ -101,7 +103,7 @@ class Recording:
     async def poll(
         self, process: str, consumer: Consumer, *, timeout_ms: int = 0
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """As `Consumer.getmany`, and raises as it does."""
+        """Polls as `Consumer.getmany`, and raises as it does."""
         invocation = self.recorder.invoke(process, "poll")
         try:
             found = await consumer.getmany(timeout_ms=timeout_ms)
@@ -176,7 +178,7 @@ def text(value: bytes | None) -> str:
 
 
 class _Found(NamedTuple):
-    """Of one request."""
+    """The records and offsets of one fetched partition."""
 
     records: list[tuple[int, bytes | None]]
     next_offset: int
