@@ -21,7 +21,7 @@ WAIT_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeOptions(TargetOptions):
-    """What to read, and how."""
+    """The options of the workload: the records to read, and how."""
 
     records: int = 1_000_000
     value_bytes: int = 100

@@ -1,4 +1,4 @@
-"""What a run costs: CPU time, fsyncs and messages between brokers, as differences of counts before and after it.
+"""The costs of a run: CPU time, fsyncs and messages between brokers, as differences of counts before and after it.
 
 CPU time is the figure to compare on a machine that others use, too: it hardly depends on how busy they are. User time
 is mostly Python, system time mostly copying and writing. It is told of each process, and per megabyte of values in all
@@ -34,7 +34,7 @@ class Cpu(NamedTuple):
         return self.user_s + self.system_s
 
     def since(self, before: Cpu) -> Cpu:
-        """What came since an earlier reading."""
+        """Returns the CPU time spent since an earlier reading."""
         return Cpu(self.user_s - before.user_s, self.system_s - before.system_s)
 
 
@@ -59,8 +59,9 @@ class Reading:
 
 
 def costs(before: Reading, after: Reading, value_bytes: int) -> dict[str, float]:
-    """What the run between two readings cost. A gigabyte is 10^9 bytes of values, a megabyte 10^6. What is not known
-    is left out."""
+    """Returns the costs of the run between two readings. A gigabyte is 10^9 bytes of values, a megabyte 10^6. Costs
+    that are not known are left out.
+    """
     figures = _work(before, after)
     gigabytes = value_bytes / 1e9
     if gigabytes:
@@ -106,13 +107,13 @@ def _cpu(before: Reading, after: Reading, megabytes: float) -> dict[str, float]:
 
 
 def own_cpu() -> Cpu:
-    """Of this process."""
+    """Returns the CPU time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return Cpu(used.ru_utime, used.ru_stime)
 
 
 def cpu_of(pid: int) -> Cpu:
-    """Of another process (proc(5), fields 14 and 15)."""
+    """Returns the CPU time of another process (proc(5), fields 14 and 15)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return Cpu(int(fields[11]) / CLOCK_TICKS, int(fields[12]) / CLOCK_TICKS)
 

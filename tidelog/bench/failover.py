@@ -68,13 +68,13 @@ class _Clocked:
         self.last_s = now_s
 
     def longest_since_ms(self, since_s: float) -> float:
-        """Of the gaps that ended after `since_s`."""
+        """Returns the longest of the gaps that ended after `since_s`."""
         return 1000 * max((length for end_s, length in self.gaps if end_s >= since_s), default=0.0)
 
 
 @dataclass(slots=True)
 class _Stalls:
-    """One entry for each leader that was taken away."""
+    """The stalls of writers and readers: an entry for each leader that was taken away."""
 
     produce_ms: list[float] = field(default_factory=list)
     consume_ms: list[float] = field(default_factory=list)
@@ -112,7 +112,7 @@ def _drawn(partitions: int) -> Iterator[int]:
 
 
 def _clocks(partitions: int) -> list[_Clocked]:
-    """One for each partition."""
+    """Returns a new clock for each partition."""
     return [_Clocked() for _ in range(partitions)]
 
 

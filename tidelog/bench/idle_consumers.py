@@ -60,14 +60,14 @@ class IdleConsumersOptions:
 
 @dataclass(slots=True)
 class _Measured:
-    """One entry for each round."""
+    """The measurements, with an entry for each round."""
 
     without_s: list[list[float]] = field(default_factory=list)
     with_s: list[list[float]] = field(default_factory=list)
     create_s: list[float] = field(default_factory=list)
     delete_s: list[float] = field(default_factory=list)
     rss_bytes: list[tuple[int, int]] = field(default_factory=list)
-    """(before, after), of all brokers."""
+    """The resident memory of all brokers: (before, after)."""
 
 
 class _Instances:
@@ -162,7 +162,7 @@ async def _round(
 
 
 async def _write(to: Connection, options: IdleConsumersOptions, records: int) -> list[float]:
-    """One record after the other; how long each took."""
+    """Writes one record after the other; returns the seconds that each took."""
     values = make_values("random", options.value_bytes)
     seconds = []
     async with Producer(**to, linger_ms=0) as producer:
@@ -179,7 +179,7 @@ def _resident_bytes(cluster: LocalCluster) -> int:
 
 
 def figures_of(instances: int, measured: _Measured) -> dict[str, float]:
-    """What the rounds come to."""
+    """Returns the figures of all rounds."""
     before, after = measured.rss_bytes[0]
     ratios = [
         percentiles_ms(with_s)["p99_ms"] / percentiles_ms(without_s)["p99_ms"]

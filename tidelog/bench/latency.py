@@ -25,7 +25,7 @@ PROGRESS_EVERY = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyOptions(TargetOptions):
-    """What to send. With `reads` a consumer waits for every record, too."""
+    """The options of the workload. With `reads` a consumer waits for every record, too."""
 
     records: int = 5_000
     value_bytes: int = 100
@@ -86,7 +86,7 @@ class _Run:
                 await producer.send_and_wait(target.topic, self._values[number % DISTINCT])
 
     async def send(self, producer: Producer, topic: str) -> None:
-        """One task: the next number, until there is none."""
+        """Sends the next number, again and again, until there is none; several tasks may do so."""
         for number in self._numbers:
             value = number.to_bytes(NUMBER_BYTES, "big") + self._values[number % DISTINCT]
             started_s = self._sent_s[number] = time.perf_counter()

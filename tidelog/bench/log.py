@@ -49,7 +49,7 @@ class LogOptions:
     runs: Sequence[Sequence[int]] = DEFAULT_RUNS
     replicas: int = 3
     kind: str = "zero"
-    """Of the payloads: zero, one or random."""
+    """The kind of the payloads: zero, one or random."""
     directory: Path = Path()
     """On the disk that is to be measured. The replicas make a directory of their own in it, and remove it."""
     servers: Sequence[Address] = ()
@@ -60,13 +60,13 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True)
 class LogRun:
-    """One list of sizes, and how long each took."""
+    """The appends of one list of sizes, and the time that each took."""
 
     sizes: Sequence[int]
     measured: Measured
 
     def result(self, options: LogOptions) -> Result:
-        """Its figures."""
+        """Returns the figures of the run."""
         seconds = self.measured.seconds
         figures = {
             "appends_per_s": len(seconds) / self.measured.elapsed_s,
@@ -134,7 +134,7 @@ def _start(stack: ExitStack, node: int, directory: str) -> subprocess.Popen[byte
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with this very package importable."""
+    """Returns this process's environment, with this very package importable."""
     paths = [str(Path(tidelog.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -1,4 +1,4 @@
-"""One replica of the log benchmark, a process: `python -m tidelog.bench.log_replica NODE DIRECTORY`.
+"""A replica of the log benchmark, a process: `python -m tidelog.bench.log_replica NODE DIRECTORY`.
 
 A replica of a log by itself (`tidelog log replica`), with a writer beside it, as Mesos' benchmark is. Its parent talks
 to it in lines of JSON: it tells its port, is told everybody's, tells when it leads, is told what to append, tells how
@@ -34,7 +34,7 @@ DISTINCT = 64
 
 
 class Appends(msgspec.Struct):
-    """What the leader is to append: payloads of these sizes, one after the other."""
+    """The appends that the leader is to make: payloads of these sizes, one after the other."""
 
     sizes: list[int]
     kind: str
@@ -44,7 +44,7 @@ class Measured(msgspec.Struct):
     """How it went."""
 
     seconds: list[float]
-    """Of each append."""
+    """The seconds that each append took."""
     fsync_seconds: float | None
     """How long the leader's disk thread was at its fsyncs meanwhile; None if it was not asked."""
     elapsed_s: float
@@ -53,7 +53,7 @@ class Measured(msgspec.Struct):
 
 
 async def measure_at(replica: LogReplica, appends: Appends) -> Measured:
-    """As `measure`, at the leader, whose fsyncs are measured as well."""
+    """Measures as `measure`, at the leader, whose fsyncs are measured as well."""
     fsync_before_s = replica.stats.fsync_seconds
     measured = await measure(replica.append, appends)
     return msgspec.structs.replace(measured, fsync_seconds=replica.stats.fsync_seconds - fsync_before_s)
@@ -79,7 +79,7 @@ async def measure(append: Callable[[bytes], Awaitable[object]], appends: Appends
 
 
 def make_payloads(kind: str, size: int) -> list[bytes]:
-    """What Mesos' benchmark offers: all zeros, all ones, random bytes."""
+    """Returns the payloads of a kind, as Mesos' benchmark offers them: all zeros, all ones, or random bytes."""
     if kind == "random":
         return [os.urandom(size) for _ in range(DISTINCT)]
     return [(b"\x00" if kind == "zero" else b"\xff") * size]

@@ -32,7 +32,7 @@ TOPIC = "move"
 REPLICAS = 3
 RECEIVED = "tidelog_moves_received_bytes_total"
 LOAD_BYTES = 100
-"""Of a record of the load."""
+"""The bytes of a record of the load."""
 SEND_EVERY_S = 0.01
 SAMPLE_EVERY_S = 0.5
 WINDOW_S = 5.0
@@ -64,14 +64,14 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True)
 class _Written:
-    """What was acknowledged: each record's number by partition and offset; and for the load, when and how fast."""
+    """The acknowledged records: the number of each, by partition and offset; and the latencies of the load."""
 
     numbers: list[dict[int, int]]
     latencies: list[tuple[float, float]] = field(default_factory=list)
     """(when it was sent, seconds until its acknowledgement)."""
 
     def between(self, begin_s: float, end_s: float) -> list[float]:
-        """Latencies of what was sent in this time."""
+        """Returns the latencies of the records sent in this time."""
         return [seconds for sent_s, seconds in self.latencies if begin_s <= sent_s < end_s]
 
 

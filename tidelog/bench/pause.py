@@ -248,7 +248,7 @@ async def _commit_steadily(to: Connection, found: Done) -> None:
 
 
 def figures(acknowledged: dict[str, dict[int, Done]], committed: Done, pauses: list[Pause]) -> dict[str, float]:
-    """Of all pauses together; the in-sync set's is the median."""
+    """Returns the figures of all pauses together; that of the in-sync set is the median."""
     found: dict[str, float] = {}
     for name, partitions in acknowledged.items():
         looked = [(partitions[pause.partition], pause) for pause in pauses]

@@ -48,15 +48,15 @@ def writes_to(topic: str, value_bytes: int, every_s: float) -> Question:
 
 
 class Probe:
-    """What one process has measured so far."""
+    """The measurements of one probing process so far."""
 
     def __init__(self) -> None:
         self._times: list[tuple[float, float]] = []
         self._refused_s: list[float] = []
-        """When it was asked what was not answered well."""
+        """The times of the requests that were not answered with success."""
 
     def told(self, line: bytes) -> None:
-        """The next line."""
+        """Takes in the next line of the process: when it asked, the seconds until the answer, the status."""
         asked_s, seconds, status = map(float, line.split())
         self._times.append((asked_s, seconds))
         if not 200 <= status < 300:

@@ -23,7 +23,7 @@ WARM_UP_RECORDS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceOptions(TargetOptions):
-    """What to send, and how. `at_once` > 1: by `send_batch`."""
+    """The options of the workload: the records to send, and how. With `at_once` > 1 they go by `send_batch`."""
 
     records: int = 1_000_000
     value_bytes: int = 100

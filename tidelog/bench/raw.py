@@ -22,7 +22,7 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.transport.connections import Connections, Pieces
 
 RECORD_BYTES = 12
-"""What a record has beside its value, about."""
+"""The bytes that a record has beside its value, about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class Joined:
 
 
 class Members:
-    """Those that are in the group, or join it."""
+    """The members that are in the group, or join it."""
 
     def __init__(self, partitions: int, make: Callable[[Callable[[], None]], Joined]) -> None:
         self._partitions = partitions
@@ -90,7 +90,7 @@ class Members:
         self.all: list[Joined] = []
 
     def join(self, count: int) -> None:
-        """So many more, at one time."""
+        """Has `count` more members join at one time."""
         self._stable.clear()
         fresh = [self._make(self._changed) for _ in range(count)]
         self.all += fresh
@@ -124,7 +124,7 @@ class Members:
 
 @dataclass(slots=True)
 class Change:
-    """One rebalance."""
+    """A rebalance, from the change that caused it until the group is stable."""
 
     begin_s: float
     end_s: float
@@ -238,7 +238,7 @@ async def _until_described(admin: AdminClient, options: RebalanceOptions) -> Non
 
 
 def figures_of(changes: Changes, probe: Probe) -> dict[str, float]:
-    """Of several changes of a kind: the median, and the worst."""
+    """Returns the figures of all changes: of each kind the median, and the worst."""
     figures = {f"calm_{name}": found for name, found in _waits_ms(probe, [changes.calm]).items()}
     for kind, found in (
         ("join_all", changes.join_all),

@@ -21,7 +21,7 @@ PERCENTILES: Final = MappingProxyType({"p50": 500, "p99": 990, "p999": 999})
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run. `figures` are what was measured, `parameters` what was asked for."""
+    """The result of one run. `figures` are the measurements, `parameters` the options."""
 
     workload: str
     parameters: Mapping[str, object]

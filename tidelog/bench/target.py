@@ -1,4 +1,6 @@
-"""What is measured: brokers that run already, or fresh ones; a topic of the run's own; the brokers' own counts."""
+"""The target of a workload: brokers that run already, or fresh ones; a topic of the run's own; the brokers'
+own counts.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,11 @@ HTTP_ONLY: Final = "http"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
-    """What to measure. `bootstrap` None: `brokers` that are started for the run. `topic` None: one that is made for it,
-    with that many `partitions`, that `commit.protocol` and `ack.durability`, and a replica on each of at most three
-    brokers. `security` is that of brokers that are started, `connection` what those of `bootstrap` want to know.
-    `transport` is that of producers and consumers; brokers that are started have a listener for it."""
+    """The options that say what is measured. `bootstrap` None: `brokers` that are started for the run. `topic` None:
+    one that is made for it, with that many `partitions`, that `commit.protocol` and `ack.durability`, and a replica on
+    each of at most three brokers. `security` is that of brokers that are started, `connection` the parameters for those
+    of `bootstrap`. `transport` is that of producers and consumers; brokers that are started have a listener for it.
+    """
 
     bootstrap: str | None = None
     topic: str | None = None
@@ -73,7 +76,7 @@ class Target:
 
 @asynccontextmanager
 async def open_target(options: TargetOptions) -> AsyncIterator[Target]:
-    """What the options say; what is made for the run is gone after it."""
+    """Yields the target that the options describe; brokers and topics made for the run are gone after it."""
     if options.bootstrap is None:
         has_frames = options.transport != HTTP_ONLY
         async with (
