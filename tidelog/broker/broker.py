@@ -82,7 +82,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class Broker:
-    """One broker of a cluster. `start` before anything else; `stop` once at the end."""
+    """A broker of a cluster. `start` comes before anything else; `stop` once at the end."""
 
     is_leaving = False
     """True from when it is to stop; it may serve still."""

@@ -21,7 +21,9 @@ from tidelog.model.ports import Clock
 
 @dataclass(frozen=True, slots=True)
 class BrokerFace:
-    """The parts of a broker, as its listeners see them. All may be asked before the broker is ready; see `Readiness`."""
+    """The parts of a broker, as its listeners see them. All may be asked before the broker is ready; see
+    `Readiness`.
+    """
 
     cluster: Cluster
     partitions: Partitions

@@ -47,7 +47,9 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Coordinator:
-    """The coordinator of the groups in one partition, as long as this broker leads it in one epoch. `run` is its task."""
+    """The coordinator of the groups in one partition, as long as this broker leads it in one epoch. `run`
+    is its task.
+    """
 
     def __init__(self, partition: LedPartition, context: CoordinatorContext, entropy: Entropy, spawn: Spawn) -> None:
         self.partition = partition

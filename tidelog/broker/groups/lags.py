@@ -35,7 +35,9 @@ class GroupLags:
         self._watched_until_s = 0.0
 
     def watched(self) -> None:
-        """Somebody looks, and will look again."""
+        """Notes that somebody looks at the lags, and will look again: they are measured for `WATCHED_S`
+        seconds more.
+        """
         self._watched_until_s = asyncio.get_running_loop().time() + WATCHED_S
         self._watcher_came.set()
 

@@ -27,7 +27,7 @@ class RouteStats:
     method: str
     statuses: dict[int, int] = field(default_factory=dict)
     buckets: dict[int, list[int]] = field(default_factory=dict)
-    """By status class (2, 4, 5): requests per bucket of `BUCKETS_S`, the last one beyond them all."""
+    """The requests per bucket of `BUCKETS_S`, the last one beyond them all, by status class (2, 4, 5)."""
     seconds: dict[int, float] = field(default_factory=dict)
     received_bytes: int = 0
     sent_bytes: int = 0

@@ -100,7 +100,9 @@ class ElectionShown(Struct, frozen=True):
 
 
 class ElectionsShown(Struct, frozen=True):
-    """The outcome for each partition that was named; if all were asked for, only of those that have another leader now."""
+    """The outcome for each partition that was named; if all were asked for, only of those that have another
+    leader now.
+    """
 
     data: list[ElectionShown]
 

@@ -37,7 +37,9 @@ class BatchShown(Struct, frozen=True):
 
 
 class VerificationV3(PartitionResource, frozen=True):
-    """The content of a replica from `offset` to `next_offset`, verified. Replicas with equal checksums hold the same."""
+    """The content of a replica from `offset` to `next_offset`, verified. Replicas with equal checksums hold
+    the same.
+    """
 
     broker_id: int
     log_start_offset: int

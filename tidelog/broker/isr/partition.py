@@ -65,7 +65,9 @@ class Replication(Protocol):
         ...
 
     def ask_anew(self, partition: Partition, nodes: Sequence[int]) -> None:
-        """Has these followers answered now: their last reports of their logs count no more, or they have news to hear."""
+        """Has these followers answered now: their last reports of their logs count no more, or they have
+        news to hear.
+        """
         ...
 
     def alter(self, partition: Partition, effect: AlterPartition) -> None:

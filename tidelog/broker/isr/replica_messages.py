@@ -108,7 +108,9 @@ class ReplicasFetched(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReplicasFlushed(msgspec.Struct, frozen=True, tag=True):
-    """A one-way message of a follower whose fetch is parked at the leader: these logs are durable further than it said."""
+    """A one-way message of a follower whose fetch is parked at the leader: these logs are durable further
+    than it said.
+    """
 
     replica: Natural
     broker_epoch: NaturalOrNone

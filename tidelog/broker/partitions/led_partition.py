@@ -200,7 +200,9 @@ class LedPartition(ABC):
         return self.log.log_end_offset
 
     async def extent(self) -> Extent:
-        """Returns where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may lead no more."""
+        """Returns where the partition begins and ends now. Raises `LeaderNotAvailable` if this broker may
+        lead no more.
+        """
         self._require_role()
         return await self._copy.extent()
 

@@ -76,7 +76,9 @@ class Pauses:
 
 
 class LeaderCalls:
-    """The calls of one broker to partition leaders: it finds the leader, and retries when that is sure to do no harm."""
+    """The calls of one broker to partition leaders: it finds the leader, and retries when that is sure to
+    do no harm.
+    """
 
     def __init__(self, lookup: LeaderLookup, peers: Peers) -> None:
         self._lookup = lookup
