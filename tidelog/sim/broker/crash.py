@@ -1,4 +1,4 @@
-"""One broker as it ships, its clients, and a machine that crashes.
+"""A simulation of one broker as it ships, its clients, and a machine that crashes.
 
 A seed draws topics and their settings, a handful of producers of every kind, readers and administrators, and what
 befalls the machine (`tidelog.sim.broker.nemesis`). They all run on one virtual clock until the last life is over; then
@@ -35,7 +35,7 @@ ANYWHERE = 1 << 62
 
 
 class Client(Protocol):
-    """What runs beside the machine."""
+    """A client that runs beside the machine."""
 
     def stop(self) -> None: ...
 
@@ -55,7 +55,7 @@ def run_seed(seed: int) -> Outcome:
 
 
 class Scenario:
-    """One seed's run."""
+    """The run of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -132,7 +132,7 @@ class Scenario:
         return stream(self.seed, purpose)
 
     async def _views_after_the_end(self, nemesis: Nemesis) -> list[View]:
-        """What is there after one more power cut; a clean stop must not change it."""
+        """Returns the logs as they are after one more power cut; a clean stop must not change them."""
         machine = self._machine
         assert machine is not None
         self.history.lose()

@@ -1,4 +1,4 @@
-"""What befalls a machine: a few lives, each with an end, and some with a bad disk.
+"""The faults of one machine: a few lives, each with an end, and some with a bad disk.
 
 An end strikes at a drawn operation of the disk (within a write, between an fsync and its answer, in the midst of
 recovery) or at a drawn instant; it is a power cut or a killed process; or the broker stops as it should. While it is
@@ -185,7 +185,7 @@ class Nemesis:
         self._has_stranger = True
 
     def check_stranger(self) -> None:
-        """What belongs to no known topic is left alone."""
+        """Checks that the broker has left a file alone which belongs to no known topic."""
         node = self._machine.disk.medium.walk().get(STRANGER)
         if self._has_stranger and (node is None or bytes(node.data) != STRANGE_CONTENT):
             self._history.violate("a file of no known topic was touched")

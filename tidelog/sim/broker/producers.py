@@ -33,7 +33,9 @@ FINGERPRINT = 77
 
 
 class Producer:
-    """One client. `run` sends until `stop` is called and all that it promised itself to retry is known."""
+    """A client that produces. `run` sends until `stop` is called and the fate of all that it promised itself to retry
+    is known.
+    """
 
     def __init__(
         self,

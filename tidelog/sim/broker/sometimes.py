@@ -1,4 +1,4 @@
-"""What must happen now and then to a broker: a batch of seeds in which one of these never did proves nothing."""
+"""Events that must happen now and then to a broker: a batch of seeds in which one never did proves nothing."""
 
 from __future__ import annotations
 

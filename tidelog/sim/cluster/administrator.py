@@ -36,8 +36,9 @@ from tidelog.sim.kit.machine import ConnectionLost, Unreachable
 TOPIC = "topic"
 CONFIG = "segment.bytes"
 REPEATABLE = ("configure", "create", "delete")
-"""What is done once more if its request comes again after somebody has undone it (docs/testing.md, "Known and left").
-As long as it stands, a repetition is recognised."""
+"""The kinds of commands that are done once more if their request comes again after another command has undone them
+(docs/testing.md, "Known and left"). As long as the effect stands, a repetition is recognised.
+"""
 CONFIG_FIRST = 2_000
 """Settings are numbered from here on, one for each command."""
 
@@ -47,10 +48,10 @@ Work = Callable[[Broker], Coroutine[Any, Any, object]]
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """What was asked, and what became of it."""
+    """A command of an administrator, and its outcome."""
 
     key: str
-    """What its record says that no other's does; others may have asked for the very same, as with a deletion."""
+    """A key that only the record of this command has; others may have asked for the very same, as with a deletion."""
     via: int
     begun_s: float
     outcome: str = "unknown"
@@ -59,7 +60,7 @@ class Command:
 
 
 def keys_of(records: Mapping[int, MetadataRecord]) -> dict[int, str]:
-    """By offset: the key of the command that a record carries out; records that are nobody's command are left out."""
+    """Returns, by offset, the key of the command that a record carries out; records of no command are left out."""
     keys: dict[int, str] = {}
     partitions: dict[str, int] = {}
     for offset in sorted(records):

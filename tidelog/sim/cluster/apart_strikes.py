@@ -31,7 +31,7 @@ LAST_SHARE = 0.3
 
 
 class JournalEnd(NamedTuple):
-    """Where a value of a journal begins, in its segment and in that one's catalog."""
+    """The position where a value of a journal begins, in its segment and in that one's catalog."""
 
     partition_id: PartitionId
     path: str

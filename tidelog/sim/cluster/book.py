@@ -1,4 +1,4 @@
-"""One partition as the ledger has it: what was committed, under which leaders, and what the log says of it."""
+"""A partition as the ledger has it: the committed batches, the leaders, and the log that the metadata describes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ SETTLE_S = 5.0
 
 
 class Committed(NamedTuple):
-    """What a leader says."""
+    """A leader's report of its high watermark."""
 
     epoch: int
     high_watermark: int
     in_sync: int
-    """Replicas in sync, as it knows."""
+    """The number of replicas in sync, as the leader knows it."""
 
 
 @dataclass(slots=True, eq=False)
 class Book:
-    """Of one partition."""
+    """The book of one partition: every batch that was ever committed."""
 
     name: str
     is_volatile: bool
     is_paxos: bool = False
-    """Whatever is in any replica's log is committed."""
+    """True for a Paxos partition: every batch in any replica's log is committed."""
     batches: list[Held] = field(default_factory=list)
     torn: set[Held] = field(default_factory=set)
     """Batches that were called committed by a leader whose copy is damaged: a power cut has torn it, and no member had
@@ -44,9 +44,9 @@ class Book:
     start: int = 0
     """The largest offset up to which a leader has deleted."""
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By leader epoch: node, and life of its machine."""
+    """The node and the life of its machine that led, by leader epoch."""
     seen_at: dict[tuple[int, int], tuple[Held, Held | None]] = field(default_factory=dict)
-    """By epoch and offset: the batch that was ever there, and the one before it."""
+    """The batch that was ever there and the one before it, by epoch and offset."""
     reset_epoch: int | None = None
     """The leader of this epoch was elected from nobody: the book is truncated to what it has."""
     is_gone: bool = False
@@ -83,7 +83,7 @@ class Book:
 
 
 class Move(NamedTuple):
-    """What a record does to a partition."""
+    """The change that a metadata record makes to a partition."""
 
     topic: Topic
     was: PartitionInfo
@@ -104,7 +104,9 @@ def has_moved(was: PartitionInfo, info: PartitionInfo) -> bool:
 
 
 def has_lost_the_last_known(was: PartitionInfo, info: PartitionInfo) -> bool:
-    """Nobody may lead any more, not even the last leader: all have lost something."""
+    """Returns True if this change leaves no replica that may lead, not even the last known leader: all have lost
+    something.
+    """
     had = (*was.isr, *was.elr, *was.last_known_elr)
     return bool(had) and not (info.isr or info.elr or info.last_known_elr)
 

@@ -53,7 +53,7 @@ class AnyBroker:
         self._node = rng.choice(world.swarm.nodes)
 
     async def call(self, work: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
-        """As `Machine.call`."""
+        """Runs a request in some broker, as `Machine.call` does."""
         if self._rng.random() >= STAY_RATE:
             self._node = self._choose()
         machine: Machine = self._world.machine(self._node)
@@ -85,7 +85,7 @@ class ClusterHistory(History):
         self._ledger = ledger
 
     def is_unclean(self, partition: TopicPartition) -> bool:
-        """Somebody led it who was not in sync."""
+        """Returns True if the partition was led by a replica that was not in sync."""
         book = self._ledger.book_of(partition)
         return book is not None and book.is_unclean
 
@@ -154,8 +154,9 @@ class ClusterHistory(History):
 
 
 class ClusterProducer(Producer):
-    """Its requests may overtake one another on their ways through several brokers. As a first sequence is free, that
-    must not happen to the first batch of a producer id."""
+    """A producer whose requests may overtake one another on their ways through several brokers. As a first sequence is
+    free, that must not happen to the first batch of a producer id.
+    """
 
     async def _attempt(self, sent: Sent, body: bytes, *, is_retry: bool = False) -> bool:
         assert isinstance(self._machine, AnyBroker)

@@ -45,11 +45,11 @@ EQUAL_S_MAX = 30.0
 ANYWHERE = 1 << 62
 LOOK_S = 0.05
 DELETERS_SHARE = 0.3
-"""Of partitions that commit by majority, those of which somebody deletes what is old."""
+"""The share of Paxos partitions of which a client deletes old records."""
 
 
 class Client(Protocol):
-    """What runs beside the brokers."""
+    """A client that runs beside the brokers."""
 
     def stop(self) -> None: ...
 
@@ -57,7 +57,7 @@ class Client(Protocol):
 
 
 class Data:
-    """Of one run."""
+    """The data of one run: topics and clients, and the final check of them."""
 
     def __init__(self, seed: int, world: World, truth: Truth, ledger: Ledger) -> None:
         self.history = ClusterHistory(ledger)
@@ -295,7 +295,7 @@ class Data:
 
 
 def _wrong_with(role: Holder, *, is_leader: bool) -> str | None:
-    """What a replica is not yet that the metadata says it is."""
+    """Returns how a replica differs from the role that the metadata gives it; None if it does not."""
     if not isinstance(role, PaxosReplica):
         return None if isinstance(role, Partition) == is_leader else "has another role than the metadata says"
     if (role.leader is not None and role.leader.is_serving) != is_leader:

@@ -33,7 +33,7 @@ FLIPS_MAX = 3
 
 
 class CopyExtent(NamedTuple):
-    """Where a batch lies on a broker's disk."""
+    """The file, position and size of a batch on a broker's disk."""
 
     node: int
     path: str
@@ -64,7 +64,7 @@ class Flip(NamedTuple):
 
 
 class DataRot:
-    """Of one run."""
+    """The strikes of one run that damage committed batches."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
@@ -72,7 +72,7 @@ class DataRot:
         self._rotting: int | None = None
 
     def effects(self) -> Effects:
-        """By kind."""
+        """Returns the strikes by kind."""
         return {"rot of a replica": self._of_a_replica, "rot of all copies": self._of_all_copies}
 
     def victim(self, strike: Strike) -> int:
@@ -136,7 +136,7 @@ class DataRot:
             return is_left
 
     def _medium(self, node: int) -> Medium:
-        """What stays of a disk over the lives of its machine, until it is replaced."""
+        """Returns the medium of a node: it outlives its machine's lives, until the disk is replaced."""
         return self._world.machine(node).disk.medium
 
     # -- what may rot ------------------------------------------------------------------------------------------------

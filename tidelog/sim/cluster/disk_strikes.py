@@ -18,13 +18,13 @@ STUCK_S = 1.0
 
 
 class DiskStrikes:
-    """Of one run."""
+    """The disk faults of one run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def effects(self) -> Effects:
-        """By kind."""
+        """Returns the strikes by kind."""
         return {
             "sync error": self._sync_error,
             "write error": self._write_error,
@@ -46,7 +46,9 @@ class DiskStrikes:
         await self._bad_disk(strike, FaultRates(write_error=0.02 + strike.amount * 0.3))
 
     async def _bad_disk(self, strike: Strike, faults: FaultRates) -> None:
-        """Whoever is left with a log that has failed is started again, as an operator would."""
+        """Gives a disk fault rates for a while, then restarts its broker, whose logs may have failed, as an operator
+        would.
+        """
         node = strike.nodes[0]
         self._world.machine(node).disk.medium.faults = faults
         await asyncio.sleep(strike.lasts_s)

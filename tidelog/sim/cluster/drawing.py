@@ -84,10 +84,10 @@ MOVES: dict[str, float] = {
 }
 """Kinds of commands about data that is in use, with their weights."""
 MOVES_SHARE = 0.4
-"""Of the seeds with data, those with such commands."""
+"""The share of the seeds with data that have such commands."""
 
 JOURNAL_ROT_SHARE = 0.4
-"""Of the seeds that may have it."""
+"""The share of the seeds that have it, of those that may."""
 DATA_ROT = ("rot of a replica", "rot of all copies")
 STORM_STRIKES = {
     kind: STRIKES[kind]

@@ -1,4 +1,4 @@
-"""What consumer groups do in one run: the topics they share, their members, and what befalls these.
+"""The consumer groups of a scenario: the topics they share, their members, and the mishaps of these.
 
 Apart from the rest of a scenario, with random streams of its own: a seed without groups is as it was before there
 were any. The topics of groups are data like any other, with producers and readers beside the groups, and never lossy:
@@ -26,7 +26,7 @@ ANY = "topic"
 PATTERNS = (f"{TOPIC}.*", f"{TOPIC}.*", f"({TOPIC}|{ANY}).*")
 """The last one matches what administrators create and delete, too."""
 SHARE = 0.15
-"""Of the seeds, those with groups, where nobody asks."""
+"""The share of the seeds that have groups, unless that is chosen."""
 ASSIGNORS = ("uniform", "uniform", "range", "roundrobin")
 RATES = (0.0, 0.02, 0.1)
 PAUSE_S = 0.05
@@ -40,7 +40,7 @@ MISHAPS: dict[str, float] = {
     "resubscribe": 1.5,
     "grow": 0.7,
 }
-"""What may befall members and their topics, with its weights (`tidelog.sim.cluster.groups.mishaps`)."""
+"""The mishaps of members and their topics, with their weights (`tidelog.sim.cluster.groups.mishaps`)."""
 
 
 class MemberPlan(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class MemberPlan(msgspec.Struct, frozen=True):
 
 
 class GroupPlan(msgspec.Struct, frozen=True):
-    """One group."""
+    """The plan of one group."""
 
     name: str
     members: tuple[MemberPlan, ...]
@@ -89,7 +89,7 @@ class Mishap(msgspec.Struct, frozen=True, tag=True):
     at_s: float
     kind: str
     group: int
-    """Which of the groups, and of its members; counted round."""
+    """The numbers of the group and of its member, counted round."""
     member: int
     lasts_s: float
     amount: float
@@ -188,7 +188,7 @@ def with_time_to_revoke(traffic: GroupTraffic, delay_s: float, disk_delay_s: flo
 
 
 def draw_mishaps(seed: int, groups: GroupTraffic, chaos_s: float) -> list[Mishap]:
-    """What befalls them; little of it lasts longer than the sessions that it is to break."""
+    """Draws the mishaps; few last longer than the sessions that they are to break."""
     rng = stream(seed, "mishaps")
     kinds = rng.sample(sorted(MISHAPS), rng.choice((0, 1, 2, 3, 4)))
     if not kinds:

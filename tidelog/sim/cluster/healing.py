@@ -31,11 +31,11 @@ LIVE_S_MAX = 45.0
 LOOK_S = 0.05
 TRY_S = 3.0
 BEYOND_HELP = "excused wait of an only voter"
-"""What it counts as. Too rare to be asked of 500 seeds."""
+"""The counter of waits that are excused since an only voter is lost. Too rare to be asked of 500 seeds."""
 
 
 class Healing:
-    """Of one run."""
+    """The healing at the end of one run."""
 
     def __init__(self, world: World, watch: Watch, rng: random.Random) -> None:
         self._world = world
@@ -137,7 +137,7 @@ class Healing:
         return ""
 
     def _disagreement(self, nodes: list[int]) -> str:
-        """What the living brokers do not agree on yet."""
+        """Returns how the living brokers disagree; empty if they do not."""
         images = [broker.image for node in nodes if (broker := self._world.machine(node).broker) is not None]
         if len(images) < len(nodes):
             return "a broker has ended"

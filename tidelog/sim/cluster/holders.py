@@ -1,4 +1,4 @@
-"""Who holds what of the partitions, on which disks, and about which members of ISR and ELR the controller is right.
+"""The holders of partitions, their disks, and the members of ISR and ELR about which the controller is right.
 
 It is wrong about a member whose disk is another, or which has lost what memory held, until it hears of that.
 """
@@ -16,7 +16,7 @@ from tidelog.sim.cluster.truth import Truth
 
 
 class Holders:
-    """Of one run: every partition's book, and the shadow of every replica's log."""
+    """The holders of one run: every partition's book, and the shadow of every replica's log."""
 
     def __init__(self) -> None:
         self.books: dict[PartitionId, Book] = {}
@@ -73,7 +73,7 @@ class Holders:
                 self._truth.saw("majority forgot what memory held")
 
     def wiped(self, node: int) -> None:
-        """Its disk was replaced."""
+        """Notes that the disk of a node was replaced."""
         self.becomes_another(node)
         for partition_id in self.majorities.logs:
             self.forgets(partition_id, node)
@@ -122,12 +122,12 @@ class Holders:
         return info is not None and self.majorities.may_forget(partition_id, info, node)
 
     def forgets(self, partition_id: PartitionId, node: int) -> None:
-        """As `Majorities.forgets`."""
+        """Notes that a node has lost its votes, as `Majorities.forgets` does."""
         if (info := self._info(partition_id)) is not None:
             self.majorities.forgets(partition_id, info, node)
 
     def members(self, partition_id: PartitionId) -> list[int]:
-        """Of ISR and ELR, those that the controller is right about."""
+        """Returns the members of ISR and ELR that the controller is right about."""
         info, book = self._info(partition_id), self.books[partition_id]
         nodes = [] if info is None else [int(node) for node in (*info.isr, *info.elr)]
         return [node for node in nodes if self._stands(book, node)]

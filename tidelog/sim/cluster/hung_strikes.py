@@ -28,12 +28,12 @@ DISK_S = 2.0
 """Mean time of a call to a disk that hangs."""
 MS = 1_000
 STEPS_MS = (100, 700, 1_000, 1_500, 3_000, 5_000)
-"""What is counted: how many gaps are not longer."""
+"""The limits in ms for which gaps are counted that are not longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """What hangs, and the longest time without a commit that this may cost, in seconds."""
+    """The victim of a hang, and the longest time without a commit that it may cost, in seconds."""
 
     whom: Callable[[PartitionInfo, int], int | None]
     """Given a partition and the controller's node, the victim; None if there is none."""

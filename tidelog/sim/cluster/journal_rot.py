@@ -44,7 +44,7 @@ PAYLOADS_BELOW = 0.6
 
 
 class Payload(NamedTuple):
-    """Where a payload lies, and what is in it."""
+    """The position of a payload in a file, and its batches."""
 
     path: str
     position: int
@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
 
 class JournalRot:
-    """Of one run."""
+    """The strikes of one run that damage journals."""
 
     def __init__(self, world: World, ledger: Ledger, data_rot: DataRot) -> None:
         self._world = world
@@ -69,7 +69,7 @@ class JournalRot:
         self._data_rot = data_rot
 
     def effects(self) -> Effects:
-        """By kind."""
+        """Returns the strikes by kind."""
         return {JOURNAL_ROT: self._rot}
 
     async def _rot(self, strike: Strike, rng: random.Random) -> None:
@@ -140,8 +140,9 @@ class JournalRot:
 def payloads_in(
     partition_id: PartitionId, files: Mapping[str, bytes], *, is_known_durable: bool = True
 ) -> Iterator[Payload]:
-    """Of values with batches, of all entries that a journal knows to be durable, or of all; but of none that lie below
-    its floor: their bytes may still be there, and its replica has truncated them."""
+    """Yields the payloads of values with batches, of all entries that a journal knows to be durable, or of all; but of
+    none below its floor: their bytes may still be there, and its replica has truncated them.
+    """
     known, floor = known_durable(partition_id, files), floor_of(files)
     for path, content in files.items():
         for position, entry in entries_in(path, content):
@@ -153,7 +154,7 @@ def payloads_in(
 
 
 def pieces_in(partition_id: PartitionId, files: Mapping[str, bytes]) -> Iterator[list[Piece]]:
-    """What may rot of a journal's files, for each that has something."""
+    """Yields the pieces of a journal's files that may rot, for each file that has any."""
     known = known_durable(partition_id, files)
     rows = {path: list(RowCodec(partition_id).bodies(content)) for path, content in files.items() if _is_catalog(path)}
     newest = max((row.durable for found in rows.values() for row in found if row is not None), default=0)

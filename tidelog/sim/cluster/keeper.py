@@ -1,4 +1,4 @@
-"""Who keeps one broker running: a service manager that starts it again whenever it ends.
+"""The keeper of one broker: a service manager that starts it again whenever it ends.
 
 Faults hold a machine down for a while (`down`), each with its own hold; it is started when the last hold is gone. One
 thing happens to a machine at a time, so ends and starts never overlap, whatever several faults want of it at once.
@@ -19,7 +19,9 @@ End = Callable[[Machine], Awaitable[None]]
 
 
 class Keeper:
-    """Of one machine. `run` is its task; it waits `restart_s` before it starts again what has ended."""
+    """The keeper of one machine. `run` is its task; it waits `restart_s` before it starts again a broker that has
+    ended.
+    """
 
     def __init__(self, node: int, machine: Machine, restart_s: float, counters: Counter[str]) -> None:
         self.node = node

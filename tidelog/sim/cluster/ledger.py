@@ -1,4 +1,4 @@
-"""What was ever committed, and who must still have it: the omniscient side of replication.
+"""The ledger of all committed batches and of those who must still have them: the omniscient side of replication.
 
 A partition's *book* has every batch that some leader has called committed. The one invariant of primary-backup that all
 its rules are for: **every member of the controller's ISR and ELR has all of the book, in what it has acknowledged.**
@@ -42,7 +42,7 @@ from tidelog.sim.cluster.truth import Rule, Step, Truth
 
 
 class Ledger(Holders, Rule):
-    """Of one run; also a rule of its `Truth`."""
+    """The ledger of one run; also a rule of its `Truth`."""
 
     name = "replicas"
 
@@ -57,9 +57,9 @@ class Ledger(Holders, Rule):
         self.process_of: Callable[[int], str] = lambda node: ""
         """The incarnation of the process that runs on a node now."""
         self._moves: list[Move] = []
-        """What the entry at hand changes, record by record."""
+        """The changes of partitions by the entry at hand, record by record."""
         self._lost: dict[int, bool] = {}
-        """Of the newest moves (`Move.lost`)."""
+        """The nodes that have lost something with the newest moves (`Move.lost`)."""
 
     # -- what the metadata log says ----------------------------------------------------------------------------------
 

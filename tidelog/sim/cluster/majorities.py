@@ -18,7 +18,7 @@ from tidelog.sim.cluster.paxos_log import PaxosLog
 
 
 class Majorities:
-    """Of one run."""
+    """The Paxos logs of one run."""
 
     def __init__(self) -> None:
         self.logs: dict[PartitionId, PaxosLog] = {}
@@ -46,12 +46,13 @@ class Majorities:
         return all(2 * len(gone.intersection(group)) < len(group) for group in self._groups(partition_id, info))
 
     def forgets(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> None:
-        """Whoever voted there is dead."""
+        """Notes that the votes which a node has cast are lost."""
         self.logs[partition_id].lost.update(dict.fromkeys(self._ids_on(partition_id, info, node)))
 
     def loses_memory(self, partition_id: PartitionId, info: PartitionInfo, node: int) -> bool:
-        """Whoever may have answered from memory there never votes under that id again. True if that is the end of the
-        partition: nobody can tell any more what was agreed on."""
+        """Takes the votes of a node's engine ids that may have answered from memory: they never vote again. Returns
+        True if that is the end of the partition: no replica can tell any more what was chosen.
+        """
         log = self.logs[partition_id]
         ids = [one for one in self._ids_on(partition_id, info, node) if log.is_lazy(one)]
         log.lost.update(dict.fromkeys(ids))
@@ -65,7 +66,7 @@ class Majorities:
         return sorted(engine_id for engine_id, owner in known if owner == node and engine_id not in lost)
 
     def _groups(self, partition_id: PartitionId, info: PartitionInfo) -> Iterator[tuple[int, ...]]:
-        """Of each, a majority is needed."""
+        """Yields the groups of voters: of each, a majority is needed."""
         yield tuple(one.engine_id for one in info.members)
         for voters in self.logs[partition_id].possible_voters():
             yield voters.ids

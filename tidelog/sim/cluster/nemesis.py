@@ -1,4 +1,4 @@
-"""What befalls the machines: each kind of fault, from its beginning to its end.
+"""The faults of machines: each kind, from its beginning to its end.
 
 A fault is a coroutine: it does its damage, waits, and undoes what can be undone. Several are under way at a time; none
 minds whether the machine it hits is up, down, or starting. Kinds whose name says nothing of it:

@@ -15,13 +15,13 @@ FLAPS_MAX = 20
 
 
 class NetworkStrikes:
-    """Of one run."""
+    """The network faults of one run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def effects(self) -> Effects:
-        """By kind."""
+        """Returns the strikes by kind."""
         return {
             "isolate": self._isolate,
             "split": self._split,
@@ -129,7 +129,7 @@ class NetworkStrikes:
             await asyncio.sleep(strike.lasts_s * rng.random())
 
     async def _lose_answers(self, strike: Strike, rng: random.Random) -> None:
-        """What is asked of a node is done, and its answers are lost with their connections."""
+        """Has a node do what it is asked, while its answers are lost with their connections."""
         node = strike.nodes[0]
         others = [other for other in self._world.swarm.nodes if other != node]
         for other in others:

@@ -42,14 +42,14 @@ class Actor(NamedTuple):
     life: int
     engine_id: int
     incarnation: str
-    """Of its journal."""
+    """The incarnation of the voter's journal."""
 
     def __str__(self) -> str:
         return f"id {self.engine_id} on node {self.node}"
 
 
 class PaxosLog:
-    """Of one partition. Methods raise `Violation`."""
+    """The Paxos log of one partition. Methods raise `Violation`."""
 
     def __init__(self, book: Book, founders: VoterSet, durable_of: Callable[[int], int]) -> None:
         """`durable_of` tells how far the log on a node is on its disk."""
@@ -63,9 +63,9 @@ class PaxosLog:
         """Engine ids that answer from memory, or whose disks may say so already: who dies so never votes again."""
         self._durable_of = durable_of
         self._same: dict[int, tuple[int, ...]] = {}
-        """By engine id: all ids of its disk."""
+        """All ids of a disk, by engine id."""
         self._kept: dict[int, dict[Value, set[int]]] = {}
-        """By position: the ids that have a value in their journals, durably."""
+        """The ids that have a value durably in their journals, by position."""
         self._owners: dict[int, tuple[int, str]] = {}
         self._users: dict[int, tuple[int, int]] = {}
         self._leaders: dict[int, int] = {}
@@ -82,7 +82,7 @@ class PaxosLog:
         return self.truth.prefixes[-1].next_offset
 
     def possible_voters(self) -> Iterator[VoterSet]:
-        """Those in force, and all who may yet be."""
+        """Yields the voters in force, and all that may yet be."""
         _, in_force = self.truth.voters[-1]
         yield from self.proposed[self.proposed.index(in_force) :]
 
@@ -116,7 +116,7 @@ class PaxosLog:
         self.lazy[engine_id] = None
 
     def rests(self, engine_id: int) -> None:
-        """Its disk says that it forgets nothing."""
+        """Notes that the disk of an engine id says that it forgets nothing."""
         for one in self.names_of(engine_id):
             self.lazy.pop(one, None)
 

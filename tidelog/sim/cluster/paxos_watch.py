@@ -67,7 +67,7 @@ class Seen:
 
 
 class PaxosWatch:
-    """Of one run."""
+    """The watch of one run on the engines of Paxos partitions."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world

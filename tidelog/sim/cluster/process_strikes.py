@@ -21,13 +21,13 @@ PARTS = 3
 
 
 class ProcessStrikes:
-    """Of one run."""
+    """The faults of processes, power and clocks of one run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def effects(self) -> Effects:
-        """By kind."""
+        """Returns the strikes by kind."""
         return {
             "crash": self._crash,
             "kill": self._kill,
@@ -59,7 +59,7 @@ class ProcessStrikes:
         await asyncio.gather(*(self._crash(_of(strike, node), rng) for node in self._world.swarm.nodes))
 
     async def _crash_loop(self, strike: Strike, rng: random.Random) -> None:
-        """One broker dies again as soon as it is up."""
+        """Has a broker die again as soon as it is up, several times."""
         keeper = self._world.keepers[strike.nodes[0]]
         for _ in range(1 + int(strike.amount**2 * CRASHES_MAX)):
             async with keeper.down(rng.choice((Machine.kill, Machine.cut_power))):

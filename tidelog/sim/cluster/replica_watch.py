@@ -28,7 +28,7 @@ from tidelog.storage.truncator import Truncator
 
 
 class ReplicaWatch:
-    """Of one run."""
+    """The watch of one run on its replicas."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world

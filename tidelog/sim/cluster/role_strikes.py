@@ -24,13 +24,13 @@ STEP_S_MAX = 3.0
 
 
 class RoleStrikes:
-    """Of one run."""
+    """The strikes of one run that look for their victim."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def effects(self) -> Effects:
-        """By kind."""
+        """Returns the strikes by kind."""
         return {
             "leader dies": self._leader_dies,
             "leader sleeps": self._leader_sleeps,
@@ -92,7 +92,7 @@ class RoleStrikes:
                 return
 
     async def _lame_follower(self, strike: Strike, rng: random.Random) -> None:
-        """What is sent to it arrives late, so that it drops out and comes back, again and again."""
+        """Delays what is sent to a follower, so that it drops out of the ISR and comes back, again and again."""
         info = self._led(strike)
         followers = [] if info is None else [int(node) for node in info.replicas if node != info.leader]
         if info is None or not followers:
@@ -131,7 +131,7 @@ class RoleStrikes:
         return node if node in self._world.keepers else None
 
     def _partitions(self) -> list[PartitionInfo]:
-        """Of topics with data, and of the groups' topic; those that somebody leads."""
+        """Returns the partitions with a leader, of topics with data and of the groups' topic."""
         topics = [
             topic
             for topic in self._world.truth.image.topics.values()

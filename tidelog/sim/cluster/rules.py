@@ -176,7 +176,9 @@ class VoterIds(Rule):
 
 
 class VoterChanges(Rule):
-    """Of consecutive sets, majorities need not meet (a change waits for both), but they differ by one voter at most."""
+    """The rule that consecutive voter sets differ by one voter at most. Their majorities need not meet: a change waits
+    for both.
+    """
 
     name = "voter changes"
 
@@ -202,7 +204,7 @@ class Snapshots(Rule):
             yield from self.taken(record.position, record.root_hash)
 
     def taken(self, position: int, root_hash: str) -> Iterator[str]:
-        """Somebody has a snapshot of this position."""
+        """Judges a snapshot of this position: all snapshots of it have one hash."""
         known = self._hashes.setdefault(position, root_hash)
         if known != root_hash:
             yield f"the snapshot at {position} has hashes {known} and {root_hash}"

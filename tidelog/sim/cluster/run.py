@@ -117,7 +117,7 @@ def _no_collection() -> Iterator[None]:
 
 
 class Run:
-    """One run of one scenario."""
+    """The run of one scenario."""
 
     def __init__(self, scenario: Scenario, truth: Truth, ledger: Ledger) -> None:
         self.disk_traces: list[str] = []

@@ -27,7 +27,7 @@ class Swarm(msgspec.Struct, frozen=True):
     """How long faults and orders go on, after that."""
     delay_min_s: float
     delay_mean_s: float
-    """One way, of a frame."""
+    """The mean delay of a frame, one way."""
     disk_delay_s: float
     """Mean, of a blocking call."""
     clock_drift: float
@@ -39,7 +39,7 @@ class Swarm(msgspec.Struct, frozen=True):
     is_calm_at_first: bool = True
     """False: faults begin with the founding of the cluster."""
     settings: dict[str, int | str] = {}
-    """Of every broker, by dotted name."""
+    """The settings of every broker, by dotted name."""
     first_level: tuple[int, ...] = ()
     """Brokers that speak the first feature level alone, as those of the oldest version do. A majority of the founders,
     or none: a cluster begins at the level of those that its first controller hears."""
@@ -71,7 +71,7 @@ class Strike(msgspec.Struct, frozen=True, tag=True):
 
 
 Effects = dict[str, Callable[[Strike, random.Random], Awaitable[None]]]
-"""What strikes do, by kind."""
+"""The coroutine functions that carry out strikes, by kind."""
 
 
 class Order(msgspec.Struct, frozen=True, tag=True):
@@ -81,7 +81,7 @@ class Order(msgspec.Struct, frozen=True, tag=True):
     kind: str
     via: int
     target: int
-    """Which of the topics there are, counted round; or a number to be set."""
+    """The number of a topic, counted round; or a number to be set."""
     timeout_s: float
 
 
@@ -94,7 +94,7 @@ class Scenario(msgspec.Struct, frozen=True):
     seed: int
     swarm: Swarm
     steps: tuple[Step, ...]
-    """By their time."""
+    """The steps, ordered by time."""
     ending: str = "healed"
     """How the run ends: `healed` (all come back, then a minority is lost for good) or `core` (only a majority of the
     voters comes back)."""

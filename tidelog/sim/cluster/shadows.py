@@ -1,4 +1,5 @@
-"""What each replica's log really holds, batch by batch: the shadow of a log, which outlives the process that wrote it.
+"""The true content of each replica's log, batch by batch: the shadow of a log, which outlives the process that wrote
+it.
 
 A shadow follows its log: what is appended, truncated, and what was there when the log was opened. While nobody has the
 log open, it stays as it was when its process ended.
@@ -20,11 +21,11 @@ READ_BYTES = 1 << 20
 
 
 class Held(NamedTuple):
-    """One batch."""
+    """A batch in a log."""
 
     base: int
     end: int
-    """Exclusive."""
+    """The end offset, exclusive."""
     epoch: int
     digest: int
 
@@ -35,14 +36,16 @@ def held(batch: RecordBatch) -> Held:
 
 
 class Shadow:
-    """Of one replica. `agreed` batches of the partition's book were compared with it already, and are the same."""
+    """The shadow of one replica's log. The first `agreed` batches of the partition's book were compared with it
+    already, and are the same.
+    """
 
     def __init__(self, node: int, partition_id: PartitionId) -> None:
         self.node = node
         self.partition_id = partition_id
         self.log: PartitionLog | None = None
         self.batches: dict[int, Held] = {}
-        """By base offset, in order."""
+        """The batches by base offset, in order."""
         self.agreed = 0
         self.is_rotten = False
         """Damaged on the disk: what cannot be read is what it was."""
@@ -94,13 +97,13 @@ class Shadow:
         return next(reversed(self.batches.values()), None)
 
     def acknowledged(self, *, is_volatile: bool) -> int:
-        """What this replica has promised to keep ends here."""
+        """Returns the end offset of the records that this replica has promised to keep."""
         return self.end if is_volatile else self.durable
 
     # -- what happens to the log -------------------------------------------------------------------------------------
 
     def opened(self, log: PartitionLog) -> None:
-        """Somebody has the log again; what it holds now is read. Raises as reads of the disk do."""
+        """Takes in that a process has opened the log, and reads what it holds now. Raises as reads of the disk do."""
         self.log, self.agreed = log, 0
         kept = self.batches if self.is_rotten else {}
         found = {base: batch for base, batch in kept.items() if batch.end <= log.log_end_offset}

@@ -1,4 +1,4 @@
-"""What must happen now and then: states that a batch of runs has to reach, or its silence means nothing."""
+"""States that a batch of runs must reach now and then, or its silence means nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ DATA_SEEN = (
     "unclean election",
     "uncommitted tail truncated",
 )
-"""Of replication."""
+"""The states of replication."""
 
 MAJORITY_SEEN = (
     "client: copy read",
@@ -79,8 +79,9 @@ MAJORITY_SEEN = (
     "replica jumps to a floor",
     "voters of a partition changed",
 )
-"""Of partitions that commit by majority. What frames in order hardly ever bring about, holes, voids, and promises that
-tell of faulty slots, is for `tidelog.sim.paxos` to show."""
+"""The states of partitions that commit by majority. Frames in order hardly ever bring about holes, voids, and promises
+that tell of faulty slots: `tidelog.sim.paxos` shows those.
+"""
 
 GROUPS_SEEN = (
     "group: commit of an expelled member refused",
@@ -97,7 +98,7 @@ GROUPS_SEEN = (
     "shard loaded with live members",
     *(f"mishap: {kind}" for kind in MISHAPS),
 )
-"""Of consumer groups."""
+"""The states of consumer groups."""
 
 RUNS_WITH_GROUPS = "runs with groups"
 

@@ -22,7 +22,7 @@ from tidelog.sim.kit.seeds import stream
 FACTOR = 3
 WRITERS = 4
 PATIENCE_S = 1.0
-"""As the clients of the Python library have it (`tidelog.transport.presence`)."""
+"""The patience of the Python clients (`tidelog.transport.presence`), in seconds."""
 HUNG_S = 8.0
 FORGED_S = 2.5
 ANSWERS_PART = 0.25

@@ -1,4 +1,4 @@
-"""What clients do to a cluster's data in one run: the topics they write to, and who writes."""
+"""The clients of a cluster's data in one run: the topics they write to, and the producers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TWIN = "t"
 DURABILITY = "ack.durability"
 UNCLEAN = "unclean.leader.election.enable"
 SHARE = 0.7
-"""Of the seeds, those with clients."""
+"""The share of the seeds that have clients."""
 
 
 class Mix(StrEnum):
-    """By which protocols the topics of one run commit."""
+    """The commit protocols of the topics of one run."""
 
     ISR = ISR
     PAXOS = PAXOS
@@ -89,7 +89,7 @@ class Traffic(msgspec.Struct, frozen=True):
     topics: tuple[TopicPlan, ...] = ()
     producers: tuple[ProducerPlan, ...] = ()
     tunes: bool = False
-    """Somebody changes `min.insync.replicas` now and then."""
+    """True if an administrator changes `min.insync.replicas` now and then."""
 
 
 def draw_traffic(seed: int, brokers: int) -> Traffic:
@@ -103,7 +103,7 @@ def draw_traffic(seed: int, brokers: int) -> Traffic:
 
 
 def draw_mix(seed: int) -> Mix:
-    """What a seed has if nobody asks for anything."""
+    """Draws the mix of a seed for which none is chosen."""
     return stream(seed, "mix").choices(list(MIXES), list(MIXES.values()))[0]
 
 

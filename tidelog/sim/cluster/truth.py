@@ -1,4 +1,4 @@
-"""What really happened: the one metadata log as anybody ever applied it, and every rule that it must obey.
+"""The truth of a run: the one metadata log as any broker ever applied it, and every rule that it must obey.
 
 The omniscient side of the simulator. Whatever a broker applies, becomes or answers is told here first, and each rule
 (`Rule`, an object with a name) judges it on the spot, so that a violation is found at the event that caused it. The
@@ -23,7 +23,7 @@ VIOLATIONS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the log has at one of its positions; `offset` is that of the first record."""
+    """An entry of the log at one position; `offset` is that of the first record."""
 
     offset: int
     records: tuple[MetadataRecord, ...] = ()
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One record, applied for the first time."""
+    """A record, applied for the first time."""
 
     offset: int
     record: MetadataRecord
@@ -41,7 +41,7 @@ class Step:
 
 
 class Rule:
-    """What must always be true. Each method yields what is wrong with an event; by default nothing ever is."""
+    """A rule that must always hold. Each method yields what is wrong with an event; by default nothing ever is."""
 
     name = ""
 
@@ -60,23 +60,23 @@ class Rule:
 
 @dataclass(slots=True, eq=False)
 class Truth:
-    """One run's."""
+    """The truth of one run."""
 
     rules: Sequence[Rule]
     clock: Callable[[], float] = lambda: 0.0
     """True time."""
     log: dict[int, Entry] = field(default_factory=dict)
-    """By position: what was ever applied there."""
+    """The entry that was ever applied at each position."""
     records: dict[int, MetadataRecord] = field(default_factory=dict)
-    """By offset."""
+    """The records by offset."""
     image: ClusterImage = field(default_factory=lambda: ClusterImage(""))
     """After all of them."""
     images: dict[int, list[ClusterImage]] = field(default_factory=dict)
-    """By number of records applied; several, if voters changed in between."""
+    """The images by number of records applied; several, if voters changed in between."""
     voter_sets: list[tuple[Voter, ...]] = field(default_factory=list)
     """In the order in which they came into force."""
     storages: dict[int, list[str]] = field(default_factory=dict)
-    """By node: every disk that it ever registered with."""
+    """Every disk that a node ever registered with, by node."""
     counters: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     hash: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
@@ -125,7 +125,7 @@ class Truth:
                 self.violate(rule.name, wrong)
 
     def look(self, node: int, image: ClusterImage) -> None:
-        """What a broker thinks at this moment: equal prefixes mean equal images."""
+        """Compares a broker's image with the truth: equal prefixes mean equal images."""
         expected = self.images.get(image.position)
         if not image.position or (expected is not None and any(image == one for one in expected)):
             return

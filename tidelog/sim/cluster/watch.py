@@ -29,7 +29,7 @@ from tidelog.sim.kit.patching import patched
 
 
 class Watch:
-    """Of one run. `logs` has each node's metadata log, of its present life."""
+    """The watch of one run on its brokers. `logs` has each node's metadata log, of its present life."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -37,7 +37,7 @@ class Watch:
         self._logs: dict[int, ElectedLog] = {}
         self._reigns: dict[int, str] = {}
         self.unreadable: dict[int, list[int]] = {}
-        """By node: the positions of the metadata log that its last start could not read."""
+        """The positions of the metadata log that a node's last start could not read, by node."""
 
     @contextmanager
     def open(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Which offsets of one partition were handed out: disjoint stretches, ascending."""
+"""The offsets of one partition that were handed out: disjoint stretches, ascending."""
 
 from __future__ import annotations
 

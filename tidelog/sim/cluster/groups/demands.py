@@ -1,4 +1,4 @@
-"""What a group at rest must look like; pure."""
+"""The state that a group at rest must have; pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def unsettled(
     members: Mapping[str, tuple[MemberPlan, Sequence[TopicPartition]]],
     partitions: Mapping[str, int],
 ) -> Iterator[str]:
-    """What is not right yet: of a group with these members, by id, who hold these partitions, and of these topics."""
+    """Yields how a group differs from that state. `members` are its members by id, with the partitions that they hold;
+    `partitions` the partition counts of the topics.
+    """
     if described.state != STABLE:
         yield f"the state is {described.state}"
     known = {member.member_id: member for member in described.members}

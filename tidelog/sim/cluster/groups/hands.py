@@ -1,4 +1,4 @@
-"""What a member does with the partitions that it has: reads, hands out, takes its time, commits, lets go."""
+"""A member's work on its partitions: it reads, hands out, takes its time, commits, and gives them up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAILED = (TimeoutError, *FAILURES)
 
 @dataclass(frozen=True, slots=True)
 class MemberContext:
-    """What a member needs of the world."""
+    """The parts of the world that a member uses."""
 
     loop: SimLoop
     anywhere: AnyBroker
@@ -44,7 +44,7 @@ class MemberContext:
 
 
 class Hands:
-    """Of one member, by the name of its process. `now_s` is its clock, `gave_up` is called when it has let go."""
+    """The work of one member, by the name of its process. `now_s` is its clock, `gave_up` is called when it has let go."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Hands:
         self.dawdles_s = 0.0
         """It takes so much longer to handle a batch."""
         self.subscribed: tuple[str, ...] | None = plan.topics or (plan.pattern,)
-        """What is not in the history yet: there it stands between two polls."""
+        """The subscription that is not in the history yet: it is noted there between two polls."""
         self.commits_under_way = 0
         self.is_leaving = False
         self._name = name

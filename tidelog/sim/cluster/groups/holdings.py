@@ -1,4 +1,4 @@
-"""What one member holds, and how far it has come with it: handed out, handled, committed.
+"""The partitions that one member holds, and how far it has come: handed out, handled, committed.
 
     committed <= handled <= position
 
@@ -18,11 +18,11 @@ from tidelog.sim.cluster.groups.rules import KEPT
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """One partition, from when the member was given it until it gave it up or lost it."""
+    """A partition, from when the member was given it until it gave it up or lost it."""
 
     where: TopicPartition
     position: int | None = None
-    """What is read next; None until the group's committed offset is known."""
+    """The offset that is read next; None until the group's committed offset is known."""
     handled: int = 0
     committed: int = 0
     is_going: bool = False
@@ -63,13 +63,13 @@ class Holdings:
         return self.held.get(holding.where) is holding
 
     def next(self) -> Holding | None:
-        """Whose turn it is to be read."""
+        """Returns the partition that is to be read next; None if none can be."""
         ready = [one for one in self.held.values() if one.position is not None and not one.is_going]
         self._turn += 1
         return ready[self._turn % len(ready)] if ready else None
 
     def uncommitted(self) -> Iterator[Holding]:
-        """Those with something to commit."""
+        """Yields the partitions with handled offsets that are not committed."""
         for holding in self.held.values():
             if holding.position is not None and holding.handled > holding.committed:
                 yield holding

@@ -1,4 +1,4 @@
-"""One life of one member: a process of its own that runs the shipped `Membership`, and asks any broker.
+"""A life of one member: a process that runs the shipped `Membership`, and asks any broker.
 
 It is what a consumer is without HTTP. Where this ends a process (`crash`) or stops it (`pause`), the brokers notice
 nothing but silence; a process that goes on has old requests still to send.
@@ -52,7 +52,7 @@ class Member:
 
     @property
     def held(self) -> list[TopicPartition]:
-        """What it has, and is not about to give up."""
+        """The partitions that the member has, and is not about to give up."""
         return sorted(where for where, holding in self._hands.holdings.held.items() if not holding.is_going)
 
     def dawdle(self, seconds: float) -> None:

@@ -41,7 +41,7 @@ REFUSED = {NOT_OWNED: "zombie commit refused", STALE: "late commit refused by it
 
 
 class Post:
-    """Of one run."""
+    """The network between members and brokers in one run."""
 
     def __init__(self, traffic: GroupTraffic, rng: random.Random, anywhere: Callable[[], AnyBroker]) -> None:
         self.is_calm = False

@@ -1,4 +1,4 @@
-"""What must be true of one consumer group, whatever befalls its members, its coordinator and the network.
+"""The rules of a consumer group, whatever befalls its members, its coordinator and the network.
 
 The omniscient side: told of everything that members are told, ask for and hand out, in the order in which it happens.
 
@@ -37,7 +37,7 @@ MayDeliver = Callable[[], bool]
 
 @dataclass(slots=True, eq=False)
 class GroupRules:
-    """Of one group."""
+    """The rules, applied to one group."""
 
     group: str
     violate: Callable[[str, str], None]
@@ -50,15 +50,15 @@ class GroupRules:
     """Counts events."""
     _holders: dict[TopicPartition, dict[str, MayDeliver]] = field(default_factory=dict)
     _owners: dict[tuple[TopicPartition, int], str] = field(default_factory=dict)
-    """By partition and epoch: whom it was given to, by identity."""
+    """The owner's identity, by partition and epoch."""
     _told: dict[TopicPartition, dict[tuple[str, int], int]] = field(default_factory=dict)
-    """By partition, member and epoch: when it was first given to it."""
+    """The time at which a partition was first given, by partition, member and epoch."""
     _bearers: dict[tuple[TopicPartition, str], str] = field(default_factory=dict)
-    """Who of those with one identity was last given the partition."""
+    """The member that was last given the partition, among those with one identity."""
     _floors: dict[TopicPartition, int] = field(default_factory=dict)
     """No committed offset is lower than this any more."""
     _sequences: dict[tuple[str, TopicPartition], list[tuple[int, int]]] = field(default_factory=dict)
-    """By member and partition: (when, sequence) of commits that were answered as kept."""
+    """The commits that were answered as kept, by member and partition: (when, sequence)."""
 
     # -- what members do ---------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class GroupRules:
         coverage.add(begin, end)
 
     def deleted(self, where: TopicPartition, end: int) -> None:
-        """Nobody can have what lies before `end`."""
+        """Notes that records below `end` are deleted: no member needs to have them."""
         self.handed_out.setdefault(where, Coverage()).add(0, end)
 
     # -- what the coordinator answers --------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class GroupRules:
                 return
 
     def floors(self) -> Mapping[TopicPartition, int]:
-        """Somebody asks for committed offsets: none that it is told may be lower than these."""
+        """Returns the committed offsets that a request which begins now must not find lowered."""
         return dict(self._floors)
 
     def found(self, floors: Mapping[TopicPartition, int], answer: OffsetsAnswer) -> None:
@@ -159,7 +159,7 @@ class GroupRules:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def missing(self, ends: Mapping[TopicPartition, int]) -> Iterator[str]:
-        """What was not handed out yet, or is not committed, of partitions that end there."""
+        """Yields which records below these ends were not handed out yet, or are not committed."""
         for where, end in sorted(ends.items()):
             reach, committed = self.handed_out.get(where, Coverage()).reach(), self._floors.get(where, 0)
             if reach < end:

@@ -41,7 +41,7 @@ PARTITIONS_MAX = 6
 
 
 class Group:
-    """One of them."""
+    """A consumer group of the run: its plan, its rules and its members' slots."""
 
     def __init__(self, plan: GroupPlan, rules: GroupRules, slots: list[Slot]) -> None:
         self.name = plan.name
@@ -59,7 +59,7 @@ class Group:
 
 
 class Groups:
-    """Of one run."""
+    """The consumer groups of one run."""
 
     def __init__(self, seed: int, world: World, truth: Truth, ledger: Ledger, history: ClusterHistory) -> None:
         self._seed = seed
@@ -112,7 +112,7 @@ class Groups:
         self._truth.saw(f"mishap: {mishap.kind}", has_happened)
 
     async def _grow(self, mishap: Mishap, administrators: Administrators) -> bool:
-        """Nobody writes to the partition that comes; it is given away like any other."""
+        """Adds a partition to a topic. No producer writes to it; it is assigned like any other."""
         topics, nodes = self._world.swarm.traffic.topics, self._world.swarm.nodes
         name = topics[int(mishap.amount * len(topics))].name
         via = nodes[int(mishap.amount * 1_000) % len(nodes)]
@@ -140,7 +140,7 @@ class Groups:
         )
 
     async def drain(self) -> None:
-        """Nobody writes any more: everything is handed out, and committed."""
+        """Demands, once producers have stopped, that every record is handed out and committed."""
         begun_s = self._world.true_time
         deadline_s = begun_s + DRAIN_S_MAX
         await asyncio.gather(
@@ -193,7 +193,7 @@ class Groups:
         return [*group.rules.missing(self._ends(group))]
 
     def _ends(self, group: Group) -> dict[TopicPartition, int]:
-        """Of all partitions that the group reads, what is committed."""
+        """Returns the high watermarks of all partitions that the group reads."""
         ends = dict[TopicPartition, int]()
         for name, topic in self._truth.image.topics.items():
             for number in range(len(topic.partitions) if group.has(name) else 0):
@@ -203,7 +203,7 @@ class Groups:
         return ends
 
     async def _find_offsets(self, group: Group) -> None:
-        """Whoever asks now is told what the rules know of (`GroupRules.found`)."""
+        """Fetches the committed offsets of a group, which the rules then judge (`GroupRules.found`)."""
         for _ in range(FIND_TRIES_MAX):
             found = await self._ask(group, FetchOffsets(group=group.name))
             if isinstance(found, OffsetsAnswer) or self._has_lost_offsets():

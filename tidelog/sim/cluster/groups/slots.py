@@ -21,7 +21,7 @@ from tidelog.sim.cluster.groups.hands import MemberContext
 from tidelog.sim.cluster.groups.member import Member
 
 LEAVE_S_MAX = 5.0
-"""Whoever takes longer to leave is ended."""
+"""The seconds after which a member that is leaving is ended."""
 
 
 class Slot:

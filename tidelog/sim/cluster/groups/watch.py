@@ -19,13 +19,13 @@ from tidelog.sim.kit.patching import patched
 
 
 class GroupWatch:
-    """Of one run."""
+    """The watch of one run on its group coordinators."""
 
     def __init__(self, traffic: GroupTraffic, truth: Truth) -> None:
         self._traffic = traffic
         self._truth = truth
         self._led: dict[int, int] = {}
-        """By partition: the leader epoch in which it was last loaded."""
+        """The leader epoch in which each partition was last loaded."""
 
     @contextmanager
     def open(self) -> Iterator[None]:
