@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 
 
 class Simulator(StrEnum):
-    """What is simulated."""
+    """The kinds of simulators."""
 
     STORAGE = "storage"
     """One log on one disk, and one replica's slots on another."""
@@ -48,7 +48,7 @@ ALL = tuple(Simulator)
 
 @dataclass(slots=True)
 class Summary:
-    """What a batch of seeds came to."""
+    """The sum of the outcomes of a batch of seeds."""
 
     first_seed: int
     simulators: Sequence[Simulator] = ALL
@@ -58,7 +58,9 @@ class Summary:
     runs: int = 0
     records_acknowledged: int = 0
     counters: Counter[str] = field(default_factory=Counter)
-    """What happened how often; names that begin with `disk: ` are faults, those of a cluster begin with `cluster: `."""
+    """The number of times that each event happened; names that begin with `disk: ` are faults, those of a cluster begin
+    with `cluster: `.
+    """
     failures: list[Outcome] = field(default_factory=list)
 
     @property

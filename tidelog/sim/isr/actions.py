@@ -1,4 +1,4 @@
-"""What a step can do: each action looks for something to act on, and does nothing if there is nothing."""
+"""Actions of a step: each looks for something to act on, and does nothing if there is nothing."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def repeat(world: World, dice: Dice) -> None:
 
 
 def cut(world: World, dice: Dice) -> None:
-    """One direction between two, the controller among them."""
+    """Cuts one direction between two brokers, or between a broker and the controller."""
     ends = [CONTROLLER, *world.current]
     pair = dice.pick(ends), dice.pick(ends)
     if pair[0] != pair[1] and len(world.wire.cuts) < CUTS_MAX:

@@ -1,4 +1,4 @@
-"""What administrators do: replicas move, settings change, and leaders are elected by hand."""
+"""Actions of administrators: replicas move, settings change, and leaders are elected by hand."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Watcher = Callable[[Command, ClusterImage, ClusterImage], None]
 
 
 class SimController:
-    """One cluster's, with one topic of one partition."""
+    """The controller of one cluster, which has one topic of one partition."""
 
     def __init__(self, watcher: Watcher) -> None:
         self.config = BrokerConfig()
@@ -47,7 +47,7 @@ class SimController:
         self.submit(LeadCluster(1, 1, "cluster", LEVEL_MAX))
 
     def submit(self, command: Command) -> CommandAnswer:
-        """Raises what deciding raises."""
+        """Decides a command and applies its records. Raises what deciding raises."""
         before = self.image
         decision = deciding.decide(before, command, self.config)
         if decision.records:
@@ -101,12 +101,12 @@ def partition_of(image: ClusterImage) -> PartitionInfo:
 
 
 def registration(node: int, incarnation: str, storage: str, clean_epoch: int, replaces: int) -> RegisterBroker:
-    """Of a process. Where it listens is of no interest here."""
+    """Returns the registration of a process. The addresses where it listens are of no interest here."""
     return RegisterBroker(
         node, incarnation, storage, {}, "", 0, clean_epoch=clean_epoch, replaces=replaces, levels=SPOKEN_LEVELS
     )
 
 
 def first_heartbeat(image: ClusterImage, node: int) -> BrokerHeartbeat:
-    """Of a broker that has applied everything."""
+    """Returns the heartbeat of a broker that has applied everything."""
     return BrokerHeartbeat(node, image.brokers[NodeId(node)].epoch, image.position)

@@ -65,7 +65,9 @@ def replace_disk(world: World, process: Process, dice: Dice) -> None:
 
 
 def _is_needed(world: World, node: int) -> bool:
-    """Nobody else that the controller counts with is sure to hold what this node does: a loss would be its due."""
+    """Returns True if no other member that the controller counts with is sure to hold what this node does: the loss of
+    its disk may then lose committed records.
+    """
     now = world.controller.now
     others = [other for other in (*now.isr, *now.elr) if other != node]
     holders = [world.registered(other) for other in others]

@@ -20,12 +20,12 @@ class Dice:
         self._state = (seed * MULTIPLIER + INCREMENT) & MASK
 
     def below(self, end: int) -> int:
-        """One of 0 to `end` - 1."""
+        """Draws a number from 0 to `end` - 1."""
         self._state = (self._state * MULTIPLIER + INCREMENT) & MASK
         return (self._state >> 33) % end
 
     def between(self, low: int, high: int) -> int:
-        """One of `low` to `high`, both included."""
+        """Draws a number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
     def chance(self, probability: float) -> bool:

@@ -15,18 +15,19 @@ Entry = tuple[int, int]
 
 
 class Disk:
-    """One, from its first use until it is lost. Invariant: kept <= len(log), durable <= len(log)."""
+    """A disk, from its first use until it is lost. Invariant: kept <= len(log), durable <= len(log)."""
 
     def __init__(self, storage: str) -> None:
         self.storage = storage
         self.log: list[Entry] = []
         self.start = 0
         self.base = 0
-        """Where it started over; below, the log holds nothing, and what stands in its place is no content."""
+        """The offset where the log started over; below, it holds nothing, and what stands in its place is no content.
+        """
         self.durable = 0
         self.kept = 0
         self.high_watermark = 0
-        """The checkpoint."""
+        """The checkpoint of the high watermark."""
         self.clean_epoch = -1
         """The clean mark."""
         self.faulty: dict[int, None] = {}
@@ -69,7 +70,7 @@ class Disk:
         self._forget_faults()
 
     def _forget_faults(self) -> None:
-        """Of what is not there any more."""
+        """Forgets the faults of entries that are not there any more."""
         self.faulty = {offset: None for offset in self.faulty if self.start <= offset < len(self.log)}
         self.torn &= self.faulty.keys()
 

@@ -1,4 +1,4 @@
-"""What disks do: batches rot, and more often where it hurts; fsyncs fail, and checkpoints are lost."""
+"""Faults of disks: batches rot, and more often where it hurts; fsyncs fail, and checkpoints are lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which processes and disks there are, and what the controller knows of them: the shells' `Registration`, cut down."""
+"""The processes and disks of a walk, and the controller's knowledge of them: the shells' `Registration`, cut down."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tidelog.sim.isr.wire import CONTROLLER, Wire
 
 
 class Membership:
-    """One run's. Nodes are 1 and up; each has one process at a time, and the disks and processes of the past stay."""
+    """The members of one run. Nodes are 1 and up; each has one process at a time, and the disks and processes of the
+    past stay.
+    """
 
     def __init__(self, topic: Topic, parts: Parts) -> None:
         self.topic = topic
@@ -110,7 +112,7 @@ class Membership:
             self.register(process)
 
     def fence(self, node: int) -> None:
-        """Its session is over, as far as the controller knows."""
+        """Has the controller end the session of a node."""
         self.controller.submit(FenceBroker(node, self.controller.broker(node).epoch))
 
     def end(self, process: Process) -> None:

@@ -10,7 +10,7 @@ from tidelog.sim.isr.disk import Disk
 
 
 class Process:
-    """One life of a node. `incarnation` is what names it."""
+    """A life of a node. `incarnation` is what names it."""
 
     def __init__(self, node: int, incarnation: str, disk: Disk) -> None:
         self.node = node
@@ -18,24 +18,24 @@ class Process:
         self.disk = disk
         self.is_running = True
         self.clean_epoch, disk.clean_epoch = disk.clean_epoch, -1
-        """The mark that was found: it goes with the registration, and is gone."""
+        """The mark of a clean stop that was found on the disk: it goes with the registration, and is gone."""
         self.broker_epoch = -1
-        """Of the registration; -1 before it."""
+        """The broker epoch of the registration; -1 before it."""
         self.known = -1
-        """The image that is in force here."""
+        """The number of the image that is in force here."""
         self.core: IsrLeader | IsrFollower | None = None
         self.role_epoch = -1
-        """Of the role, once it has one; that of a leader which is still settling, too."""
+        """The leader epoch of the role, once it has one; that of a leader which is still settling, too."""
         self.settling: Settlement | None = None
         """It is to lead once it knows what of its log's damaged end was committed."""
         self.member_disks: dict[int, str] = {}
-        """Those of the others that it asks then."""
+        """The disks of the other members that it asks then, by node."""
         self.high_watermark = disk.high_watermark
-        """What the last role knew."""
+        """The high watermark that the last role knew."""
         self.attempts: list[int] = []
         """`AlterPartition`s that are not answered yet."""
         self.truncating: Truncate | StartOver | None = None
-        """What the disk thread is about to do."""
+        """The change that the disk thread is about to make."""
 
     @property
     def leading(self) -> IsrLeader | None:
@@ -51,7 +51,7 @@ class Process:
         return self.high_watermark if self.core is None else self.core.high_watermark
 
     def leave_role(self) -> None:
-        """What it knew stays; what it asked for is nobody's any more."""
+        """Ends the role: the high watermark that it knew stays, and answers to its requests are ignored."""
         self.high_watermark = self.high_watermark_now
         self.core = self.settling = None
         self.role_epoch = -1

@@ -21,7 +21,7 @@ class Repairing(Replication):
     """A world whose disks rot."""
 
     def ask_for_copies(self, process: Process, dice: Dice) -> None:
-        """Of a damaged batch, from another replica that the process knows of."""
+        """Asks another replica that the process knows of for a copy of a damaged batch."""
         damaged = process.settling.open if process.settling is not None else [*process.disk.faulty]
         if not damaged or process.role_epoch == NO_EPOCH:
             return
@@ -124,7 +124,7 @@ class Repairing(Replication):
 
 
 def holding_of(disk: Disk, offset: int, wanted: Entry) -> Holding:
-    """As `storage.copies.find_copy`."""
+    """Returns what a disk holds of an entry, as `storage.copies.find_copy` does."""
     if offset < disk.start:
         return Holding.DELETED
     if offset >= len(disk.log):

@@ -209,6 +209,6 @@ class Replication(World):
 
 
 def _leading(process: Process, leader_epoch: int) -> IsrLeader | None:
-    """Who is asked as the leader of an epoch, if it is."""
+    """Returns the leader core of a process, if it leads in that epoch; else None."""
     core = process.leading
     return core if process.is_running and core is not None and core.leader_epoch == leader_epoch else None

@@ -25,7 +25,7 @@ Observer = Callable[[int, Step, Repairing], None]
 
 
 Outcome = ScenarioOutcome[Scenario]
-"""What one run came to; its trace is of what was committed and what was counted."""
+"""The outcome of a run; its trace is a hash of what was committed and what was counted."""
 
 
 def run_scenario(scenario: Scenario, parts: Parts = SHIPPED, observer: Observer | None = None) -> Outcome:

@@ -14,13 +14,15 @@ import msgspec
 from tidelog.sim.kit.seeds import stream
 
 Odds = Mapping[str, float]
-"""By the name of an action; see `actions.py`."""
+"""The odds of each action, by its name; see `actions.py`."""
 
 CALM: Odds = {
     "produce": 6.0, "fetch": 12.0, "arrive": 24.0, "sync": 8.0, "learn": 6.0, "tick": 4.0, "heartbeat": 3.0,
     "round": 2.5, "start": 3.0, "fence": 1.0,
 }  # fmt: skip
-"""What goes on always. Whoever is gone comes back, and now and then a live broker is taken for dead."""
+"""The odds of the actions that go on always. A node that is gone comes back, and now and then a live broker is taken
+for dead.
+"""
 
 NETWORK: Odds = {"arrive_late": 5.0, "lose": 3.0, "repeat": 3.0, "give_up": 2.0, "cut": 0.8, "mend": 1.5}
 CRASHES: Odds = {
@@ -64,7 +66,7 @@ TAMED = (0.0, 0.3, 1.0, 1.0, 3.0)
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """What a run is about: the partition's settings, and the brokers there are."""
+    """The subject of a run: the partition's settings, and the number of brokers."""
 
     brokers: int
     replicas: int
@@ -74,7 +76,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """One action, with the number that its dice come from."""
+    """An action, with the number that its dice come from."""
 
     action: str
     dice: int

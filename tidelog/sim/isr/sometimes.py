@@ -1,4 +1,4 @@
-"""What must happen now and then in many runs of a mix, or its silence means nothing."""
+"""Events that must happen now and then in many runs of a mix, or its silence means nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is true in a run, whoever knows it, and what must hold of it: the judge of every change.
+"""The truth of a run, whoever knows it, and the rules that hold of it: the judge of every change.
 
 The truth is one list: everything that any leader ever called committed, which is what producers were acknowledged and
 readers given. It grows, and changes only by a recorded *unclean election*, of somebody who was neither in the ISR nor
@@ -38,7 +38,7 @@ class Violation(AssertionError):
 
 
 class Truth:
-    """Of one run. `disks` are by storage, `processes` by incarnation, and both are the world's."""
+    """The truth of one run. `disks` are by storage, `processes` by incarnation, and both are the world's."""
 
     def __init__(self, disks: dict[str, Disk], processes: dict[str, Process]) -> None:
         self.committed: list[Entry] = []
@@ -52,11 +52,11 @@ class Truth:
         self._image = ClusterImage("")
         self._leaders: dict[int, int] = {}
         self._unclean_epoch = -1
-        """Of the newest unclean election."""
+        """The leader epoch of the newest unclean election."""
         self._proved: int | None = None
         """The rest of what is committed is hearsay."""
         self._is_unclean_pending = False
-        """Whoever was elected unclean has not begun to lead."""
+        """True from an unclean election until the elected leader begins to lead."""
 
     def saw(self, name: str, is_seen: bool = True) -> None:
         """For `sometimes`."""
@@ -204,8 +204,9 @@ class Truth:
             self.judge_candidates()
 
     def judge_candidates(self) -> None:
-        """Whoever may be elected holds everything committed, and nothing that was deleted; the leader does in any
-        case."""
+        """Judges that every member that may be elected holds everything committed, and nothing that was deleted; the
+        leader does in any case.
+        """
         if self._is_unclean_pending:
             return
         now, end = partition_of(self._image), self._proved_end
@@ -237,8 +238,9 @@ class Truth:
         self.require("committed is for ever", is_same, f"node {process.node} shows something else below {to}")
 
     def judge_cut(self, process: Process, leader_epoch: int, to: int) -> None:
-        """Nobody truncates what is committed, but for one that nobody counts with, and that follows a leader of the
-        past."""
+        """Judges that no committed entry is truncated, unless nobody counts with the process, and it follows a leader
+        of the past.
+        """
         self.saw("an uncommitted tail is truncated", to >= len(self.committed))
         now = partition_of(self._image)
         if self._is_unclean_pending or leader_epoch < self._unclean_epoch:
@@ -264,7 +266,7 @@ class Truth:
                     break
 
     def judge_lineage(self, disk: Disk, kept: Sequence[tuple[int, int]]) -> None:
-        """What a core knows of epochs is what its log holds."""
+        """Judges that the leader epochs which a core knows are those of its log."""
         rows = lineage_of(disk.log, disk.base)
         self.require("epochs are those of the log", tuple(kept) == rows[len(rows) - len(kept) :], kept, rows)
 

@@ -53,14 +53,14 @@ class Wire:
         return True
 
     def newest_between(self, one: int, other: int) -> bool:
-        """What was sent last, in either direction, is between these, and is not held up."""
+        """Returns True if the newest message, in either direction, is between these two, and is not held up."""
         if not self.messages:
             return False
         ends = self.messages[-1].sender, self.messages[-1].receiver
         return sorted(ends) == sorted((one, other)) and ends not in self.cuts
 
     def deliver_newest(self, dice: Dice) -> None:
-        """What was sent last overtakes all else."""
+        """Delivers the newest message before all others."""
         if self.messages:
             self.messages.pop().deliver(dice)
 

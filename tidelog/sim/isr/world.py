@@ -54,7 +54,7 @@ OUTCOMES = {
 
 
 class World(Membership, ABC):
-    """One run's: replicas take their roles, and lead."""
+    """The world of one run: replicas take their roles, and lead."""
 
     def __init__(self, topic: Topic, parts: Parts) -> None:
         super().__init__(topic, parts)
@@ -64,7 +64,7 @@ class World(Membership, ABC):
             self.learn(process, self.newest)
 
     def stop(self, process: Process, dice: Dice) -> None:
-        """In good order: it asks to leave, flushes, and leaves its mark."""
+        """Stops a process in good order: it asks to leave, flushes, and leaves its mark."""
         command = BrokerHeartbeat(process.node, process.broker_epoch, 0, wants_shutdown=True)
         is_asked = process.broker_epoch >= 0 and (process.node, CONTROLLER) not in self.wire.cuts
         if is_asked and dice.chance(0.8):
@@ -143,7 +143,7 @@ class World(Membership, ABC):
         self.lead_if_settled(process)
 
     def _settle_without_lost(self, process: Process, settling: Settlement, image: ClusterImage) -> None:
-        """Whose disk was replaced has nothing to say any more."""
+        """Has a leader settle without the members whose disks were replaced."""
         disks = {node: image.brokers[NodeId(node)].storage for node in process.member_disks}
         lost = frozenset(node for node, disk in process.member_disks.items() if disks[node] != disk)
         settling.step(MembersLost(lost))
@@ -151,7 +151,9 @@ class World(Membership, ABC):
         self.lead_if_settled(process)
 
     def lead_if_settled(self, process: Process) -> None:
-        """By the image that is in force; if that has another leader epoch, another role is on its way."""
+        """Lets a settled leader lead by the image in force; if that has another leader epoch, another role is on its
+        way.
+        """
         if process.settling is None or not process.settling.is_settled:
             return
         process.high_watermark = max(process.high_watermark, process.settling.committed_end)
@@ -285,4 +287,4 @@ class World(Membership, ABC):
 
     @abstractmethod
     def react(self, process: Process, effects: Sequence[isr.FollowerEffect]) -> None:
-        """What a follower does: see `replication.py`."""
+        """Carries out the effects of a follower: see `replication.py`."""

@@ -1,4 +1,4 @@
-"""Many runs, each grown from its seed, and what they came to.
+"""Batches of runs, each grown from its seed, and the sum of their outcomes.
 
 Seeds are independent of each other, so they may be spread over processes; their outcomes are gathered in the order of
 the seeds, and what a batch comes to does not depend on how it was spread.
@@ -23,18 +23,18 @@ D = TypeVar("D")
 
 
 class Outcome(Protocol):
-    """What a batch asks of the outcome of a run."""
+    """The part of a run's outcome that a batch uses."""
 
     @property
     def seed(self) -> int: ...
 
     @property
     def counters(self) -> Counter[str]:
-        """What happened how often."""
+        """The number of times that each event happened."""
 
     @property
     def amount(self) -> int:
-        """How much was done, in whatever tells most about such a run: events, batches committed."""
+        """The amount of work, in whatever tells most about such a run: events, batches committed."""
 
     @property
     def failure(self) -> Exception | None: ...
@@ -45,10 +45,10 @@ R = TypeVar("R", bound=Outcome)
 
 @dataclass(slots=True)
 class Batch(Generic[R]):
-    """What many runs came to."""
+    """The sum of the outcomes of many runs."""
 
     sometimes: Sequence[str] = ()
-    """What must happen now and then, or the runs have become too tame."""
+    """The events that must happen now and then, or the runs have become too tame."""
     runs: int = 0
     amount: int = 0
     counters: Counter[str] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Batch(Generic[R]):
 
     @property
     def never_happened(self) -> list[str]:
-        """What should happen sometimes and did not; nothing if the batch is too small to tell."""
+        """The events that should happen sometimes and did not; none if the batch is too small to tell."""
         return [name for name in self.sometimes if not self.counters[name]] if self.runs >= COUNTED_FROM_RUNS else []
 
     @property
@@ -78,7 +78,7 @@ class Batch(Generic[R]):
 
 
 Progress = Callable[[Batch[R], int], None]
-"""What is done, and how many runs are wanted."""
+"""Reports the batch so far, and the number of runs that are wanted."""
 
 
 def run_seeds(

@@ -1,4 +1,4 @@
-"""Who decides what a power cut leaves behind.
+"""Choices of what a power cut leaves behind.
 
 The crash model of `tidelog.sim.kit.disk` asks three questions and never draws a number itself, so that the same model
 serves both kinds of search:
@@ -26,16 +26,18 @@ class CrashChoices(Protocol):
         ...
 
     def sectors(self, sequence: int, count: int) -> int:
-        """Which of the `count` sectors of this write reach the disk: a mask, lowest bit first."""
+        """Returns which of the `count` sectors of this write reach the disk: a mask, lowest bit first."""
         ...
 
     def choose(self, count: int) -> int:
-        """One of `count` equally possible outcomes."""
+        """Returns the number of one of `count` equally possible outcomes."""
         ...
 
 
 class RandomChoices:
-    """One crash drawn from a seeded generator; `first` and `last` bound the sequence numbers of what is pending."""
+    """The choices of one crash, drawn from a seeded generator; `first` and `last` bound the sequence numbers of what is
+    pending.
+    """
 
     def __init__(self, rng: random.Random, first: int, last: int) -> None:
         self._rng = rng

@@ -1,4 +1,4 @@
-"""What can go wrong with a simulated disk while the machine runs, and the exception that ends a machine.
+"""Faults of a simulated disk while the machine runs, and the exception that ends a machine.
 
 | fault | what the program sees | what is on the disk |
 |---|---|---|

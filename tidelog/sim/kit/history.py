@@ -1,4 +1,4 @@
-"""What the clients of a simulated broker did, were told and saw: recorded as operations, for `tidelog.checker`.
+"""The history of a simulated broker's clients: their operations, recorded for `tidelog.checker`.
 
 A `Sent` is one record batch of a client, with values like no other in the run, and one operation, however often it is
 attempted. What is known of it only ever grows: a definite error rules out the attempt it answers, an unknown outcome
@@ -28,7 +28,7 @@ from tidelog.model.ports import Buffer
 from tidelog.sim.kit.loop import SimLoop
 
 PADDING = b"."
-"""What clients fill up their values with."""
+"""The byte that clients fill up their values with."""
 
 
 class Kind(enum.Enum):
@@ -51,12 +51,12 @@ _GUARANTEES: dict[Kind, Guarantee] = {Kind.IDEMPOTENT: "sequence", Kind.KEYED: "
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """One batch that a client sent, perhaps several times."""
+    """A batch that a client sent, perhaps several times."""
 
     producer: str
     kind: Kind
     number: int
-    """Its number among the batches of its producer for this partition."""
+    """The number of the batch among those of its producer for this partition."""
     partition: TopicPartition
     values: list[bytes]
     attempts: int = 0
@@ -64,7 +64,7 @@ class Sent:
     """Attempts of which nobody knows whether they appended."""
     invocation: int = -1
     durability: Durability | None = None
-    """As the receipt said; None as long as there is none."""
+    """The durability that the receipt told; None as long as there is none."""
     losses_at_ack: int = 0
 
     @property
@@ -170,7 +170,7 @@ class History:
     # -- the world ---------------------------------------------------------------------------------------------------
 
     def lose(self) -> None:
-        """What only memory held may be lost."""
+        """Notes that records which only memory held may be lost."""
         self.volatile_losses += 1
         self.recorder.tell("loss", map(str, sorted(self.volatile)))
 
@@ -186,7 +186,7 @@ class History:
         self.recorder.tell("unread", [Unread(str(partition), [*offsets])])
 
     def ask_start(self, partition: TopicPartition, offset: int) -> None:
-        """Somebody asks for what is before an offset to be deleted."""
+        """Notes that a client asks for the records before an offset to be deleted."""
         self.recorder.tell("prefix", [Prefix(str(partition), offset, 0)])
 
     # -- the end -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One file on a simulated disk: what programs see, what would survive a power cut, and the writes in between.
+"""A file on a simulated disk: what programs see, what would survive a power cut, and the writes in between.
 
 `data` is the page cache, `durable` the platter, `pending` the ordered un-synced changes that turn one into the other.
 Four real behaviours come out of this shape:
@@ -17,7 +17,7 @@ from collections import deque
 from tidelog.sim.kit.choices import CrashChoices
 
 SECTOR_BYTES = 512
-"""What a drive writes whole or not at all."""
+"""The bytes that a drive writes whole or not at all."""
 
 OLD_CONTENT_MAX = 16
 """How many overwritten pieces a file remembers, for bringing a stale one back."""
@@ -65,8 +65,9 @@ class FileNode:
         put(self.durable, position, payload)
 
     def settle(self, choices: CrashChoices, filler: bytes) -> None:
-        """Of the pending changes, what `choices` lets through becomes durable, the rest is forgotten. Holes show zeros,
-        or `filler` (whole sectors of it). The cache goes on showing all."""
+        """Makes those of the pending changes durable that `choices` lets through, and forgets the rest. Holes show
+        zeros, or `filler` (whole sectors of it). The cache goes on showing all.
+        """
         for sequence, position, payload in self.pending:
             if payload is None:
                 if choices.survives(sequence):

@@ -49,7 +49,9 @@ TICK_S = 1e-9
 
 
 class SimLoop(asyncio.base_events.BaseEventLoop):
-    """One seed, one run. `failures` collects what asyncio's exception handler is told, for the end of the run."""
+    """The event loop of one run of one seed. `failures` collects what asyncio's exception handler is told, for the end
+    of the run.
+    """
 
     def __init__(self, seed: object = 0) -> None:
         super().__init__()
@@ -102,7 +104,7 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         self._schedule.bury(process)
 
     def doom(self, process: Process) -> None:
-        """Its end has come: nothing of it runs any more, but for what `end` lets its tasks do."""
+        """Marks a process as dying: nothing of it runs any more, but for what `end` lets its tasks do."""
         process.is_dying = True
         self.pause(process)
 
@@ -139,7 +141,9 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
     # -- turns -------------------------------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        """One turn, in place of asyncio's, whose bookkeeping for selectors costs more than most callbacks do."""
+        """Makes one turn of the loop, in place of asyncio's, whose bookkeeping for selectors costs more than most
+        callbacks do.
+        """
         self._callbacks += 1
         if self._callbacks > CALLBACKS_MAX:
             raise Livelock(f"still busy after {CALLBACKS_MAX} rounds, at {self.time():.3f} s")
@@ -169,7 +173,7 @@ class SimLoop(asyncio.base_events.BaseEventLoop):
         """There are no sockets."""
 
     def _write_to_self(self) -> None:
-        """Nobody waits in a system call, so nobody needs waking."""
+        """Does nothing: the loop never waits in a system call that needs waking."""
 
 
 def _collect_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

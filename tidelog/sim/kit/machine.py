@@ -1,4 +1,4 @@
-"""One simulated machine: a disk, a clock, an address on the network, a broker, and everything that dies with them.
+"""A simulated machine: a disk, a clock, an address on the network, a broker, and everything that dies with them.
 
 A machine lives several lives on one disk. Each life is an *incarnation*: the broker and whatever it set off, which is a
 process of the loop (`tidelog.sim.kit.process`). An end of the power or of the process first fences the disk and the
@@ -34,7 +34,7 @@ STOP_S_MAX = 60.0
 
 
 class Service(Protocol):
-    """What a client needs of a machine, or of several."""
+    """A machine, or several, as clients use them."""
 
     clock: SimClock
 
@@ -44,7 +44,7 @@ class Service(Protocol):
 
 
 class Unreachable(Exception):
-    """Nobody listens: nothing was sent."""
+    """The error of a call to a machine that does not listen: nothing was sent."""
 
 
 class ConnectionLost(Exception):
@@ -53,7 +53,7 @@ class ConnectionLost(Exception):
 
 @dataclass(slots=True, eq=False)
 class Incarnation:
-    """One life: alive until its machine is off."""
+    """A life of a machine: alive until the machine is off."""
 
     process: Process
     disk: SimDisk
@@ -65,7 +65,7 @@ class Incarnation:
     waiters: dict[asyncio.Future[None], None] = field(default_factory=dict)
 
     def end(self) -> None:
-        """Nothing of it runs from now on, not even what was ready."""
+        """Ends the life: nothing of it runs from now on, not even what was ready."""
         if self.is_alive:
             self.is_alive = False
             _loop().doom(self.process)

@@ -86,7 +86,7 @@ class Medium:
             self.used_bytes += len(node.data)
 
     def fail_sync(self, node: FileNode) -> None:
-        """Of the un-synced writes some get through, the rest is forgotten; whoever reads may or may not notice."""
+        """Lets some of the un-synced writes through, and forgets the rest; a reader may or may not notice."""
         choices = self._random_choices([change[0] for change in node.pending])
         node.settle(choices, filler=b"")
         node.has_failed_sync = True

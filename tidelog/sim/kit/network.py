@@ -30,7 +30,7 @@ class SimNetwork:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.statistics: Counter[str] = Counter()
-        """What happened, and what was injected."""
+        """The counts of events and of injected faults."""
         self.overhearers: list[Callable[[SimConnection, bytes], None]] = []
         """Told of each frame, and of the end where it is about to arrive."""
         self._hosts: dict[str, SimHost] = {}
@@ -83,7 +83,7 @@ class SimNetwork:
                 end.reset()
 
     def accept(self, address: str, port: int, link: Link) -> SimListener | None:
-        """Who takes a connection there; None if it is refused."""
+        """Returns the listener that takes a connection there; None if it is refused."""
         host = self._hosts.get(address)
         listener = host.listeners.get(port) if host is not None and host.is_alive else None
         return None if link.refuses else listener
@@ -139,13 +139,13 @@ class SimListener:
 
 
 class SimHost:
-    """One life of a machine: its `Network`. After `kill` nothing of it runs or reaches anybody ever again."""
+    """The `Network` of one life of a machine. After `kill` nothing of it runs or reaches anybody ever again."""
 
     def __init__(self, network: SimNetwork, address: str) -> None:
         self.address = address
         self.is_alive = True
         self.is_gone = False
-        """Without power: it does not even refuse."""
+        """True if it is without power: it does not even refuse connections."""
         self.is_paused = False
         self.listeners: dict[int, SimListener] = {}
         self.connections: dict[SimConnection, None] = {}

@@ -23,7 +23,7 @@ from tidelog.model.ports import Buffer, FrameReceiver
 from tidelog.sim.kit.network_link import Link
 
 SOCKET_BYTES = 256 << 10
-"""What the system of the sender takes before bytes queue up in its process."""
+"""The bytes that the sender's system takes before more queue up in its process."""
 
 
 class Host(Protocol):
@@ -62,7 +62,7 @@ class Item(NamedTuple):
 
 
 class Pipe:
-    """One direction of a connection."""
+    """A direction of a connection."""
 
     def __init__(self, network: Network, link: Link) -> None:
         self.link = link
@@ -72,9 +72,9 @@ class Pipe:
         self._items: deque[Item] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._unheard_since_s = math.inf
-        """Since when the first item waits for a cut to heal, or for a machine to be switched on."""
+        """The time since when the first item waits for a cut to heal, or for a machine to be switched on."""
         self.bytes = 0
-        """Under way."""
+        """The bytes under way."""
         link.pipes[self] = None
 
     def put(self, arrive: Callable[[], None], size: int = 0) -> None:
@@ -126,7 +126,7 @@ class Pipe:
         return link.is_cut or link.is_clogged or is_paused or not self._network.is_up(link.target)
 
     def _wait(self) -> None:
-        """Who is waited for wakes the pipe; a cut also ends a sender's patience."""
+        """Waits for the event that wakes the pipe; a cut also ends a sender's patience."""
         is_lost = self.link.is_cut or not self._network.is_up(self.link.target)
         if not is_lost or self.on_lost_patience is None:
             self._unheard_since_s = math.inf

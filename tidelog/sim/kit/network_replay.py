@@ -1,4 +1,4 @@
-"""Which frames may arrive twice, and in which form.
+"""The frames that may arrive twice, and their form.
 
 TCP delivers nothing twice, but a request can reach a broker twice all the same: its sender lost the connection and
 tried again, or it waited in the socket of a process that was paused. So what is repeated is a request or a

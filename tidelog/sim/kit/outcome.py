@@ -1,4 +1,4 @@
-"""What one run came to, and how what brokers log is counted."""
+"""The outcome of a run, and the counts of the brokers' log lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Scenario(Protocol):
-    """What determines a run, as far as all scenarios are alike: each is a `msgspec.Struct`."""
+    """The input that determines a run, as far as all scenarios are alike: each is a `msgspec.Struct`."""
 
     @property
     def seed(self) -> int: ...
@@ -23,11 +23,11 @@ S = TypeVar("S", bound=Scenario)
 
 @dataclass(frozen=True)  # without slots, so that it can be made by its alias for one kind of scenario
 class ScenarioOutcome(Generic[S]):
-    """What a scenario of pure cores came to."""
+    """The outcome of a scenario of pure cores."""
 
     scenario: S
     amount: int
-    """How much was done, in whatever tells most about such a run: events, batches committed."""
+    """The amount of work, in whatever tells most about such a run: events, batches committed."""
     trace: int
     """Equal for equal scenarios, in every process."""
     counters: Counter[str]
@@ -39,7 +39,7 @@ class ScenarioOutcome(Generic[S]):
 
     @property
     def verdict(self) -> str:
-        """What failed, in a few words; empty if nothing did. Runs that fail alike have the same."""
+        """The failure in a few words; empty if there was none. Runs that fail alike have the same."""
         if self.failure is None:
             return ""
         text = str(self.failure).partition("\n")[0]
@@ -48,7 +48,7 @@ class ScenarioOutcome(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a seed came to, with whole brokers or storage."""
+    """The outcome of a seed, with whole brokers or storage."""
 
     seed: int
     violations: tuple[str, ...]
@@ -57,7 +57,7 @@ class Outcome:
     counters: Counter[str]
     records_acknowledged: int
     events: tuple[str, ...] = ()
-    """What happened, line by line, if it was asked for."""
+    """The events, line by line, if they were asked for."""
 
 
 def count_logged(counters: Counter[str], logs: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> None:

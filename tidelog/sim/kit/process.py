@@ -32,7 +32,7 @@ class LocalTime:
         self._local_s = 0.0
 
     def at(self, true_s: float) -> float:
-        """What this clock shows at a true time."""
+        """Returns the time that this clock shows at a true time."""
         return self._local_s + (true_s - self._true_s) * self.rate
 
     def until(self, local_s: float, true_s: float) -> float:
@@ -59,15 +59,15 @@ class Process:
         self.time = time or LocalTime()
         self.ready: deque[asyncio.Handle] = deque()
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        """Those not done yet, in the order they were made."""
+        """The tasks that are not done yet, in the order they were made."""
         self.is_paused = False
         self.is_dying = False
-        """Its machine is off: what fails in it now is of no concern."""
+        """True if its machine is off: failures in it are ignored now."""
         self.is_buried = False
 
 
 OWNER: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
-"""Whose callback is running; None is the world around: clients, network, faults."""
+"""The process whose callback is running; None is the world around: clients, network, faults."""
 
 
 def outside(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -98,7 +98,9 @@ def owned_task(
 
 
 class ReadyCallbacks:
-    """What a loop runs next; it stands in for the deque of asyncio's base loop, which asks for no more than this."""
+    """The callbacks that a loop runs next; it stands in for the deque of asyncio's base loop, which asks for no more
+    than this.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         self._random = rng.random

@@ -66,7 +66,7 @@ def _in_the_world(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 class _End:
-    """One end of a connection: for the process its `FrameConnection`, for the network its `FrameReceiver`."""
+    """An end of a connection: for the process its `FrameConnection`, for the network its `FrameReceiver`."""
 
     def __init__(self, connection: FrameConnection, context: contextvars.Context) -> None:
         self._connection = connection

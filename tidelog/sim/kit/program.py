@@ -44,7 +44,7 @@ class Program(Generic[R]):
 
     command: str
     amounts: str
-    """What the amount of an outcome is of."""
+    """The noun that an outcome's amount counts."""
     shrink: Callable[[R], Scenario]
 
     def run(self, run: Callable[[Progress[R]], Batch[R]], about: Mapping[str, str], *, is_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""What a plan makes happen to a cluster: things that users, operators and bad luck do.
+"""Actions of a plan on a cluster: things that users, operators and bad luck do.
 
 An action that does not fit when its time comes (a crash of what is down, an append without a coordinator) does nothing.
 `pick` chooses among what is there at that time, so that a plan keeps its meaning when the actions before it are
@@ -121,7 +121,7 @@ class GiveUpVotes(msgspec.Struct, frozen=True, tag=True):
 
 
 class CutLink(msgspec.Struct, frozen=True, tag=True):
-    """One direction of one link is dead for a while."""
+    """Cuts one direction of one link for a while."""
 
     source: int
     target: int

@@ -25,7 +25,7 @@ BATCHES = 2
 
 
 class Healing:
-    """Of one run, after its story."""
+    """The healing of one run, after its story."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
@@ -143,7 +143,7 @@ def _is_majority(nodes: set[int], voters: VoterSet) -> bool:
 
 
 def _is_readable(learned: list[Slot]) -> bool:
-    """Who the voters are, somebody must be able to read."""
+    """Returns False if this slot names the voters, and no voter can read it."""
     return learned[0].value.kind is not Kind.VOTERS or any(not slot.faulty for slot in learned)
 
 

@@ -1,4 +1,4 @@
-"""What an invariant is: something that always holds, in a class that notices when it does not.
+"""Invariants: statements that always hold, each in a class that notices when it does not.
 
 A class says what it looks at, and is called for nothing else: `watches` names effects, `sends` and `hears` messages,
 `lands` records that reach a disk.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Invariant:
-    """One thing that always holds."""
+    """A statement that always holds."""
 
     name: ClassVar[str]
     watches: ClassVar[tuple[type[Effect], ...]] = ()

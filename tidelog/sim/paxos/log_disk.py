@@ -1,4 +1,4 @@
-"""What one node's disk holds of a log: a state, and writes that a crash may still undo.
+"""A node's disk as far as a log is on it: a state, and writes that a crash may still undo.
 
 Writes become durable in order. A crash leaves any part of those that were not, by a mood for the whole crash; a payload
 may be torn while its row survives. A row is whole or not there: it has its own checksum, and lies apart.
@@ -17,7 +17,7 @@ from tidelog.replication.paxos.state import UNKNOWN, WITH_PAYLOAD, Metadata, Pre
 
 
 class LogDisk:
-    """Of one node. `incarnations` counts the disks that it has had."""
+    """The disk of one node. `incarnations` counts the disks that it has had."""
 
     def __init__(self, node: int) -> None:
         self.node = node
@@ -37,7 +37,7 @@ class LogDisk:
         self.metadata = structs.replace(self.metadata, status=Status.VOTING, cluster_id="sim", founders=founders)
 
     def load(self) -> StoredLog:
-        """What a starting process finds."""
+        """Returns the log that a starting process finds."""
         return StoredLog(self.metadata, self.floor, tuple(self.slots[position] for position in sorted(self.slots)))
 
     def write(self, persist: Persist) -> None:

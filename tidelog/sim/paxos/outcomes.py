@@ -1,4 +1,4 @@
-"""What clients can see of a log, and must hold whatever happens.
+"""The invariants that clients can see of a log, and that hold whatever happens.
 
 Two more of the kind are in the truth itself (`truth.py`), since it cannot be told without them: that one value is
 chosen per position, and that offsets are given out once.
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class AckedIsKept(Invariant):
-    """What was acknowledged is in the log, at its position, and counts; every coordinator with a larger number has
-    it."""
+    """Checks that what was acknowledged is in the log, at its position, and counts; every coordinator with a larger
+    number has it.
+    """
 
     name = "acked is kept"
     watches = (Applied, Elected)
@@ -52,7 +53,7 @@ class AppliedAlike(Invariant):
 
 
 class NothingIsInvented(Invariant):
-    """What is applied was sent by a client, or is the log's own."""
+    """Checks that what is applied was sent by a client, or is the log's own."""
 
     name = "nothing is invented"
     watches = (Applied,)
@@ -63,7 +64,7 @@ class NothingIsInvented(Invariant):
 
 
 class OffsetsHaveNoGaps(Invariant):
-    """Of what a coordinator proposed, all counts up to some batch, and nothing behind it."""
+    """Checks that of a coordinator's proposals all count up to some batch, and none behind it."""
 
     name = "offsets have no gaps"
     watches = (Applied,)

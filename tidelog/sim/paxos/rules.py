@@ -1,4 +1,4 @@
-"""What the proof needs: rules that hold inside, long before a client could see that they do not."""
+"""The premises of the proof: rules that hold inside, long before a client could see that they do not."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ class LogsBeginWhereTruncated(Invariant):
 
 
 class DurableBeforeVisible(Invariant):
-    """Who says ACCEPT votes, and has on disk what it says; a number is used up before it is used."""
+    """Checks that a replica which answers ACCEPT votes, and has on disk what it says; and that a number is used up
+    before it is used.
+    """
 
     name = "durable before visible"
     watches = (DeletePrefix, StatusChanged)
@@ -230,7 +232,9 @@ class EveryQuorumKnows(Invariant):
             self._judge_position(position)
 
     def _judge_position(self, position: int) -> None:
-        """As far as the voters there are known; what later ones have not copied, they cannot decide."""
+        """Judges a position as far as the voters there are known; values that later voters have not copied, they cannot
+        decide.
+        """
         truth = self.truth
         _, members = truth.voters_at(min(position, len(truth.log)))
         disks = [truth.disks[voter] for voter in members.ids if voter in truth.disks]

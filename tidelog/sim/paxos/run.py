@@ -22,10 +22,10 @@ from tidelog.sim.paxos.story import Story
 
 @dataclass(frozen=True)
 class Outcome(ScenarioOutcome[Scenario]):
-    """What one run came to."""
+    """The outcome of one run."""
 
     messages: int = 0
-    """How many were sent."""
+    """The number of messages sent."""
 
 
 def run_scenario(

@@ -36,7 +36,7 @@ class Swarm(msgspec.Struct, frozen=True):
     patience: int
     """Round trips after which an election, or an attempt to rejoin, is given up."""
     mood: str
-    """What a crash leaves of what was not durable: none, all, some, or some of it torn."""
+    """The mood of a crash: it leaves none, all, or some of what was not durable, or some of it torn."""
     catchup_ticks: int
     spares: int = 0
     """Machines that are no voters at first. With any, the voters change and a lost disk is another voter; with none,

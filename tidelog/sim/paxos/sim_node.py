@@ -1,4 +1,4 @@
-"""One disk that stays, the process on it that comes and goes, and the machine that both stand on."""
+"""A disk that stays, the process on it that comes and goes, and the machine that both stand on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SimNode:
 
     def __init__(self, node: int, machine: int, founders: VoterSet, window: int) -> None:
         self.node = node
-        """As a voter."""
+        """The node's id as a voter."""
         self.machine = machine
         self.incarnation = f"{machine}/{node}"
         self.disk = LogDisk(node)
@@ -32,7 +32,7 @@ class SimNode:
         self.promised = 0
         """The largest promise this life has written, durable or not."""
         self.pending: dict[int, Value] = {}
-        """What this life proposed for clients, by position, until it is applied."""
+        """The values that this life proposed for clients, by position, until they are applied."""
         self.timers: dict[Timer, SetTimer] = {}
         """The ones that run."""
         self._window = window

@@ -1,4 +1,4 @@
-"""One run: nodes, disks and a network on a heap of events, driven by a plan, judged after every event.
+"""A run: nodes, disks and a network on a heap of events, driven by a plan, judged after every event.
 
 Everything that happens comes off one heap, ordered by time and then by the order of its making, and every draw is from
 a stream seeded by the scenario. So a scenario is a run, to the last event; `trace` is its hash.
@@ -72,9 +72,9 @@ class Simulation:
         founders = founding_voters(swarm.nodes)
         machines = range(1, swarm.nodes + swarm.spares + 1)
         self.nodes = {number: SimNode(number, number, founders, swarm.window) for number in machines}
-        """By voter id; of those whose disk is lost, too."""
+        """The nodes by voter id, also those whose disks are lost."""
         self.machines = dict(self.nodes)
-        """By machine: the disk that it has now."""
+        """The node with the disk that each machine has now, by machine."""
         self.network = SimNetwork(scenario, stream(scenario.seed, "network"))
         self.truth = Truth(founders)
         self.voting = Voting(self)
@@ -109,7 +109,7 @@ class Simulation:
         self._order = 0
 
     def _index(self, watched: str, judge: str) -> dict[type[Any], list[Callable[..., None]]]:
-        """Who judges what: the methods called `judge`, by the types that their owners list as `watched`."""
+        """Returns the methods called `judge`, by the types that their owners list as `watched`."""
         index: dict[type[Any], list[Callable[..., None]]] = {}
         for watcher in [*self._invariants, self._sometimes]:
             for kind in getattr(watcher, watched, ()):
@@ -142,7 +142,7 @@ class Simulation:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def step(self, node: SimNode, event: Event) -> None:
-        """One event of one node, and what follows from it; nothing, if the node is down."""
+        """Handles one event of a node, and carries out its effects; nothing, if the node is down."""
         if not node.is_up:
             return
         if isinstance(event, (Elect, Rejoin)):

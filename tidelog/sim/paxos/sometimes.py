@@ -1,4 +1,4 @@
-"""What must happen now and then: states that a batch of runs has to reach, or its silence means nothing.
+"""States that a batch of runs has to reach now and then, or its silence means nothing.
 
 `SOMETIMES` names them all. Tests fail if one of them was never seen over a batch.
 """

@@ -238,7 +238,7 @@ class Story:
             self.sim.after(action.ticks, self._found_again, node)
 
     def _found_again(self, node: SimNode) -> None:
-        """Somebody takes a lost disk for a new one."""
+        """Founds again a node whose disk was lost, as an operator does who takes it for a new one."""
         if node.is_up and node.core.replica.metadata.status is Status.EMPTY:
             self.sim.truth.counters["a lost disk is taken for a new one"] += 1
             self.sim.step(node, Found(CLUSTER_ID))

@@ -1,4 +1,4 @@
-"""What really happened: the simulator's own account, made from disks and from what nodes tell their clients.
+"""The simulator's own account of a run, made from disks and from what nodes tell their clients.
 
 Kept apart from the code under test, and as plain as possible: the void rule, for one, is written here a second time.
 """
@@ -29,19 +29,19 @@ class Attempt(NamedTuple):
     groups: tuple[tuple[int, ...], ...]
     """A majority of each."""
     voters_position: int
-    """Where the first group's VOTERS value stands."""
+    """The position of the first group's VOTERS value."""
 
 
 class Truth:
-    """Of one run."""
+    """The truth of one run."""
 
     def __init__(self, founders: VoterSet) -> None:
         self.founders = founders
         self.quorum_size = len(founders.voters) // 2 + 1
-        """Of the founders: of all logs whose voters stay."""
+        """The size of a quorum of the founders: of all logs whose voters stay."""
         self.counters: Counter[str] = Counter()
         self.accepted: dict[tuple[int, int], tuple[Value, set[int]]] = {}
-        """By position and number: the value, and the nodes that ever held it on disk."""
+        """The value, and the nodes that ever held it on disk, by position and number."""
         self.chosen: dict[int, Value] = {}
         self.barriers: set[int] = set()
         """The numbers of coordinators whose barrier is chosen."""
@@ -49,23 +49,24 @@ class Truth:
         """Digests of what clients sent."""
         self.acked: dict[int, Value] = {}
         self.log: list[tuple[Value, Verdict]] = []
-        """What was applied, by position, as the first who did so told it."""
+        """The applied values by position, as the first node to apply them told them."""
         self.prefixes: list[Prefix] = [Prefix()]
         """Before each position of `log`, and after the last."""
         self.floors: set[int] = {0}
-        """Where logs may begin: what was truncated to."""
+        """The positions where logs may begin, since they were truncated to them."""
         self.issued = NO_NUMBER
         """The largest number anybody used."""
         self.disks: dict[int, LogDisk] = {}
-        """As they are, by voter id; without those that are lost."""
+        """The disks as they are, by voter id; without those that are lost."""
         self.voted: dict[int, int] = {}
-        """By node: the largest number it ever promised or accepted, on any of its disks."""
+        """The largest number that each node ever promised or accepted, on any of its disks."""
         self.attempts: dict[int, Attempt] = {}
-        """By number."""
+        """The attempts to lead, by number."""
         self.chosen_by: dict[int, list[int]] = {}
         """The numbers under which a position's value was chosen, in the order in which that happened."""
         self.voter_sets: dict[bytes, VoterSet] = {}
-        """What leaders wanted to change to, by digest: the voters' ids, which no other set of a run has."""
+        """The voter sets that leaders wanted to change to, by digest: the voters' ids, which no other set of a run has.
+        """
         self.voters: list[tuple[int, VoterSet]] = [(-1, founders)]
         """In force, one after the other, each from behind its position on."""
         self.joined: list[tuple[int, VoterSet]] = []
@@ -113,7 +114,7 @@ class Truth:
         return 2 * len(nodes.intersection(in_force.ids)) > len(in_force.ids)
 
     def value_of(self, slot: Slot) -> Value:
-        """What a slot stands for, if its disk has lost that."""
+        """Returns the value that a slot stands for, if its disk has lost that."""
         if slot.value != UNKNOWN or (slot.position, slot.number) not in self.accepted:
             return slot.value
         return self.accepted[slot.position, slot.number][0]

@@ -1,4 +1,4 @@
-"""What must hold when the voters change. The simulator counts majorities itself (`Truth.attempts`)."""
+"""The invariants of changes of the voters. The simulator counts majorities itself (`Truth.attempts`)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 class QuorumsInForce(Invariant):
-    """What is chosen at a position was chosen by the voters in force there, whoever else was asked, or had it chosen
-    before; new voters were chosen by the old and by themselves, and are one step from the old."""
+    """Checks that a value was chosen at its position by the voters in force there, whoever else was asked, or was
+    chosen before; new voters were chosen by the old and by themselves, and are one step from the old.
+    """
 
     name = "quorums in force"
     watches = (Applied,)

@@ -43,7 +43,7 @@ class Shell(Protocol):
 
 
 class Voting:
-    """Of all nodes of a run."""
+    """The voter changes of all nodes of a run."""
 
     def __init__(self, sim: Shell) -> None:
         self._sim = sim

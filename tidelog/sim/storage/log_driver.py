@@ -44,7 +44,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class LogDriver:
-    """One log on one disk.
+    """A log on a simulated disk, held to its promises.
 
     `acked` holds what must be there, by base offset; `offered` all that was ever given to the log for that offset.
     """

@@ -46,7 +46,7 @@ def run_seed(seed: int) -> str:
 
 
 def _act(driver: LogDriver, rng: random.Random) -> None:
-    """One thing that a broker does; what the disk refuses is refused."""
+    """Does one thing that a broker does; the disk may refuse it."""
     log, medium = driver.log, driver.disk.medium
     try:
         match rng.randrange(13):

@@ -36,7 +36,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class KnownSlot(NamedTuple):
-    """What a slot has to be. `has_payload` is False if its value has one that was never given."""
+    """The expected content of a slot. `has_payload` is False if its value has one that was never given."""
 
     number: int
     identity: bytes
@@ -54,7 +54,7 @@ class State:
 
 
 class SlotDriver:
-    """One store on one disk. `states` are those that a crash may bring back, oldest first."""
+    """A slot store on a simulated disk. `states` are those that a crash may bring back, oldest first."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class SlotDriver:
         self.payloads: dict[bytes, bytes] = {}
         self._first_payloads: dict[int, bytes] = {}
         self.facts: list[bytes | None] = [None]
-        """Those that may be on the disk; the first is the last that was reported stored."""
+        """The facts that may be on the disk; the first is the last that was reported stored."""
         self.incarnation: str | None = None
         self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=1 << 60, producers_max=1)
         self._handles_max = handles_max
@@ -263,7 +263,7 @@ class SlotDriver:
         self.states, self.facts, self.incarnation = [found], [stored.facts], store.incarnation
 
     def _recognise(self) -> State:
-        """Which moment this is."""
+        """Returns which of `states` the store shows after a crash. Raises `AssertionError` if it is none of them."""
         stored = self.stored
         shown = {slot.position: slot for slot in stored.slots}
         for state in self.states:

@@ -44,7 +44,7 @@ def run_seed(seed: int) -> str:
 
 
 def _act(driver: SlotDriver, rng: random.Random) -> None:
-    """One thing that a shell does; what the disk refuses is refused."""
+    """Does one thing that a shell does; the disk may refuse it."""
     try:
         match rng.randrange(13):
             case 0 | 1 | 2:
@@ -86,7 +86,7 @@ def put(driver: SlotDriver, rng: random.Random) -> None:
 
 
 def touch(driver: SlotDriver, rng: random.Random) -> None:
-    """One more entry for a slot that is there, or one whose payload is missing."""
+    """Writes one more entry for a slot that is there, or one whose payload is missing."""
     if not driver.now.slots:
         return
     position = rng.choice(sorted(driver.now.slots))

@@ -35,13 +35,13 @@ FLOOR = 5
 
 
 class Loss(Enum):
-    """What damage may cost at most."""
+    """The most that damage may cost."""
 
     NOTHING = 0
     CONTENT = 1
-    """Identities and payloads; and the floor, which makes the store amnesiac."""
+    """Identities and payloads may be lost; and the floor, which makes the store amnesiac."""
     ANYTHING = 2
-    """If the store says so."""
+    """Anything may be lost if the store says so."""
     IDENTITY = 3
     """The store has to be amnesiac."""
 
@@ -58,7 +58,7 @@ class End(Enum):
 
 
 class SlotSweep:
-    """One sound store, and the checks of what damage leaves of it."""
+    """A sound slot store, and the checks of what damage leaves of it."""
 
     def __init__(self, segment_bytes: int, end: End) -> None:
         self._segment_bytes = segment_bytes

@@ -35,7 +35,7 @@ Content = dict[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to bytes [start, end) of a file. `does` returns nothing and books nothing but the damage."""
+    """A fault of bytes [start, end) of a file. `does` returns nothing and books nothing but the damage."""
 
     name: str
     does: Callable[[Medium, str, int, int], None]
@@ -73,7 +73,7 @@ FAULTS = (Fault("flip", _flip), Fault("zero", _zero), Fault("truncate", _truncat
 
 
 class Sweep:
-    """One sound log, and the checks of what damage leaves of it."""
+    """A sound log, and the checks of what damage leaves of it."""
 
     def __init__(self, segment_bytes: int) -> None:
         self._segment_bytes = segment_bytes
@@ -90,7 +90,7 @@ class Sweep:
         self._extents = {base: self._extent(data) for base, data in self.expected.items()}
 
     def _extent(self, data: bytes) -> tuple[str, int, int]:
-        """Where a batch lies: file, start, end."""
+        """Returns the file, the start and the end of a batch. Raises `AssertionError` if it is in no file."""
         for path, content in self.content.items():
             position = content.find(data) if path.endswith(".log") else -1
             if position >= 0:

@@ -44,7 +44,9 @@ class MemberContext:
 
 
 class Hands:
-    """The work of one member, by the name of its process. `now_s` is its clock, `gave_up` is called when it has let go."""
+    """The work of one member, by the name of its process. `now_s` is its clock, `gave_up` is called when it
+    has let go.
+    """
 
     def __init__(
         self,
