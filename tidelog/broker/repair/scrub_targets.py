@@ -40,7 +40,7 @@ class Progress(NamedTuple):
     found: int = 0
     """Damaged pieces, of whatever kind."""
     left: int = 0
-    """The number of those faults that are not mended yet."""
+    """The number of those damaged pieces that are not mended yet."""
 
 
 class Target(Protocol):

@@ -82,7 +82,7 @@ class WaitingPartition(NamedTuple):
 
     damaged_ranges: int
     without_copy: int
-    """The number of those batches of which no broker that could be asked had a good copy."""
+    """The number of those ranges of which no broker that could be asked had a good copy."""
     seconds: float
     """The oldest of them has waited for so long."""
     awaited: frozenset[int]

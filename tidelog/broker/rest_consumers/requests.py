@@ -55,7 +55,7 @@ class Assign(InstanceRequest, frozen=True, tag=True, kw_only=True):
 
 
 class ShowReading(InstanceRequest, frozen=True, tag=True, kw_only=True):
-    """Asks for the subscription, the assignment and the like of an instance. Answered by `Reading`."""
+    """Asks which topics and partitions an instance reads. Answered by `Reading`."""
 
 
 class Reading(msgspec.Struct, frozen=True, tag=True):
