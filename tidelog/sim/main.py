@@ -35,7 +35,7 @@ class Simulator(StrEnum):
     """The kinds of simulators."""
 
     STORAGE = "storage"
-    """One log on one disk, and one replica's slots on another."""
+    """A log on one disk, and a replica's slots on another."""
     BROKER = "broker"
     """A broker with its clients."""
     CLUSTER = "cluster"

@@ -84,10 +84,10 @@ MOVES: dict[str, float] = {
 }
 """Kinds of commands about data that is in use, with their weights."""
 MOVES_SHARE = 0.4
-"""The share of the seeds with data that have such commands."""
+"""The share of the seeds with data in which administrators give commands about data in use."""
 
 JOURNAL_ROT_SHARE = 0.4
-"""The share of the seeds that have it, of those that may."""
+"""The share of the seeds with journal rot, of those that may have it."""
 DATA_ROT = ("rot of a replica", "rot of all copies")
 STORM_STRIKES = {
     kind: STRIKES[kind]

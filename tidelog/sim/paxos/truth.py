@@ -72,7 +72,9 @@ class Truth:
         self.joined: list[tuple[int, VoterSet]] = []
         """Changes that may still happen, with the number of the leader who wanted them."""
         self.settled_position = -1
-        """Of the newest voters of whom a majority is known to know that it decides; older ones are not needed."""
+        """The position of the newest voters of whom a majority is known to know that it decides; older voters are not
+        needed.
+        """
         self._next_id = founders.next_voter_id + SPARES_MAX
 
     # -- who decides -------------------------------------------------------------------------------------------------
