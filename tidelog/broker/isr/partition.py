@@ -319,8 +319,8 @@ class Partition(LedPartition):
         self._delete()
 
     def _delete(self) -> None:
-        """Deletes the records that are to go and are durable: a log that ended at an offset which is not durable could
-        not be told from a torn one after a loss of power.
+        """Deletes the records that are to go, as far as they are durable: after a loss of power nobody could tell where
+        a log ends that is not.
         """
         offset = min(self._start_wanted, self.log.durable_offset)
         if offset > self.log_start_offset:

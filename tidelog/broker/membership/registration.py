@@ -96,7 +96,7 @@ class Registration:
     ) -> None:
         """`lease` is renewed by answered heartbeats."""
         self.incarnation = incarnation
-        """The random name of this process, told to the controller."""
+        """The incarnation of this process, by which the controller tells it from others of the same node."""
         self.epoch = -1
         """The broker epoch of the registration; -1 before it."""
         self.is_live = asyncio.Event()

@@ -225,7 +225,7 @@ class LedPartition(ABC):
         return self.leader_epoch
 
     def second_copy(self, wanted: Identity) -> bytes | None:
-        """Returns None: an ISR leader has no copy but its log (see `Holder.second_copy`)."""
+        """Returns None: a leader has no other copy than its log (see `Holder.second_copy`)."""
         return None
 
     # -- produce --------------------------------------------------------------------------------------------------
