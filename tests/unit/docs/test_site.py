@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PAGES = sorted({*DOCS.glob("*.md"), *(DOCS / "decisions").glob("*.md")})
+PAGES = sorted({*DOCS.glob("*.md"), *(DOCS / "decisions").glob("*.md"), *(DOCS / "start").glob("*.md")})
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
