@@ -1,4 +1,4 @@
-"""Who leads a Paxos log: elections among its voters, pure.
+"""Elects the leader of a Paxos log among its voters. Pure.
 
 Paxos is safe whoever proposes, and makes progress only if one does. So an election decides nothing but *when* a voter
 has its engine campaign; what it gets wrong costs time and never data. (Leases are the exception: on them reads rely.
@@ -15,9 +15,9 @@ Their theory is in `election_lease`.) It follows Raft's dissertation, sections 6
 or is bound by a lease, would not promise. *Check-quorum* ends the reign of a leader that can still be heard by others,
 and so keeps them quiet, but hears nobody. A leader that resigns releases its leases, and the others need not wait.
 
-Two that campaign at the same moment both fail. So a voter welcomes one at a time, each for half an H; of two that
-ask, the one with the smaller id lets the other go first; and those that wait for the same event wait a random part of
-H more.
+Two that campaign at the same moment both fail. So a voter welcomes one at a time, each for half an H; of two that ask,
+the one with the smaller id lets the other go first; and those that wait for the same event wait a random part of H
+more.
 
 A node that is no voter (a learner) follows, and hears who leads; it never asks.
 """
@@ -68,7 +68,8 @@ class Role(Enum):
 
 
 class Election:
-    """One node's part. A pure state machine: `now_s` is monotonic, from the node's own clock, and never goes back.
+    """The election's state machine of one node, pure: `now_s` is monotonic, from the node's own clock, and never goes
+    back.
 
     `has_voted_before`: the node may have promised, or granted leases, before it was started. `promised` is the largest
     number that its replica has promised durably.
@@ -88,7 +89,7 @@ class Election:
         self.me = me
         self.role = Role.FOLLOWER
         self.leader: int | None = None
-        """Who leads, as far as this node knows; itself, if it does."""
+        """The node that leads, as far as this node knows; None if it knows of nobody."""
         self.number = NO_NUMBER
         """The largest number that a leader was heard of."""
         self._quorum = quorum
@@ -136,7 +137,7 @@ class Election:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def step(self, event: ElectionEvent, now_s: float) -> list[ElectionEffect]:
-        """What is to be done about this event, in order."""
+        """Returns the effects of an event, in the order in which they are to be carried out."""
         effects = self._on_event(event, now_s)
         if self._due_s != self._told_s:
             self._told_s = self._due_s
@@ -231,7 +232,8 @@ class Election:
         return [*self._yield(now_s), *(self._know(None) if self.leader != owner else [])]
 
     def _yield(self, now_s: float) -> list[ElectionEffect]:
-        """Somebody else leads, or is about to: this node waits its time anew."""
+        """Steps back for another leader or candidate: resigns if this node leads or campaigns, else waits for a new
+        timeout."""
         if self.role in {Role.CANDIDATE, Role.LEADER}:
             return [Resign(), *self._give_up(now_s)]
         self.role = Role.FOLLOWER

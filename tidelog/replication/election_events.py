@@ -1,4 +1,4 @@
-"""What an election is told, what it asks for, and what voters say to each other about who leads.
+"""Events and effects of an election, and the messages that its voters exchange.
 
 Messages are small and carry no log. Each may be lost, repeated, late and out of order.
 """
@@ -21,7 +21,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
     beat: Natural
     """Counts its heartbeats; the answer names it, and so the moment from which the lease counts."""
     end: Natural
-    """Of the leader's log: how far a follower has to come."""
+    """The end of the leader's log, which a follower has to reach."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -49,7 +49,7 @@ class LeaseReleased(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     number: Natural
     successor: Natural | None = None
-    """Who should follow; None if anybody may."""
+    """The node that should lead next; None if any voter may."""
 
 
 ElectionMessage = Heartbeat | HeartbeatAnswer | PreVote | PreVoteAnswer | LeaseReleased
@@ -119,7 +119,7 @@ class Advanced(msgspec.Struct, frozen=True):
 
 
 class Listeners(msgspec.Struct, frozen=True):
-    """Who hears the heartbeats beside the voters: the learners that this node knows."""
+    """The learners that this node knows: they hear the heartbeats beside the voters."""
 
     nodes: tuple[int, ...]
 
@@ -146,11 +146,11 @@ class Resign(msgspec.Struct, frozen=True):
 
 
 class LeaderChanged(msgspec.Struct, frozen=True):
-    """What this node believes of who leads; never proof. None: nobody that it knows of."""
+    """The leader changed, as far as this node believes: no proof. `leader` is None if it knows of nobody."""
 
     leader: int | None
     number: int
-    """The largest number heard of a leader."""
+    """The largest proposal number under which a leader was heard of."""
 
 
 class WakeAt(msgspec.Struct, frozen=True):

@@ -21,8 +21,8 @@ from tidelog.replication.quorum import Quorum
 
 
 class Grants:
-    """What a voter has granted: one lease at a time. That the last one replaces the others is safe, because the newer
-    reign was only possible with the promises of a quorum, which ended the older one's lease for good."""
+    """The lease that a voter has granted: one at a time. That the last one replaces the others is safe, because the
+    newer reign was only possible with the promises of a quorum, which ended the older one's lease for good."""
 
     def __init__(self, lease_s: float, *, muted_until_s: float) -> None:
         self._lease_s = lease_s
@@ -32,7 +32,7 @@ class Grants:
         self._until_s = -inf
 
     def give(self, owner: int, number: int, now_s: float) -> None:
-        """To the owner of this number, from now on."""
+        """Grants the lease to the owner of this proposal number, from now on."""
         assert number >= self._number, "nothing is granted to a reign that is known to be over"
         self._owner, self._number, self._until_s = owner, number, now_s + self._lease_s
 

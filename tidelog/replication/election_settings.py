@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ElectionSettings:
-    """Of one log, the same for all its voters: leases are only as good as the smallest L among those that grant."""
+    """The timing of elections in one log, the same for all its voters: leases are only as good as the smallest L among
+    those that grant."""
 
     heartbeat_ms: int = 100
-    """H: a leader's heartbeats."""
+    """H: milliseconds between two heartbeats of a leader."""
     timeout_ms: int = 1000
     """T: silence of T to 2T starts an election; a leader without a quorum for T resigns."""
     lease_ms: int = 400
     """L: for how long a voter that answers a heartbeat promises nobody else."""
     drift: float = 0.05
-    """By which part one voter's clock may run faster than another's."""
+    """The fraction by which one voter's clock may run faster than another's."""
 
     def __post_init__(self) -> None:
         assert 0 < self.heartbeat_ms < self.lease_ms * (1 - self.drift) <= self.lease_ms < self.timeout_ms

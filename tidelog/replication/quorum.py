@@ -1,8 +1,7 @@
-"""Which sets of replicas decide: the majorities of one set of members, or of several at once.
+"""The sets of replicas that decide: the majorities of one set of members, or of several at once.
 
 All that a quorum must do is to meet every other quorum. Protocol code asks `is_met`, never for a number, so that the
-joint majorities of a membership change (Ongaro's dissertation, 4.3) replace a plain majority without its
-noticing.
+joint majorities of a membership change (Ongaro's dissertation, 4.3) replace a plain majority without its noticing.
 
 Those who deny that anything was decided need not be a quorum. It is enough that they `block` every quorum: each has one
 of them. Of an even number of members fewer do that than are a quorum: one of two, two of four.
@@ -15,7 +14,7 @@ from typing import Protocol
 
 
 class Quorum(Protocol):
-    """What protocol code knows of a quorum."""
+    """The quorum rule that protocol code asks."""
 
     @property
     def members(self) -> tuple[int, ...]:

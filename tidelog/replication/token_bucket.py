@@ -19,7 +19,7 @@ QUANTUM_S = 0.05
 
 
 class TokenBucket:
-    """One rate. Without one (None) everything is allowed."""
+    """A bucket for one rate, per second. Without a rate (None) everything is allowed."""
 
     __slots__ = ("_at_s", "_burst_s", "_bytes", "rate")
 
@@ -31,7 +31,7 @@ class TokenBucket:
         self._at_s = 0.0
 
     def set_rate(self, rate: float | None, now_s: float) -> None:
-        """Another rate from now on. It begins with an empty bucket; a debt stays."""
+        """Sets another rate from now on. The bucket begins empty; a debt stays."""
         assert rate is None or rate > 0, rate
         if rate != self.rate:
             self._refill(now_s)

@@ -1,4 +1,4 @@
-"""What the two sides of a primary-backup partition are told, and what they ask for.
+"""Events and effects of the leader and the follower of a primary-backup partition.
 
 Events of the replica's own log are in `log_events`. All times are milliseconds of one monotonic clock. Epochs of
 brokers and of leaders are the controller's.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tidelog.replication.isr.log_events import Appended, AppendRefused, Effect, Flushed
 
 NO_BROKER_EPOCH = -1
-"""In the place of a member's broker epoch: not known, so the controller is not to compare it."""
+"""The broker epoch of a member whose epoch is not known, so the controller is not to compare it."""
 
 
 class LogState(NamedTuple):
@@ -35,13 +35,13 @@ class LogState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IsrSettings:
-    """What the leader needs of the topic's and the broker's configuration."""
+    """The settings of the topic and the broker that a partition's leader needs."""
 
     lag_ms_max: int = 30_000
     """`replica.lag.time.max.ms`: a member that is behind for longer leaves the set."""
     join_ms_max: int = 3_000
-    """One that is no member, and behind by no longer than this nor than `lag_ms_max`, is waited for, so that it can
-    join. More would stop producers for as long as it takes to copy so much."""
+    """A replica outside the set that is behind by no longer than this, nor than `lag_ms_max`, holds back the high
+    watermark, so that it can join. A longer wait would stop producers for as long as it takes to copy so much."""
     stall_ms_max: int = 500
     """`replica.stall.ms.max`: a member that acknowledges nothing for longer, while others do, leaves the set."""
     tick_ms: int = 100
@@ -64,12 +64,12 @@ class FollowerFetched:
     durable_offset: int
     """How far its log is on its disk; at most `fetch_offset`."""
     last_fetched_epoch: int | None
-    """Of the batch before `fetch_offset`; None if the log is empty, whatever it held before."""
+    """The leader epoch of the batch before `fetch_offset`; None if the log is empty, whatever it held before."""
     now_ms: int
     awaits_repair: bool = False
     """Something in its log is damaged that the leader may have whole."""
     log_start_offset: int = 0
-    """Its log begins here."""
+    """The first offset of the follower's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class IsrChanged:
     isr: tuple[int, ...]
     partition_epoch: int
     broker_epochs: Mapping[int, int]
-    """Of those that may join the set: registered, not fenced, not about to stop."""
+    """The broker epochs of the replicas that may join the set: registered, not fenced, not about to stop."""
     min_isr: int = 1
     """`min.insync.replicas`, but never more than there are replicas: below it the high watermark stands still. Of the
     same moment as the rest: with a set of before, a lower one would let be committed what the eligible lack."""
@@ -107,7 +107,7 @@ class IsrChanged:
     min_racks: int = 1
     """`min.insync.racks`, but never more than the replicas stand in: below it the high watermark stands still, too."""
     racks: Mapping[int, str] = field(default_factory=dict)
-    """By replica; without one it stands where all those without one stand."""
+    """The rack of each replica. Replicas without one count as one rack together."""
 
     def is_enough(self, members: Sequence[int]) -> bool:
         """Returns True if these are as many, in as many racks, as the topic asks for."""
@@ -118,7 +118,7 @@ class IsrChanged:
 
 
 class Outcome(Enum):
-    """What an answer to an `AlterPartition` says."""
+    """The result of an `AlterPartition` attempt, as its answer tells it."""
 
     APPLIED = auto()
     PROVEN_NOT_APPLIED = auto()
@@ -135,9 +135,9 @@ class AlterPartitionAnswered:
     outcome: Outcome
     now_ms: int
     partition_epoch: int = -1
-    """As the controller has it now; nothing if ambiguous."""
+    """The partition epoch that the controller has now; -1 if the outcome is ambiguous."""
     isr: tuple[int, ...] = ()
-    """As the controller has it now."""
+    """The in-sync set that the controller has now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Fetched:
 
     correlation: int
     base_offset: int
-    """Of the first batch; the fetch offset if there is none."""
+    """The base offset of the first batch; the fetch offset if there is none."""
     end_offset: int
     """Behind the last batch; `base_offset` if there is none."""
     epochs: tuple[tuple[int, int], ...]
@@ -321,7 +321,7 @@ class StartOver:
 
 @dataclass(frozen=True, slots=True)
 class FollowHighWatermark:
-    """What the leader calls committed, as far as this log goes. It may be less than before, under a new leader."""
+    """The leader's high watermark, as far as this log goes. It may be lower than before, under a new leader."""
 
     to: int
 

@@ -52,7 +52,7 @@ class _Asked:
 
 
 class IsrFollower:
-    """One partition's follower, over the changes of leader.
+    """The follower of one partition, over changes of leader.
 
     Invariant: log_start <= high_watermark <= log_end, durable <= log_end. While the log is being changed
     (`AppendFetched`, `Truncate`, `StartOver`), nothing is under way, and nothing is asked for.
@@ -119,7 +119,7 @@ class IsrFollower:
 
     @property
     def _tail_epoch(self) -> int | None:
-        """Of the last batch; None if the log is empty."""
+        """Returns the leader epoch of the last batch; None if the log is empty."""
         return self._lineage.last_epoch if self._log_end_offset > self._log_start_offset else None
 
     def _on_flushed(self, end: int) -> list[FollowerEffect]:

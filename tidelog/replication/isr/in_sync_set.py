@@ -1,12 +1,12 @@
-"""Which replicas a leader may have to count with: the in-sync set as the controller has it, and as it may have it.
+"""The in-sync set of a partition as its leader knows it: in force at the controller, and asked for.
 
 A change is asked for with the partition's epoch, compared and set by the controller. From the moment of asking until it
 is known which set is in force, the leader commits only what all members of *either* have: the **maximal** set. So it
 never matters when, or whether, the controller acted, and a leader elected from its set holds everything committed.
 
-What an answer proves is little: an attempt that timed out may be applied later, and be the reason why its repetition
-is refused as stale. Only a newer partition epoch settles a request, in metadata or in an answer: what was asked for
-under an older one has been applied before it, or never will be. Until then it stays pending, and is repeated unchanged.
+What an answer proves is little: an attempt that timed out may be applied later, and be the reason why its repetition is
+refused as stale. Only a newer partition epoch settles a request, in metadata or in an answer: what was asked for under
+an older one has been applied before it, or never will be. Until then it stays pending, and is repeated unchanged.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class InSyncSet:
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Everybody who may be in the controller's set."""
+        """Returns every replica that may be in the controller's set: those in force, and those asked for."""
         return self.committed + tuple(node for node, _ in self._wanted if node not in self.committed)
 
     @property
     def is_pending(self) -> bool:
-        """A change was asked for, and its fate isn't known."""
+        """Returns True if a change was asked for whose fate is not known."""
         return bool(self._wanted)
 
     def may_ask(self, now_ms: int) -> bool:
@@ -48,7 +48,7 @@ class InSyncSet:
         return self._attempt()
 
     def retry(self, now_ms: int) -> AlterPartition | None:
-        """The next attempt, if one is due."""
+        """Returns the next attempt at the pending change, or None if none is due."""
         if not self.is_pending or self._in_flight is not None or now_ms < self._retry_at_ms:
             return None
         return self._attempt()

@@ -68,7 +68,7 @@ from tidelog.replication.isr.stall import Stall
 
 
 class IsrLeader:
-    """One partition's leader in one leader epoch.
+    """The leader of one partition in one leader epoch.
 
     Invariant: high_watermark <= acknowledged end of every member of the maximal in-sync set that has reported in this
     epoch and was a member when it advanced; log_end_offset <= next_offset.
@@ -92,7 +92,7 @@ class IsrLeader:
         assert node_id in partition.replicas and high_watermark <= log.log_end_offset
         self.leader_epoch = leader_epoch
         self.leader_epoch_start_offset = log.log_end_offset
-        """Where this epoch's batches begin (LESO)."""
+        """The offset at which this epoch's batches begin (the leader epoch's start offset)."""
         self._node_id = node_id
         self._log_start_offset = log.log_start_offset
         self._durable_offset = log.durable_offset
@@ -110,7 +110,7 @@ class IsrLeader:
         self._broker_epochs: Mapping[int, int] = partition.broker_epochs
         self._followers: dict[int, RemoteReplica] = {}
         self._stalls: dict[int, Stall] = {}
-        """By follower; it outlives what is known of the follower's log, or nobody would be on probation."""
+        """The stalls of each follower. They outlive what is known of its log, or nobody would be on probation."""
         self._own_stall = self._new_stall()
         self._is_at_rest = False
         self._assign(partition.replicas)
@@ -139,7 +139,7 @@ class IsrLeader:
 
     @property
     def partition_epoch(self) -> int:
-        """Of the committed set."""
+        """Returns the partition epoch of the committed in-sync set."""
         return self._isr.partition_epoch
 
     @property
@@ -175,7 +175,8 @@ class IsrLeader:
     def step(self, event: LeaderEvent) -> list[LeaderEffect]: ...
 
     def step(self, event: Event | LeaderEvent) -> list[Effect] | list[LeaderEffect]:
-        """What clients, the local log, the metadata and the clock have to say; fetches come to `fetched`."""
+        """Takes an event of clients, the local log, the metadata or the clock; returns the effects, in order. Fetches
+        come to `fetched` instead."""
         self._is_at_rest = False
         match event:
             case Propose() | Appended() | AppendRefused() | Flushed():
@@ -247,7 +248,7 @@ class IsrLeader:
     # -- followers ---------------------------------------------------------------------------------------------------
 
     def fetched(self, fetch: FollowerFetched) -> tuple[FetchVerdict, list[LeaderEffect]]:
-        """What the follower is to be answered, once the effects are carried out."""
+        """Takes a follower's fetch; returns the verdict, to be answered once the effects are carried out."""
         self._is_at_rest = False
         verdict = self._verdict(fetch)
         return verdict, self._report(fetch) if isinstance(verdict, Serve) else []

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which part of a log: the question by which two logs find where they part (KIP-101, KIP-279).
+"""The leader epochs of a log, and where each begins: by these, two logs find where they diverge (KIP-101, KIP-279).
 
 Batches of one epoch were written by one leader, one behind the other. So two logs that hold a batch of the same epoch
 at the same offset are equal up to it, and to know where each epoch begins in either log is to know where they part.
@@ -35,7 +35,7 @@ class Lineage:
 
     @property
     def last_epoch(self) -> int | None:
-        """Of the newest batch; None if the log never held any."""
+        """Returns the newest leader epoch of the log; None if it never had one."""
         return self._rows[-1][0] if self._rows else None
 
     def begin(self, epoch: int, offset: int) -> None:
@@ -46,7 +46,7 @@ class Lineage:
         self._rows.append((epoch, offset))
 
     def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd | None:
-        """Where the batches of epochs up to `epoch` end, with the newest such epoch that the log knows.
+        """Returns the end of the batches of epochs up to `epoch`, with the newest such epoch that the log knows.
 
         None if `epoch` is newer than the log's newest: the log cannot know. If the log knows no epoch as old, the
         answer is the asked epoch and the start of the oldest: nothing is in common.

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower: how far its log goes, since when it has had all that there was, in which life.
+"""A leader's knowledge of one follower: the end of its log, when it was last caught up, and its broker epoch.
 
 Kafka's `Replica`. A follower is *caught up as of t* if it has acknowledged all that the leader's log held at time t. A
 *mark* (an end of the leader's log, and when it was there) tells: once the follower has passed it, it was caught up as
@@ -15,7 +15,7 @@ NEVER_MS = -(1 << 62)
 
 
 class RemoteReplica:
-    """One follower within one leader epoch.
+    """A follower within one leader epoch.
 
     Invariant: what is known of its log is a prefix of the leader's; within a life of its process it only grows, because
     a follower truncates before its first fetch that counts, and never below what the two logs have in common.
@@ -26,7 +26,8 @@ class RemoteReplica:
         self.durable_offset = NOTHING
         self.log_start_offset = NOTHING
         self.broker_epoch = NO_BROKER_EPOCH
-        """Of the process whose reports these are: none before its first fetch in this leader epoch."""
+        """The broker epoch of the process that sent these reports; NO_BROKER_EPOCH before its first fetch in this
+        leader epoch."""
         self.caught_up_ms = now_ms if is_member else NEVER_MS
         """It had everything at this time. A member of the set is given credit until it is heard."""
         self.awaits_repair = False
@@ -51,7 +52,7 @@ class RemoteReplica:
         self.awaits_repair = report.awaits_repair
 
     def acknowledged(self, *, is_fsynced: bool) -> int:
-        """What it has promised to keep ends here."""
+        """Returns the end of what the follower has promised to keep: on its disk if `is_fsynced`, else in memory."""
         return self.durable_offset if is_fsynced else self.log_end_offset
 
     def follow(self, leader_end: int, now_ms: int, *, is_fsynced: bool) -> None:
@@ -68,12 +69,13 @@ class RemoteReplica:
         self._mark = (leader_end, now_ms)
 
     def observe(self, leader_end: int, now_ms: int, *, is_fsynced: bool) -> None:
-        """A tick: while nothing is written, a member that has all reports nothing, and is caught up nevertheless. It
-        begins to fall behind with the first tick that finds something which it does not have."""
+        """Takes a tick: while nothing is written, a member that has all reports nothing, and is caught up nevertheless.
+        It begins to fall behind with the first tick that finds something which it does not have."""
         if self._had_all:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
             self._had_all = self.acknowledged(is_fsynced=is_fsynced) >= leader_end
 
     def is_lagging(self, leader_end: int, now_ms: int, lag_ms_max: int, *, is_fsynced: bool) -> bool:
-        """Has been behind for longer than a member may be. Where nothing is written, nobody falls behind."""
+        """Returns True if the follower has been behind for longer than a member may be. Where nothing is written,
+        nobody falls behind."""
         return self.acknowledged(is_fsynced=is_fsynced) < leader_end and now_ms - self.caught_up_ms > lag_ms_max

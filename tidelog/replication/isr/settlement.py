@@ -1,4 +1,4 @@
-"""What a new leader does about damage at the end of its log, before its epoch begins (CTRL, for in-sync sets).
+"""A new leader settles damage at the end of its log before its epoch begins (CTRL, for in-sync sets).
 
 Below the high watermark everything is committed: what is damaged there is repaired from whoever has it, however long
 that takes, and nothing else waits. At or above the high watermark a damaged batch may be committed or not, and the
@@ -12,8 +12,8 @@ for all it appends lies behind; and before it fixes where its epoch begins (LESO
     deleted, or a high watermark beyond it, from anybody: it is left to its repair, as all below the high watermark is
 
 A denial proves that much only from a *member*: of the ISR or the ELR under which this leader was elected, since these
-hold everything committed; in the same life (broker epoch), since a later one may have lost what it had; and once it
-has adopted this leader's epoch, since from then on it acknowledges nothing to an earlier leader. Whoever else lacks the
+hold everything committed; in the same life (broker epoch), since a later one may have lost what it had; and once it has
+adopted this leader's epoch, since from then on it acknowledges nothing to an earlier leader. Whoever else lacks the
 batch just lacks it. The decisions go well in any order: a truncation takes away nothing that is committed, and what a
 copy proves stays true.
 
@@ -53,15 +53,15 @@ from tidelog.model.holdings import Holding
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What another replica says about the damaged batch at `offset`."""
+    """The answer of another replica about the damaged batch at `offset`."""
 
     node: int
     broker_epoch: int
-    """Of the process that answers."""
+    """The broker epoch of the process that answers."""
     leader_epoch: int
-    """Which it has adopted."""
+    """The leader epoch that the answering replica has adopted."""
     high_watermark: int
-    """What it knows to be committed."""
+    """The high watermark that the answering replica knows."""
     offset: int
     holding: Holding
     is_named: bool = True
@@ -111,7 +111,8 @@ SettlementEffect = PutBack | TruncateAt
 
 
 class Settlement:
-    """One new leader's. Invariant: every open offset is at or above the high watermark, and below the log's end."""
+    """The damaged batches of one new leader, until each is repaired, truncated or known to be committed. Invariant:
+    every open offset is at or above the high watermark, and below the log's end."""
 
     def __init__(
         self, leader_epoch: int, members: Mapping[int, int], high_watermark: int, damaged: Mapping[int, int]

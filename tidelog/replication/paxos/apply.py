@@ -34,7 +34,7 @@ from tidelog.replication.paxos.state import Kind, Prefix, Slot, Value
 
 
 class Verdict(Enum):
-    """What becomes of a value in its turn."""
+    """The fate of a value when its position is applied."""
 
     APPLIED = "applied"
     VOID = "void"
@@ -52,7 +52,7 @@ def is_behind_a_gap(prefix: Prefix, value: Value) -> bool:
 
 
 def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
-    """What the value at `prefix.position` means, and the prefix that includes it."""
+    """Applies the value at `prefix.position`: returns the prefix that includes it, and the verdict on it."""
     if value.kind is Kind.NOP:
         return _pass(prefix, is_unbroken=value.begin > 0), Verdict.NOTHING
     if is_void(prefix, value):

@@ -26,32 +26,32 @@ STRANGERS_MAX = 4
 
 
 class Catchup:
-    """Of one replica; `peers` are the other members, as far as it knows."""
+    """The catching up of one replica. `peers` are the other members, as far as it knows."""
 
     def __init__(self, peers: Sequence[int], replica: Replica) -> None:
         self._peers = tuple(peers)
         self._replica = replica
         self._strangers: tuple[int, ...] = ()
         self._asked_below: dict[int, int] = {}
-        """By peer: where to go on with the payloads that are missing."""
+        """The position, for each peer, at which to go on asking for missing payloads."""
         self._lacking: dict[int, set[int]] = {}
-        """By faulty position: the peers that have learned it, and have not got its payload either."""
+        """The peers, for each faulty position, that have learned it and lack its payload, too."""
         self._turn = 0
 
     def lacking(self, position: int) -> frozenset[int]:
-        """Returns the peers that have said so of this position."""
+        """Returns the peers that have learned this position and lack its payload, too."""
         return frozenset(self._lacking.get(position, ()))
 
     def meet(self, proposer: int) -> None:
-        """Somebody writes to this log, or tries to. If it is no peer, the members have changed, and all that were known
-        here may be gone: it is asked as well."""
+        """Notes that `proposer` writes to this log, or tries to. If it is no peer, the members have changed, and all
+        that were known here may be gone: it is asked as well."""
         if proposer not in (*self._peers, *self._strangers):
             self._strangers = (*self._strangers, proposer)[-STRANGERS_MAX:]
 
     def asked(self, sender: int, position: int) -> None:
-        """Somebody asks what is here from a position on, and lacks it as a rule. But a sender that is further on has
-        what this replica lacks; and if something cannot be read here, that may be who the members are. Either may be
-        a member that is not known here: it is asked as well."""
+        """Takes note of a peer's question for positions from `position` on: as a rule it lacks them. But a peer that is
+        further on has what this replica lacks; and if something cannot be read here, that may be the list of members.
+        Either may be a member that is not known here: it is asked as well."""
         if position > self._replica.applied.position or self._replica.faulty():
             self.meet(sender)
 

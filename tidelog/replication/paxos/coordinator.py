@@ -1,4 +1,4 @@
-"""The coordinator: the one who writes to a log, for as long as nobody has promised a larger number.
+"""The coordinator writes to a log until somebody promises a larger number.
 
     ELECTING --barrier applied--> ELECTED --a larger number--> lost
        |__________________a larger number______________________^
@@ -39,18 +39,18 @@ class LogCoordinator(Proposer):
         super().__init__(number, reign, replica)
         assert window >= 1
         self.is_elected = False
-        """Its barrier is applied; it may be lost since."""
+        """True once its barrier is applied; the coordinator may be lost since."""
         self.next_offset = 0
         """The offset for the next `Append`; valid once elected."""
         self._window = window
         self._barrier: int | None = None
         self._next_position = 0
         self._is_changing = False
-        """Its last value is proposed: new voters."""
+        """True once its last value is proposed: new voters."""
         self._in_order_from = 0
-        """Since which position all its batches were proposed in order; 0 if the last one was not."""
+        """The position since which all its batches were proposed in order; 0 if the last one was not."""
         self._own: dict[int, Value] = {}
-        """What was proposed here first and is not applied yet."""
+        """Values by position that were proposed here first and are not applied yet."""
 
     @property
     def is_writing(self) -> bool:
@@ -87,8 +87,8 @@ class LogCoordinator(Proposer):
         return [Proposed(self._next_position, value), *self._propose(value, is_lazy=event.is_lazy)]
 
     def let_go(self, event: Truncate | Delete) -> list[Action]:
-        """Of positions, or of records; refused beyond what is applied here. (Mesos takes any position; with begin > end
-        it aborts later.)"""
+        """Proposes to truncate positions, or to delete records; refused beyond what is applied here. (Mesos takes any
+        position; with begin > end it aborts later.)"""
         applied = self._replica.applied
         match event:
             case Truncate(begin):
@@ -135,7 +135,7 @@ class LogCoordinator(Proposer):
         return [Elected(self.number, self._next_position - 1, self.next_offset)]
 
     def on_jumped(self, position: int) -> list[Action]:
-        """What others have truncated may have been about other voters: their snapshot tells."""
+        """Gives up: positions that others have truncated may have held other voters, and only their snapshot tells."""
         return self.lose(self._replica.highest)
 
     def _is_waiting(self) -> bool:

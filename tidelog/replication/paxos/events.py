@@ -1,4 +1,4 @@
-"""What the shell tells a `PaxosNode`, and what it is asked to do.
+"""The events that a shell tells a `PaxosNode`, and the effects that it asks for.
 
 Effects are carried out in list order. The order is a promise: what must be durable first has been reported durable
 before the effect appears, so the shell need not hold back anything.
@@ -55,7 +55,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class Timer(Enum):
-    """What a timer is for."""
+    """The purpose of a timer."""
 
     RESEND = "resend"
     """A proposer's requests that were not answered. About three round trips."""
@@ -68,7 +68,7 @@ class Timer(Enum):
 class TimerFired(msgspec.Struct, frozen=True):
     timer: Timer
     token: int = 0
-    """As in `SetTimer`; one that does not fit any more is of no account."""
+    """The token of the `SetTimer`; the node ignores a timer whose token is not its newest."""
 
 
 class Elect(msgspec.Struct, frozen=True):
@@ -144,9 +144,9 @@ class Reconfigure(msgspec.Struct, frozen=True):
     node: int
     quorum: Quorum
     in_force: Quorum
-    """Of the voters in force; `quorum` itself, unless that joins others to them."""
+    """The quorum of the voters in force; `quorum` itself, unless that joins others to them."""
     position: int
-    """Of the applied VOTERS value that made the voters in force; -1 for the first ones."""
+    """The position of the applied VOTERS value that made the voters in force; -1 for the first ones."""
     settling: tuple[VotersFound, ...] = ()
     """VOTERS whose voters `quorum` includes besides those in force."""
 
@@ -188,7 +188,7 @@ class Persist(msgspec.Struct, frozen=True):
     is_urgent: bool = True
     """False if nobody waits for it: it may ride along with the next that is."""
     is_soon: bool = False
-    """Nobody waits for it, but somebody counts on it: it is not to be left for others to take along."""
+    """True if nobody waits for this write, but somebody counts on it: it is not to be left for others to take along."""
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -243,7 +243,7 @@ class Elected(msgspec.Struct, frozen=True):
 
     number: int
     position: int
-    """Of the barrier."""
+    """The position of the barrier."""
     next_offset: int
 
 
@@ -347,13 +347,13 @@ Effect = (
 
 
 class Proceed(msgspec.Struct, frozen=True):
-    """What the proposer with this number waited for is durable."""
+    """The write that the proposer with this number waited for is durable."""
 
     number: int
 
 
 class Admit(msgspec.Struct, frozen=True):
-    """This metadata is durable, and with it another status."""
+    """The metadata is durable that gives the replica another status."""
 
     metadata: Metadata
 

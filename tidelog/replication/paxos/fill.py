@@ -56,7 +56,7 @@ from tidelog.replication.quorum import blocks
 
 
 class Settled(NamedTuple):
-    """What is to stand at a position."""
+    """The value that is to stand at a position."""
 
     position: int
     value: Value
@@ -74,7 +74,7 @@ class Fill:
         """All open positions are below: fixed when a quorum has promised, for a later answer cannot show anything
         chosen beyond it."""
         self.learned_end = start
-        """Somebody who answered (`source`) has learned everything below."""
+        """The end of what a node that answered (`source`) has learned: all positions below."""
         self.source: int | None = None
         self._number = number
         self._reign = reign
@@ -189,7 +189,7 @@ class Fill:
         return all(decider.is_met(accepted) for decider in self._reign.deciders(position))
 
     def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
-        """Those who have promised and have accepted nothing above this number there."""
+        """Returns the nodes that have promised and have accepted nothing above this number at the position."""
         return [node for node in self._answers if node not in reported or reported[node].number <= number]
 
 

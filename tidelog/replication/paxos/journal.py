@@ -17,7 +17,8 @@ E = TypeVar("E")
 
 
 class Journal(Generic[E]):
-    """Of one node. `E` is what may have to wait; it is released in the order of its coming."""
+    """The numbered writes of one node. `E` is the type of what waits for them; it is released in the order of its
+    coming."""
 
     def __init__(self) -> None:
         self._sequence = 0
@@ -27,7 +28,7 @@ class Journal(Generic[E]):
         self._waiting: deque[tuple[int, E]] = deque()
 
     def persist(self, *records: Record, is_urgent: bool = True, is_soon: bool = False) -> Persist:
-        """A write, the next in order; of no records, it asks that all before it become durable."""
+        """Returns the next write in order. One without records asks that all before it become durable."""
         self._sequence += 1
         if is_urgent:
             self._urgent = self._sequence
@@ -35,7 +36,7 @@ class Journal(Generic[E]):
 
     @property
     def is_settled(self) -> bool:
-        """Is all durable that was ever written?"""
+        """Returns True if every write so far is durable."""
         return self._stored == self._sequence
 
     def is_durable(self, persist: Persist) -> bool:
@@ -54,7 +55,7 @@ class Journal(Generic[E]):
         return []
 
     def stored(self, sequence: int) -> list[E]:
-        """What waited for the writes up to this one."""
+        """Notes that the writes up to `sequence` are durable; returns what waited for them."""
         assert sequence <= self._sequence, "the disk reports what was asked of it"
         self._stored = max(self._stored, sequence)
         released = []

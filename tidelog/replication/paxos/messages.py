@@ -1,4 +1,4 @@
-"""What the nodes of one log say to each other.
+"""The messages between the nodes of one log.
 
 A message that carries a value with a payload (a `WriteRequest`, unless it is by name alone; the slots of
 `PromiseResponse` and `LearnResponse` that are not faulty) travels with the bytes behind it; `Learned` never does. Every
@@ -29,7 +29,7 @@ POSITION_MAX = 2**63 - 1
 
 
 class Reply(Enum):
-    """How an acceptor answers."""
+    """An acceptor's verdict on a request."""
 
     ACCEPT = "accept"
     REJECT = "reject"
@@ -56,7 +56,7 @@ class PromiseResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     number: Natural
     """The request's."""
     highest: Natural = NO_NUMBER
-    """Of a REJECT: the largest number known here."""
+    """The largest number known here, in a REJECT."""
     learned_end: Natural = 0
     """All positions below are learned here, or gone."""
     slots: tuple[Slot, ...] = ()
@@ -80,9 +80,9 @@ class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     number: Natural
     position: Natural
     highest: Natural = NO_NUMBER
-    """Of a REJECT: the largest number known here."""
+    """The largest number known here, in a REJECT."""
     value: Value | None = None
-    """Of LEARNED: what was chosen; None if the log begins behind it."""
+    """The chosen value, in a LEARNED; None if the log begins behind the position."""
 
 
 class Learned(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -93,7 +93,7 @@ class Learned(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class LearnRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """What have you learned from `position` on, and before `end`?"""
+    """Asks for the slots learned from `position` on, and before `end`."""
 
     position: Natural
     end: Natural = POSITION_MAX
@@ -109,7 +109,7 @@ class LearnResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class RecoverRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """What are you?"""
+    """Asks for a node's status, incarnation and founders."""
 
 
 class RecoverResponse(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -1,4 +1,4 @@
-"""One node's part in one log: a replica, and, when it is its turn, a proposer beside it.
+"""A node of one Paxos log: a replica, and, when it is its turn, a proposer beside it.
 
 This is the door of the package. The shell tells it events and carries out effects (`events.py`). It is to tell
 
@@ -128,7 +128,7 @@ class PaxosNode:
 
     @property
     def quorum(self) -> Quorum:
-        """Who decides, by what this node goes by now."""
+        """Returns the quorum that decides, as far as this node knows now."""
         return self._reign.quorum
 
     def next_number(self) -> int:
@@ -137,7 +137,7 @@ class PaxosNode:
         return next_number(max(self.replica.highest, metadata.issued, self._heard), self.node)
 
     def step(self, event: Event) -> list[Effect]:
-        """What is to be done about this event, in order."""
+        """Returns the effects of an event, in the order in which they are to be carried out."""
         effects: list[Effect] = []
         actions = self._actions
         actions.extend(self._on_event(event))

@@ -25,7 +25,7 @@ class _Proposal:
 
 
 class Proposals:
-    """Of one proposer, under its number."""
+    """The writes in flight of one proposer, under its number."""
 
     def __init__(self, number: int, quorum: Quorum) -> None:
         self._number = number

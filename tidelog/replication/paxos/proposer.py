@@ -21,7 +21,7 @@ from tidelog.replication.paxos.replica import Replica
 
 
 class Proposer(ABC):
-    """One attempt under one number, which must be durable as issued before `proceed`."""
+    """A proposer's attempt under one number, which must be durable as issued before `proceed`."""
 
     def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
         self.number = number
@@ -48,7 +48,7 @@ class Proposer(ABC):
         return self._fill.unheard
 
     def proceed(self) -> list[Action]:
-        """What was to be durable first is durable: asks everybody for a promise."""
+        """Asks every member for a promise, now that the number is durable as issued."""
         return [*self._fill.requests(), *self._set_timer()]
 
     # -- answers -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Who may vote: founding a group, and coming back from the loss of a disk.
+"""The right to vote: founding a group, and coming back from the loss of a disk.
 
 A replica votes by what it remembers. One that forgot a promise could give it again to an older coordinator, one that
 forgot an accepted value could deny it, and either way two values may be chosen. So an empty disk must not vote, unless
@@ -62,7 +62,7 @@ class Founding:
         return [*(Send(node, RecoverRequest()) for node in self._members), SetTimer(Timer.RECOVER)]
 
     def answer(self, sender: int) -> list[Action]:
-        """What this replica is, in any status."""
+        """Answers a `RecoverRequest` with this replica's status, whatever it is."""
         me = self._replica.metadata
         return [Send(sender, RecoverResponse(me.status, me.incarnation, me.cluster_id, me.founders))]
 
@@ -102,7 +102,7 @@ class Founding:
 
 
 class Fence(Proposer):
-    """One attempt to come back behind a fence, under a number issued for it.
+    """An attempt to come back behind a fence, under a number issued for it.
 
     The quorum is one of the others by itself: this replica is RECOVERING, and answers its own requests IGNORED.
     """

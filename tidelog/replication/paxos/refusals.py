@@ -1,4 +1,4 @@
-"""What a node refuses to do for its shell, and why: surely nothing comes of it."""
+"""The reasons for which a node refuses a request of its shell: a refused request has no effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Request = Append | Truncate | Delete | Elect | Found | Rejoin | Enlist
 
 
 def refusal(event: Request, replica: Replica, reign: Reign, *, is_coordinator: bool) -> Reason | None:
-    """None if nothing stands against it; a full window is the coordinator's own business."""
+    """Returns the reason to refuse a request, or None. (A full window is the coordinator's own business.)"""
     if replica.is_halted:
         return Reason.STORAGE_ERROR
     match event:

@@ -1,4 +1,4 @@
-"""On what terms a proposer acts: who it is, and who decides.
+"""The terms of a proposer: its node, and the quorum that decides.
 
 A reign asks one quorum from beginning to end: a majority of the voters in force, as far as its node has applied the
 log, and of all who may follow them by VOTERS found open (`Joint`). What is *written* needs all of these. What may have
@@ -21,14 +21,14 @@ from tidelog.replication.quorum import Quorum, parts_of
 
 
 class Reign(NamedTuple):
-    """Of one proposer, from its promises to its last write."""
+    """The terms of one proposer, from its promises to its last write."""
 
     node: int
     quorum: Quorum
-    """Who promises, and accepts: `in_force`, and all who may be."""
+    """The quorum that promises and accepts: `in_force`, and all voters who may follow them."""
     in_force: Quorum
     voters_position: int = -1
-    """Of the VOTERS that `in_force` comes from."""
+    """The position of the VOTERS value that `in_force` comes from; -1 if there is none."""
     settling: tuple[VotersFound, ...] = ()
     """VOTERS that are not applied, and whose quorums it includes all the same."""
     voters_since: int = NO_NUMBER

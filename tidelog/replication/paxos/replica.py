@@ -60,7 +60,7 @@ from tidelog.replication.paxos.state import (
 )
 
 BEATS_TO_REST = 10
-"""Of the timer for catching up, without a lazy write."""
+"""The number of CATCHUP timers without a lazy write after which `Metadata.may_forget` is cleared again."""
 SLOTS_PER_ANSWER_MAX = 64
 """Learned slots that one `LearnResponse` carries."""
 
@@ -85,7 +85,7 @@ class Replica:
         self.journal: Journal[Action] = Journal()
         self.voters_since = stored.voters_since
         self.voters_position = -1
-        """Of the newest VOTERS applied in this life; those below the floor are in a snapshot."""
+        """The position of the newest VOTERS applied in this life; those below the floor are in a snapshot."""
         self.is_halted = False
         self._mark: Persist | None = None
         """Says on disk that values are accepted here before they are there (`Metadata.may_forget`)."""

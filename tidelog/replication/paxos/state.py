@@ -1,12 +1,11 @@
-"""What a replica stores: its metadata, a slot per position, and where its log begins.
+"""The stored state of a replica: its metadata, a slot per position, and where its log begins.
 
 Positions count from 0, one value each. `end` and `position` of a `Prefix` are exclusive, as everywhere.
 
-Values are references. The bytes of a batch stay with the shell, which finds them by position or digest; a core
-compares digests. So a value without payload (NOP, BARRIER, TRUNCATE) is whole in itself, and one with payload
-(APPEND, VOTERS) may be known without its bytes: it is then `faulty` here, by damage to the disk or because no good
-copy has come yet. If the disk has lost even which value it was, position and number remain: the slot is faulty, and its
-value UNKNOWN.
+Values are references. The bytes of a batch stay with the shell, which finds them by position or digest; a core compares
+digests. So a value without payload (NOP, BARRIER, TRUNCATE) is whole in itself, and one with payload (APPEND, VOTERS)
+may be known without its bytes: it is then `faulty` here, by damage to the disk or because no good copy has come yet. If
+the disk has lost even which value it was, position and number remain: the slot is faulty, and its value UNKNOWN.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Status(Enum):
 
 
 class Kind(Enum):
-    """What a value is for."""
+    """The purpose of a value."""
 
     NOP = 0
     """Fills a position that no value was found for."""
@@ -42,7 +41,7 @@ class Kind(Enum):
     TRUNCATE = 3
     """Drops the positions below `Value.begin`: the log's head, never its tail."""
     VOTERS = 4
-    """Who votes from here on (`voters.py`); its payload says who, and may carry records as well."""
+    """Names the voters from here on (`voters.py`) in its payload, which may carry records as well."""
     UNKNOWN = 5
     """Not a value: the disk has lost which one it was. Such a slot is faulty and not learned, and its number stands."""
     DELETE = 6
@@ -54,7 +53,7 @@ WITH_PAYLOAD = (Kind.APPEND, Kind.VOTERS)
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """What a position may hold. Equal values are the same value, payload included."""
+    """A value that a position may hold. Equal values are the same value, payload included."""
 
     kind: Kind
     birth: Natural = NO_NUMBER
@@ -86,7 +85,7 @@ def given_up(position: int) -> Value:
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """One position of one replica: the acceptor's record and the learner's in one row."""
+    """A position of one replica: the acceptor's record and the learner's in one row."""
 
     position: Natural
     number: Natural
@@ -134,7 +133,7 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 class StoredLog(msgspec.Struct, frozen=True):
-    """What a disk gives back at start."""
+    """The log of a replica as its disk gives it back at start."""
 
     metadata: Metadata
     floor: Prefix = ORIGIN
@@ -145,4 +144,4 @@ class StoredLog(msgspec.Struct, frozen=True):
 
 
 Record = Metadata | Prefix | Slot
-"""What a replica writes; a `Prefix` is its new floor."""
+"""A record that a replica writes; a `Prefix` is its new floor."""

@@ -1,4 +1,4 @@
-"""Who votes, and how that changes without ever letting two groups decide.
+"""The voters of a log, and how they change without ever letting two groups decide.
 
 A voter is a disk, not a machine: its id belongs to one node with one storage incarnation and is never given to another,
 so a wiped disk is another voter, and the old one is dead for ever. The voters in force are those of the newest VOTERS
@@ -95,12 +95,13 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 def encode_voters(voters: VoterSet) -> bytes:
-    """The one encoding of these voters (msgpack)."""
+    """Returns the one encoding of these voters (msgpack)."""
     return msgspec.msgpack.encode((FORMAT, voters))
 
 
 def decode_voters(content: bytes) -> VoterSet:
-    """Raises `InvalidVoters` for anything that `encode_voters` does not write."""
+    """Returns the voters encoded in `content`. Raises `InvalidVoters` for anything that `encode_voters` does not
+    write."""
     try:
         version, voters = msgspec.msgpack.decode(content, type=tuple[int, VoterSet])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
@@ -111,12 +112,12 @@ def decode_voters(content: bytes) -> VoterSet:
 
 
 def learner_id(node_id: int) -> int:
-    """The engine id of a node whose disk never was a voter's."""
+    """Returns the engine id of a node whose disk never was a voter's."""
     return LEARNER_BASE + node_id
 
 
 class Phase(Enum):
-    """How far a change has come at the leader that makes it."""
+    """The progress of a change of voters at the leader that makes it."""
 
     DRAINING = "draining"
     JOINING = "joining"
@@ -127,7 +128,7 @@ class _Change(NamedTuple):
     voters: VoterSet
     phase: Phase
     number: int
-    """Of the reign that this phase needs."""
+    """The proposal number of the reign that this phase needs."""
 
 
 class _Found(NamedTuple):
@@ -137,7 +138,7 @@ class _Found(NamedTuple):
 
 
 class Membership:
-    """What one node knows of the voters of its log; says who decides, and what comes next in a change. Pure.
+    """The voters of a log as one node knows them: decides the quorum, and the next step of a change. Pure.
 
     The shell tells it what its engine applies and finds, in order, and whenever it answers True gives the engine
     `reconfigure()`. A leader makes a change with `begin`, `join`, `write`, each as soon as it may, and then elects
@@ -152,7 +153,7 @@ class Membership:
         self.voters = voters
         """In force: of the newest VOTERS value applied here."""
         self.position = position
-        """Of that value; -1 if it is none."""
+        """The position of that value; -1 if there is none."""
         self._found: tuple[_Found, ...] = ()
         self._change: _Change | None = None
         self._unread = -1
@@ -172,21 +173,22 @@ class Membership:
 
     @property
     def phase(self) -> Phase | None:
-        """Of the change that is being made here."""
+        """Returns the phase of the change that is being made here; None if there is none."""
         return None if self._change is None else self._change.phase
 
     @property
     def changing_under(self) -> int:
-        """The number that the change which is being made here depends on now; 0 if there is none."""
+        """Returns the proposal number that the change being made here depends on now; 0 if there is none."""
         return 0 if self._change is None else self._change.number
 
     @property
     def is_settled(self) -> bool:
-        """Is no change of voters known to be open?"""
+        """Returns True if no change of voters is known to be open."""
         return self.is_known and self._change is None and not self._found and not self.is_union
 
     def quorum(self) -> Quorum:
-        """Whose promises and votes a candidate here needs now: those in force, and all who may be."""
+        """Returns the quorum whose promises and votes a candidate here needs now: the voters in force, and all who may
+        be."""
         if self.is_union:
             return Unanimous(self.voters.ids)
         sets = [self.voters]
@@ -199,7 +201,7 @@ class Membership:
         return sets[0].majority if len(sets) == 1 else Joint([voters.majority for voters in sets])
 
     def reconfigure(self, me: int) -> Reconfigure:
-        """What the engine is to go by from now on, under this engine id."""
+        """Returns the event by which the engine takes up these voters, under the engine id `me`."""
         settling = tuple(VotersFound(found.position, found.value) for found in self._found)
         in_force = self.quorum() if self.is_union else self.voters.majority
         return Reconfigure(me, self.quorum(), in_force, self.position, settling)
