@@ -89,7 +89,7 @@ class Election:
         self.me = me
         self.role = Role.FOLLOWER
         self.leader: int | None = None
-        """The node that leads, as far as this node knows; None if it knows of nobody."""
+        """The node that leads, as far as this node knows (perhaps itself); None if it knows of nobody."""
         self.number = NO_NUMBER
         """The largest number that a leader was heard of."""
         self._quorum = quorum

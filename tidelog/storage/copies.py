@@ -1,4 +1,4 @@
-"""What a log can say about a batch that another replica has lost: the question behind every repair.
+"""Copies of a batch that another replica has lost: a log tells what it has of it. Every repair asks this.
 
 The batch is named as its catalog row names it, by offset, leader epoch and digest of all its bytes. Offset alone names
 nothing: two epochs may have written different batches there, and the wrong one, put in place, would be a record that
@@ -16,7 +16,7 @@ from tidelog.storage.segment import Damage, Segment
 
 
 class Identity(NamedTuple):
-    """Of a batch, by its catalog row. Without one, `epoch` is -1 and `digest` empty."""
+    """The identity of a batch, by its catalog row. Without one, `epoch` is -1 and `digest` empty."""
 
     offset: int
     epoch: int = -1

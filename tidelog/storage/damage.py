@@ -14,7 +14,7 @@ from tidelog.model.losses import LostRanges
 from tidelog.storage.segment import Damage
 
 RANGES_MAX = 4_096
-"""Whoever repairs these, and scrubs again, learns of the rest."""
+"""The number of damaged ranges that are remembered. Whoever repairs these, and scrubs again, learns of the rest."""
 
 
 class DamageList:

@@ -1,4 +1,4 @@
-"""Who may use a data directory: one process at a time, and none that is older than what is in it.
+"""The right to use a data directory: one process at a time has it, and none that is older than what is in it.
 
 `format` names the version of everything below. Rows and metainfo carry a version each, and what does not parse counts
 as damage; a program from before a change of format would take the new one's data for that, and "repair" it. So it has

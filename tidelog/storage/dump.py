@@ -19,11 +19,11 @@ from tidelog.storage.segment import Damage
 from tidelog.storage.slot_entries import EntryKind, decode_entry
 
 Fields = dict[str, int | str | bool | list[list[int]] | list[str]]
-"""What a JSON object can hold."""
+"""The content of a JSON object."""
 
 
 class Dumped(NamedTuple):
-    """One row or batch: where it lies, what it is, what it says. `fields` and the rest make a JSON object."""
+    """A row or a batch: its file and position, its kind, its content. `fields` and the rest make a JSON object."""
 
     file: str
     position: int
@@ -39,7 +39,7 @@ class Dumped(NamedTuple):
 
 
 def dump_rows(files: Files, directory: str, identity: PartitionId) -> Iterator[Dumped]:
-    """Every row of every catalog in a directory. Raises `OSError` if a catalog cannot be opened."""
+    """Yields every row of every catalog in a directory. Raises `OSError` if a catalog cannot be opened."""
     codec = RowCodec(identity)
     for name in files.list(directory):
         if name.endswith(".catalog"):

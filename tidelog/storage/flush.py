@@ -30,7 +30,7 @@ class Flush:
     file_bytes: int
     _opened: OpenFiles = field(repr=False)
     afterwards: Callable[[], None] | None = None
-    """What else has to be on the disk before the flush counts, once the files are."""
+    """Makes durable, once the files are, the rest that has to be on the disk before the flush counts."""
 
     @property
     def fsyncs(self) -> int:

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets of a log, as the log itself can tell.
+"""The leader epochs of a log's offsets, as the log itself can tell.
 
 A lineage is the list of (leader epoch, first offset), both strictly increasing: what replicas compare whose logs have
 parted. The comparing is theirs (`tidelog.replication.isr.lineage`).
@@ -10,7 +10,7 @@ Lineage = list[tuple[int, int]]
 
 
 def epoch_before(lineage: Lineage, offset: int) -> int | None:
-    """The epoch of the batch that ends at `offset`; None if nothing is known to lie before it."""
+    """Returns the epoch of the batch that ends at `offset`; None if nothing is known to lie before it."""
     return next((epoch for epoch, start in reversed(lineage) if start < offset), None)
 
 

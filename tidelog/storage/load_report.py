@@ -1,4 +1,4 @@
-"""What opening a log found, and what it had to correct."""
+"""The report of opening a log: damage found, corrections made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.storage.segment import Damage
 
 @dataclass(slots=True)
 class LoadReport:
-    """What opening found. `findings` are sentences for the operator; none means that nothing was wrong."""
+    """The findings of opening a log. `findings` are sentences for the operator; none means that nothing was wrong."""
 
     findings: list[str] = field(default_factory=list)
     rows_rewritten: int = 0
@@ -19,7 +19,8 @@ class LoadReport:
     damage: list[Damage] = field(default_factory=list)
     """Met on the way. Segments in order are not read; `verify` finds what is in them."""
     high_watermark: int = 0
-    """As last checkpointed on this disk. 0 if that is lost, too, which says nothing about what was committed."""
+    """The high watermark as last checkpointed on this disk. 0 if that is lost, too, which says nothing about what was
+    committed."""
 
     def say(self, finding: str) -> None:
         self.findings.append(finding)

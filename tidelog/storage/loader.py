@@ -368,7 +368,8 @@ class _Loader:
         return None
 
     def _report_damage(self, log_start_offset: int) -> None:
-        """What is missing below the log's start was deleted, not damaged: a crash lets the files go in any order."""
+        """Reports the damage at and above the log's start. What is missing below was deleted, not damaged: a crash lets
+        the files go in any order."""
         report = self._report
         report.damage = [damage for damage in report.damage if damage.end > log_start_offset]
         for damage in report.damage:

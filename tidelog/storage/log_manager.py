@@ -67,7 +67,7 @@ _METADATA = re.compile(rf"{METADATA}(-[0-9]{{1,6}})?")
 
 @dataclass(frozen=True, slots=True)
 class LogStatistics:
-    """What the open logs amount to."""
+    """The open logs in numbers."""
 
     logs: int
     logs_offline: int
@@ -302,7 +302,7 @@ def _parent(directory: str) -> str:
 
 
 def metadata_directories(files: Files) -> list[str]:
-    """Where replicas of the metadata log live, the newest last; the first one's path if there is none."""
+    """Returns the directories of metadata log replicas, the newest last; the first one's path if there is none."""
     names = [name for name in files.list("") if _METADATA.fullmatch(name)]
     return sorted(names, key=lambda name: (len(name), name)) or [METADATA]
 

@@ -148,5 +148,5 @@ class LogOpener:
 
 
 def log_directory(partition_id: PartitionId) -> str:
-    """Where a partition's log lives below the data directory."""
+    """Returns the directory of a partition's log, below the data directory."""
     return f"{TOPICS}/{partition_id.topic_id}/{partition_id.partition}"

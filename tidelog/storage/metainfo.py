@@ -48,9 +48,9 @@ class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
     """Present in a log that was begun in place of one that is lost: since when, by the cluster's metadata, this disk
     should have held that one (`PartitionInfo.since`)."""
     log: str | msgspec.UnsetType = msgspec.UNSET
-    """Which log this is about. The store writes it, and drops it from what it loads."""
+    """The log that this copy is about. The store writes it, and drops it from what it loads."""
     replica: bytes | msgspec.UnsetType = msgspec.UNSET
-    """What a Paxos replica has to remember besides (`SlotStore.store_facts`); absent from other logs."""
+    """Bytes that a Paxos replica has to remember besides (`SlotStore.store_facts`); absent from other logs."""
 
 
 class MetainfoStore(TwoCopyStore[Metainfo]):
@@ -62,12 +62,12 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
         self._identity = identity
 
     def load(self) -> LoadedCopies[Metainfo] | None:
-        """As `TwoCopyStore.load`."""
+        """Loads the newest sound copy, as `TwoCopyStore.load` does, and drops `log` from it."""
         loaded = super().load()
         return loaded and replace(loaded, info=structs.replace(loaded.info, log=msgspec.UNSET))
 
     def store(self, info: Metainfo) -> None:
-        """As `TwoCopyStore.store`."""
+        """Stores both copies, as `TwoCopyStore.store` does, each with the log that it is about."""
         super().store(structs.replace(info, log=str(self._identity)))
 
     def begin(self, info: Metainfo) -> None:

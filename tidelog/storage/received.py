@@ -11,7 +11,7 @@ from tidelog.model.errors import InvalidBatch
 from tidelog.model.ports import Buffer
 
 SKIPPED_MAX = (1 << 32) - 1
-"""Of offsets between two batches: what a catalog row can say."""
+"""The largest number of offsets between two batches: more does not fit a catalog row."""
 
 
 def parse_received(payload: Buffer, log_end_offset: int, epoch: int, *, may_skip: bool) -> list[RecordBatch]:

@@ -40,7 +40,7 @@ class Repair(Enum):
     DIFFERENT = "different"
     """Another batch belongs there: either log may be the one that has to change, which is for epochs to say."""
     UNKNOWN = "unknown"
-    """What belongs there is not known: the row is lost, too."""
+    """The batch that belongs there is not known: the row is lost, too."""
 
 
 def repair_batch(

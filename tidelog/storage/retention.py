@@ -1,4 +1,4 @@
-"""Which segments may go: Kafka's retention rules, as a pure function.
+"""Kafka's retention rules as a pure function: the segments that may be deleted.
 
 A segment goes whole, oldest first, and only if all of it is below the high watermark. By time: its newest record is
 older than `retention_ms`. By size: the log without it still has at least `retention_bytes`.

@@ -98,7 +98,7 @@ def row_gaps(segment: Segment) -> Iterator[RowGap]:
 
 
 def end_of(segment: Segment, gap: RowGap) -> tuple[int, int]:
-    """Where what a gap described ends: offset, and position in the log."""
+    """Returns the end of what a gap described: the offset, and the position in the log file."""
     if gap.following is None:
         return segment.end_offset, segment.log_bytes
     return gap.following.first_offset, gap.following.file_position
@@ -213,7 +213,8 @@ def tail_before(segment: Segment, gap: RowGap, tail: Tail) -> Tail:
 def _batches_between(
     codec: RowCodec, segment: Segment, at: Tail, end_position: int, copy: tuple[BatchHeader, Buffer] | None
 ) -> Iterator[Row]:
-    """What the log holds from a tail on; where it skips offsets, only a batch that is equal to the copy."""
+    """Yields rows for what the log holds from a tail on; where it skips offsets, only for a batch that is equal to the
+    copy."""
     while True:
         for row in segment.walk(at.offset, at.file_position, end_position, at.epoch):
             yield row

@@ -46,7 +46,7 @@ NO_TIMESTAMP = -1
 
 
 class Kind(IntEnum):
-    """What a row says."""
+    """The kind of a catalog row."""
 
     HEADER = 1
     LINEAGE = 2
@@ -105,7 +105,7 @@ class Row(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """Where the row before this one ends."""
+        """Returns the offset where the row before this one ends."""
         return self.base_offset - self.skipped
 
     @property
@@ -139,7 +139,7 @@ class HeaderRow(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """Where a log's next row goes: everything that a body row inherits from those before it."""
+    """The end of a log, where its next row goes: everything that a body row inherits from those before it."""
 
     sequence: int
     durable: int
@@ -251,7 +251,8 @@ class RowCodec:
 
     @staticmethod
     def owner(raw: Buffer) -> PartitionId | None:
-        """Whose catalog begins with this row, by its own account; None if it is no sound header."""
+        """Returns the partition whose catalog begins with this row, by its own account; None if it is no sound
+        header."""
         if len(raw) != ROW_BYTES:
             return None
         fields = _HEADER.unpack_from(raw)
@@ -329,7 +330,7 @@ def _parse_producer(raw: Buffer) -> tuple[int, ProducerState]:
 
 
 def _digest(buffers: Sequence[Buffer]) -> bytes:
-    """Of all these bytes, one behind the other."""
+    """Returns the XXH3-128 digest of all these bytes, one behind the other."""
     if len(buffers) == 1:
         return xxh3_128_digest(buffers[0])
     digest = xxh3_128()

@@ -57,9 +57,11 @@ class BadEnd:
     """A batch of a smaller number ends the log as well."""
 
     KEEP: ClassVar[BadEnd]
-    """Other replicas can say it, of all. What has no sound row ends the log."""
+    """Every such batch is kept if its row is sound, since other replicas can say what belongs there. What has no sound
+    row ends the log."""
     TRUNCATE: ClassVar[BadEnd]
-    """Nobody can: the log has one replica only, or what is acknowledged can be written to it again."""
+    """The log ends before any such batch, since nobody can say what belongs there: the log has one replica only, or
+    what is acknowledged can be written to it again."""
 
     def keeps(self, row: Row) -> bool:
         """Returns True if this row is believed to have had its batch."""
@@ -71,7 +73,7 @@ BadEnd.TRUNCATE = BadEnd(0)
 
 
 class Scan:
-    """One segment, row by row. `_tail` is where the next row belongs if all before it is taken in."""
+    """The scan of one segment, row by row. `_tail` is where the next row belongs if all before it is taken in."""
 
     def __init__(
         self,
@@ -151,8 +153,9 @@ class Scan:
         return tail
 
     def _vouch(self, tail: Tail) -> Tail:
-        """What a row written now says of the past. Never more than what lies before it: where a catalog was lost, its
-        rows are numbered anew, and the old mark means nothing among them."""
+        """Returns the tail with the durable mark that a row written now bears. The mark is never more than what lies
+        before the row: where a catalog was lost, its rows are numbered anew, and the old mark means nothing among
+        them."""
         return tail._replace(durable=min(self._durable, tail.sequence))
 
     def _take_header(self, start: Tail) -> bool:

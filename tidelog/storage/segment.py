@@ -1,4 +1,4 @@
-"""One segment: `<base_offset>.log`, nothing but batches, and `<base_offset>.catalog`, a row for each.
+"""A segment: `<base_offset>.log`, nothing but batches, and `<base_offset>.catalog`, a row for each.
 
 There is no index in memory. A lookup bisects the catalog itself (a few small `pread`s), so a partition costs the same
 whether its segments hold a megabyte or a gigabyte, and there is nothing to rebuild or to get out of step. Readers that
@@ -41,7 +41,8 @@ class Damage:
     end: int
     reason: str
     epoch: int | None = None
-    """Of the one batch that this is, if its catalog row is sound: with `start` it says which batch would repair it."""
+    """The leader epoch of the one batch that is damaged, if its catalog row is sound: with `start` it says which batch
+    would repair it. None otherwise."""
 
 
 Entry = Row | Damage
@@ -266,7 +267,8 @@ class Segment:
         return None
 
     def _salvage(self, last: Row | None, end_offset: int, end_position: int) -> Iterator[Entry]:
-        """What the log itself says about a stretch of damaged rows behind `last`: batches that verify, then damage."""
+        """Yields what the log itself says about a stretch of damaged rows behind `last`: batches that verify, then
+        damage."""
         offset, position, epoch = self.base_offset, 0, 0
         if last is not None:
             offset, position, epoch = last.next_offset, last.end_position, last.epoch

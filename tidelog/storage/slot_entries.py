@@ -49,7 +49,7 @@ _SEQUENCE_BITS = struct.Struct(">i")
 
 
 class EntryKind(IntEnum):
-    """What an entry says. The values are control types that Kafka does not use."""
+    """The kind of a journal entry. The values are control types that Kafka does not use."""
 
     FLOOR = 0x7D00
     """The log begins at `position`; `content` is what is known of what lay before."""
@@ -65,7 +65,7 @@ _KINDS = {int(kind): kind for kind in EntryKind}
 
 
 class Head(NamedTuple):
-    """All of an entry but its payload."""
+    """The part of an entry that is not payload."""
 
     kind: EntryKind
     position: int

@@ -1,4 +1,4 @@
-"""Where the slots of a store lie in its journal: what has to stay, and what a segment of it would cost to give up.
+"""The places of a store's slots in its journal: the entries that have to stay, and the cost of giving up a segment.
 
 Of each position the newest entry counts. Its payload may lie in an earlier one, so payloads are remembered by position
 and digest for as long as the journal holds them, also those of values that were replaced: a value that is chosen in
@@ -30,9 +30,9 @@ class SlotEntry:
 
     number: int
     digest: bytes
-    """Of the payload; empty if the value has none."""
+    """The digest of the payload; empty if the value has none."""
     offset: int
-    """Of the entry in the journal."""
+    """The offset of the entry in the journal."""
     payload: StoredPayload | None
     """None if the value has none, or if it is not to be had here."""
     is_known: bool = True
@@ -87,7 +87,7 @@ class SlotIndex:
         return slot.offset > offset and not slot.is_faulty
 
     def find(self, position: int, digest: bytes) -> StoredPayload | None:
-        """Where the payload with this digest was stored for this position, by whatever entry."""
+        """Returns the payload with this digest that any entry stored for this position; None if there is none."""
         return self._payloads.get((position, digest))
 
     def forget_payload(self, position: int, digest: bytes) -> None:
@@ -129,7 +129,8 @@ class SlotIndex:
             yield self.floor.offset, None
 
     def live_in(self, ends: Iterable[int]) -> Iterator[list[int | None]]:
-        """What needs each of the journal's oldest segments, which end at `ends`; what was named is not named again."""
+        """Yields, for each of the journal's oldest segments (they end at `ends`), the slots that need it (None: the
+        floor), each slot only once, in the oldest segment that it needs."""
         waiting = sorted(self.live(), key=lambda item: item[0], reverse=True)
         for end in ends:
             found: list[int | None] = []

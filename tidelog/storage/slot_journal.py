@@ -19,11 +19,11 @@ from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_loader import read_entry
 
 MOVED_BYTES_MAX = 1 << 20
-"""What one `delete_below` writes anew at most: a millisecond or so of the caller's time."""
+"""The bytes that one `delete_below` writes anew at most: a millisecond or so of the caller's time."""
 MOVED_SHARE = 4
 """A segment is worth giving up if no more than one part in so many of it has to be copied."""
 ENTRY_BYTES = 256
-"""What an entry is taken to cost besides its payload."""
+"""The bytes that an entry is taken to need besides its payload."""
 
 
 class SlotJournal:

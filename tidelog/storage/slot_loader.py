@@ -62,10 +62,10 @@ class StoredSlots:
     """All that a disk gives back of a replica."""
 
     facts: bytes | None
-    """As last stored; None if none ever were, or if they are lost."""
+    """The replica's facts as last stored; None if none ever were, or if they are lost."""
     floor: tuple[int, bytes] | None
     slots: list[StoredSlot]
-    """By position; none below the floor."""
+    """The slots in order of position; none below the floor."""
     is_amnesiac: bool
     """Something that was durable is lost, and it is not known what: this replica must be replaced, not restarted."""
     report: LoadReport = field(default_factory=LoadReport)
@@ -113,7 +113,7 @@ def load_slots(
 
 
 def _find_amnesia(files: Files, directory: str, identity: PartitionId) -> str | None:
-    """What the files say before a loader has touched them: why something must be lost, or None.
+    """Returns why something must be lost, as the files say before a loader has touched them, or None.
 
     A new store makes its journal durable before its metainfo, and `metainfo.0` before `metainfo.1`, and takes entries
     only then. So anything in a journal without facts, or facts without a journal, is no crash's doing.
@@ -136,9 +136,9 @@ def _holds_entries(files: Files, directory: str, name: str) -> bool:
 
 
 def _settle(journal: PartitionLog, files: Files) -> None:
-    """What a replica shows must stay, and what it does not show must not show up later. A process may have died before
-    its facts were on both copies, or before the disk knew that it had truncated what it could not write. So both are
-    done once more, durably."""
+    """Makes what was found durable: what a replica shows must stay, and what it does not show must not show up later. A
+    process may have died before its facts were on both copies, or before the disk knew that it had truncated what it
+    could not write. So both are done once more, durably."""
     if journal.offline_reason is not None:
         return
     try:
@@ -191,7 +191,7 @@ class _Replay:
 
 
 def read_entry(segment: Segment, row: Row) -> tuple[Head, bytes | None]:
-    """What is left of an entry, all of it verified: head and payload, or the head, or what the row says of it.
+    """Returns what is left of an entry, all of it verified: head and payload, or the head, or what the row says of it.
 
     Raises `ConfigError` for a sound batch that is no entry.
     """

@@ -1,4 +1,4 @@
-"""What a Paxos replica keeps on its disk: a value for each position, a floor, and the replica's own facts.
+"""The disk of a Paxos replica: a value for each position, a floor, and the replica's own facts.
 
 The store knows nothing of Paxos but the shape of an acceptor's record: position, number, the value's *identity* (bytes
 that the caller makes and reads) and its *payload*, which may be large, may be missing, and can be had from a peer. A
@@ -56,7 +56,7 @@ __all__ = ["JOURNAL_SETTINGS", "SlotPut", "SlotStore", "StoredSlot", "StoredSlot
 
 
 class SlotPut(NamedTuple):
-    """As the parameters of `SlotStore.put`."""
+    """The parameters of one `SlotStore.put`."""
 
     position: int
     number: int
@@ -279,7 +279,7 @@ class SlotStore:
         return self.journal.is_dirty
 
     def begin_flush(self) -> Flush:
-        """As `PartitionLog.begin_flush`.
+        """Begins a flush, as `PartitionLog.begin_flush` does.
 
         The first flush of an opening, and of a segment, also notes in the metainfo how far it came. Else nobody
         would miss a last segment whose files are both lost.
@@ -299,8 +299,8 @@ class SlotStore:
             self._store_metainfo(info)
 
     def end_flush(self, flush: Flush, error: OSError | None) -> None:
-        """As `PartitionLog.end_flush`; then orders the deletion that waited for this flush, if one did. So the store
-        may be dirty again: nobody has to hurry for that."""
+        """Ends a flush, as `PartitionLog.end_flush` does; then orders the deletion that waited for this flush, if one
+        did. So the store may be dirty again: nobody has to hurry for that."""
         self.journal.end_flush(flush, error)
         if self.offline_reason is None:
             self._vouched_end = self._mark_in_flush
@@ -319,7 +319,7 @@ class SlotStore:
         self.journal.mark()
 
     def close(self) -> None:
-        """As `PartitionLog.close`."""
+        """Closes the journal, as `PartitionLog.close` does."""
         self.journal.close(0)
 
     # -- space ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a snapshot looks like on disk and on its way to a peer.
+"""The format of a snapshot on disk and on its way to a peer.
 
 A snapshot is a state machine's image at one position of its log. All replicas that hold one of the same position hold
 the same bytes, so a part that rots on one can be had from any other, if it is certain that it is the same part. Hence
@@ -27,7 +27,7 @@ BLOCK_BYTES = 4096
 HASH_BYTES = 16
 CHUNK_BYTES = BLOCK_BYTES - HASH_BYTES
 HEADER_BYTES_MAX = 1 << 20
-"""Of what the caller adds."""
+"""The size limit of the bytes that the caller adds."""
 MAGIC = 0x7D15
 VERSION = 1
 _POSITION_AND_INDEX = struct.Struct("<QQ")  # position, index
@@ -47,26 +47,26 @@ class DamagedSnapshot(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """What must be known of a snapshot to ask for its chunks."""
+    """The header of a snapshot: all that is needed to ask for its chunks."""
 
     position: int
     size: int
-    """Of the body, in bytes."""
+    """The size of the body, in bytes."""
     root: bytes
     header: bytes
-    """The caller's."""
+    """The bytes that the caller added."""
 
     @property
     def chunk_count(self) -> int:
         return -(-self.size // CHUNK_BYTES)
 
     def block_bytes(self, index: int) -> int:
-        """The size of a chunk with its hash."""
+        """Returns the size of a chunk with its hash."""
         return min(BLOCK_BYTES, HASH_BYTES + self.size - index * CHUNK_BYTES)
 
 
 def split(position: int, body: Buffer) -> list[bytes]:
-    """A body's chunks, each behind its hash."""
+    """Returns a body's chunks, each behind its hash."""
     view = memoryview(body)
     starts = range(0, len(view), CHUNK_BYTES)
     pieces = [bytes(view[start : start + CHUNK_BYTES]) for start in starts]
@@ -85,7 +85,8 @@ def root_of(blocks: Sequence[bytes]) -> bytes:
 
 
 def damaged_chunks(header: SnapshotHeader, blocks: Sequence[bytes]) -> tuple[int, ...]:
-    """Which of them are bad. If each is sound by itself, but all together are another snapshot, then all are."""
+    """Returns the indices of damaged chunks. If each is sound by itself, but all together are another snapshot, then
+    all are."""
     assert len(blocks) == header.chunk_count
     bad = tuple(index for index, block in enumerate(blocks) if not is_sound(header, index, block))
     if bad or root_of(blocks) == header.root:

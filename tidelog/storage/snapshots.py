@@ -53,7 +53,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class LoadedSnapshots:
-    """What `load_newest` found."""
+    """The snapshots that `load_newest` found."""
 
     snapshot: Snapshot | None = None
     """The newest that is whole; None if none is."""
@@ -253,7 +253,7 @@ class SnapshotStore:
         raise UnknownSnapshot(f"no snapshot at position {position}")
 
     def _settle(self) -> None:
-        """What a process that was killed has renamed is here, and perhaps only in the kernel's memory."""
+        """Makes renames durable that a killed process may have left in the kernel's memory only."""
         if not self._files.list(self._directory):
             return
         try:
@@ -263,7 +263,7 @@ class SnapshotStore:
                 raise
 
     def _headers(self) -> Iterator[tuple[str, SnapshotHeader]]:
-        """Of each position the newest version with a header that can be read; the newest position first."""
+        """Yields, of each position, the newest version with a header that can be read; the newest position first."""
         last = -1
         for position, version in sorted(self._versions(), reverse=True):
             header = self._either_header(_stem(position, version)) if position != last else None

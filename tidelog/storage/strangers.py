@@ -20,7 +20,7 @@ from tidelog.storage.segment import Segment
 
 
 def find_strangers(opened: OpenFiles, directory: str, base_offset: int, identity: PartitionId) -> list[str]:
-    """Which of a segment's files are not of this log: none, the catalog, or the log and the catalog."""
+    """Returns the files of a segment that are not of this log: none, the catalog, or the log and the catalog."""
     ours = Segment(opened, directory, base_offset, RowCodec(identity))
     owner = RowCodec.owner(ours.raw_rows(0, 1)) if opened.files.exists(ours.catalog_path) else None
     if owner is None or owner == identity:

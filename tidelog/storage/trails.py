@@ -1,4 +1,4 @@
-"""What a log's catalogs say of the past: the lineage of leader epochs, and the producers' trails.
+"""The past of a log by its catalogs: the lineage of leader epochs, and the producers' trails.
 
 Both are digests of the rows. Each segment opens with a checkpoint of them, so only the newest segment whose checkpoint
 is sound, and the rows behind it, need to be read; a damaged checkpoint costs the reading of one more segment.
@@ -26,7 +26,7 @@ class Trails(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What the segments before one amount to."""
+    """The lineage and the producer states that the segments before one add up to."""
 
     lineage: Lineage
     producers: list[tuple[int, ProducerState]]
@@ -35,7 +35,8 @@ class Checkpoint(NamedTuple):
 def read_trails(
     codec: RowCodec, segments: Sequence[Segment], producers_max: int, now_ms: int, *, end_offset: int = OFFSET_MAX
 ) -> Trails:
-    """The lineage and the producer table at the end of `segments`, or at `end_offset`, which lies in the last of them.
+    """Reads the lineage and the producer table at the end of `segments`, or at `end_offset`, which lies in the last of
+    them.
 
     Producers seen in rows count as heard now: remembering one for longer than configured is harmless.
     """
