@@ -20,7 +20,7 @@ class Brokers:
     present: NodeId = NO_LEADER
     """Live, whatever the image says."""
     new_disk: str = ""
-    """Of `absent`, if it comes back with another one than the image has."""
+    """The new disk of `absent`, if it comes back with another one than the image has; else empty."""
 
     def is_live(self, node: NodeId) -> bool:
         return node != self.absent and (node == self.present or self.image.is_live(node))
@@ -37,7 +37,7 @@ class Brokers:
 
 
 class Loss(enum.Enum):
-    """What a broker has lost with its last life."""
+    """The worst that a broker may have lost with its last life."""
 
     NOT_SYNCED = enum.auto()
     """Perhaps whatever was not fsynced."""
@@ -53,14 +53,15 @@ class Lost:
     node: NodeId
     loss: Loss
     epoch: int
-    """Of the life that was lost."""
+    """The broker epoch of the life that was lost."""
 
     def of(self, topic: Topic) -> Lost:
-        """What that means for a topic."""
+        """Returns the loss as it is for one topic: acknowledged records, too, if the epoch is older than
+        `topic.volatile_before`."""
         if self.loss is Loss.NOT_SYNCED and self.epoch < topic.volatile_before:
             return replace(self, loss=Loss.ACKNOWLEDGED)
         return self
 
     def takes_acknowledged(self, rules: TopicConfig) -> bool:
-        """Records may be gone that the broker has vouched for."""
+        """Returns True if records may be gone that the broker has acknowledged."""
         return self.loss is not Loss.NOT_SYNCED or rules.ack_durability == "replicated"

@@ -1,4 +1,4 @@
-"""What the active controller can be asked, and what it answers; both travel between brokers.
+"""The commands of the active controller and its answers; both travel between brokers.
 
 A command carries everything random (a new topic's id, a process's incarnation), drawn by whoever asks: so the answer
 to a command that was sent twice, because the first answer got lost, is the same, and deciding stays pure.
@@ -130,9 +130,9 @@ class RegisterBroker(Command, frozen=True, tag=True):
 
     node_id: Natural
     incarnation: Word
-    """Of the process."""
+    """The incarnation of the broker's process."""
     storage: Word
-    """Of the metadata log's disk."""
+    """The id of the disk that holds the metadata log."""
     listeners: Annotated[Mapping[Word, Endpoint], msgspec.Meta(max_length=LISTENERS_MAX)]
     """The addresses that clients are told, by the names of the listeners."""
     peer_host: Word
@@ -164,7 +164,7 @@ class BrokerHeartbeat(Command, frozen=True, tag=True):
     wants_shutdown: bool = False
     """It is about to stop, and asks that nobody counts on it any more."""
     snapshot_position: Natural = 0
-    """Of its newest snapshot, with its root hash."""
+    """The position of the broker's newest snapshot, which `snapshot_hash` is the root hash of."""
     snapshot_hash: str = ""
     stamp: Natural = 0
     """The last time mark in its data directory."""

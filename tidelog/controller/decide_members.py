@@ -88,7 +88,8 @@ def _is_possible(info: PartitionInfo, told: MemberSet) -> bool:
 
 
 def _noted(info: PartitionInfo, told: MemberSet, brokers: Brokers) -> PartitionInfo:
-    """Those that missed their turn are wanted under another id; if all are there, the reassignment is done."""
+    """Takes note of the members in force: wanted members that missed their turn get another engine id; if all wanted
+    ones are in force, the reassignment is done."""
     ids = ids_of(told.members)
     turns = tuple(one for one in info.wanted if one.engine_id in ids or one.engine_id >= told.next_engine_id)
     now = with_wanted(replace(info, members=in_order(told.members), wanted=turns), brokers)
@@ -120,7 +121,8 @@ def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote) -> N
 
 
 def report_leader(image: ClusterImage, command: ReportPaxosLeader, config: BrokerConfig) -> Decision:
-    """What was said of another leader epoch counts for nothing. Raises as `registered_broker`."""
+    """Appoints the next leaders of the partitions whose reigns are lost. A report about another leader epoch counts for
+    nothing. Raises as `registered_broker`."""
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     for lost in command.lost:

@@ -24,9 +24,10 @@ OWN_TOPICS = (OFFSETS_TOPIC, AUDIT_TOPIC)
 AUDIT_PARTITIONS = 1
 """It has one, so that its lines have one order; there are a hundred denials a second at most of each broker."""
 SEGMENT_BYTES = 100 * MIB
-"""As Kafka's: what is compacted away leaves the disk by whole segments."""
+"""The segment size in bytes, as in Kafka: what is compacted away leaves the disk by whole segments."""
 DECISION_BYTES_MAX = 16 * MIB
-"""Of the records that follow from one request, which are one batch: room for a group of 10,000 members."""
+"""The largest batch (`max.message.bytes`): the records that follow from one request, with room for a group of 10,000
+members."""
 
 
 def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, config: BrokerConfig) -> Decision:

@@ -85,7 +85,7 @@ class Partitions:
 
     @property
     def changes(self) -> list[PartitionChange]:
-        """What the log is to say."""
+        """Returns the changes that the metadata log is to record."""
         topics = [self._topics[topic_id] for topic_id, _ in self._changed]
         return [
             change_of(topic, topic.partitions[now.partition], now)

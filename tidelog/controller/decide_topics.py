@@ -40,7 +40,7 @@ from tidelog.model.names import check_topic_name, is_internal
 from tidelog.placement.striped import UsableBroker, arrange, assigned_replicas, least_leading
 
 FIXED_INSIDE = ("cleanup.policy", "unclean.leader.election.enable")
-"""Of topics that the brokers made for themselves: other values would lose what they keep there."""
+"""Settings that are fixed for internal topics: other values would lose what the brokers keep there."""
 
 
 def topic_named(image: ClusterImage, name: str) -> Topic:

@@ -39,7 +39,8 @@ from tidelog.model.ids import NodeId
 
 
 def report_unfit(image: ClusterImage, command: ReportUnfitReplicas, config: BrokerConfig) -> Decision:
-    """What was said of another leader epoch counts for nothing. Raises as `registered_broker`."""
+    """Relieves the replicas that a broker reports as unfit. A report about another leader epoch counts for nothing.
+    Raises as `registered_broker`."""
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     for replica in command.replicas:
@@ -69,7 +70,8 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
 
 
 def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[NodeId]:
-    """Who else may lead without a loss, those in sync first; of these, those that follow `node` among the replicas."""
+    """Returns the brokers that may lead instead without a loss: those in sync first, and of these, those that follow
+    `node` among the replicas."""
     at = info.replicas.index(node)
     others = [other for other in (*info.replicas[at + 1 :], *info.replicas[:at]) if image.is_live(other)]
     return [other for other in others if other in info.isr] + [other for other in others if other in info.elr]

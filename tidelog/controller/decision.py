@@ -1,4 +1,4 @@
-"""What deciding gives: records that will be true once they are in the log, and what to tell whoever asked."""
+"""A decision: records that will be true once they are in the log, and the answer to the caller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def _done(image: ClusterImage) -> CommandAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Not yet true. The answer is made from the image after the records: only then is a broker's epoch known."""
+    """A decision is not true before its records are in the log. The answer is made from the image after them: only then
+    is a broker's epoch known."""
 
     records: tuple[MetadataRecord, ...] = ()
     answer: Callable[[ClusterImage], CommandAnswer] = _done

@@ -1,4 +1,5 @@
-"""What follows for all partitions of a broker, or of a topic, when brokers come and go and settings change. Pure.
+"""Changes of leaders and ISRs in all partitions of a broker, or of a topic, when brokers come and go and settings
+change. Pure.
 
 Each partition's entry follows by the rules of its topic's commit protocol (`protocols`): `isr_leadership`, or where a
 majority commits `quorum_leadership`.
@@ -28,7 +29,7 @@ class TopicRules:
         self._default: TopicConfig | None = None
 
     def of(self, topic: Topic) -> TopicConfig:
-        """Those in `RULES` are the topic's; the others may be the defaults."""
+        """Returns the settings of a topic. Those in `RULES` are the topic's own; the others may be the defaults."""
         own = {name: topic.configs[name] for name in RULES if name in topic.configs}
         if own:
             return topic_config(self._config, own)
@@ -41,7 +42,7 @@ class TopicRules:
 
 
 def change_of(topic: Topic, was: PartitionInfo, now: PartitionInfo) -> PartitionChange:
-    """What the log says of it."""
+    """Returns the record by which the metadata log says that a partition went from `was` to `now`."""
     return PartitionChange(
         topic.topic_id,
         now.partition,
@@ -73,18 +74,20 @@ def as_record(changes: Iterable[PartitionChange]) -> tuple[PartitionsChanged, ..
 def without(
     image: ClusterImage, node: NodeId, config: BrokerConfig, loss: Loss | None = None, *, new_disk: str = ""
 ) -> tuple[PartitionsChanged, ...]:
-    """What changes when a broker is fenced, and has lost something perhaps. `new_disk`: if it comes back on another."""
+    """Returns the changes when a broker is fenced, and has lost something perhaps. `new_disk` is the disk on which it
+    comes back, if that is another one."""
     lost = None if loss is None else Lost(node, loss, image.brokers[node].epoch if node in image.brokers else -1)
     return _of_broker(image, node, config, Brokers(image, absent=node, new_disk=new_disk), lost)
 
 
 def including(image: ClusterImage, node: NodeId, config: BrokerConfig) -> tuple[PartitionsChanged, ...]:
-    """What changes when a broker is unfenced: it leads where nobody else could. Into the ISR leaders take it."""
+    """Returns the changes when a broker is unfenced: it leads where nobody else could. Leaders take it into their
+    ISRs."""
     return _of_broker(image, node, config, Brokers(image, present=node), None)
 
 
 def under_rules(image: ClusterImage, topic: Topic, config: BrokerConfig) -> tuple[PartitionsChanged, ...]:
-    """What changes when the settings are those of `topic` from now on.
+    """Returns the changes when the settings are those of `topic` from now on.
 
     If fewer need be in sync, the leader commits again without those in the ELR, which lack that; so they leave it.
     """

@@ -37,13 +37,13 @@ class MemberSet(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class MemberStep:
-    """One of the two is given."""
+    """A step of a change of members: either `add` or `remove` is given."""
 
     add: PartitionMember | None = None
     remove: PartitionMember | None = None
 
     def of(self, now: MemberSet) -> MemberSet:
-        """The members after it."""
+        """Returns the members after this step."""
         if self.add is None:
             return MemberSet(tuple(one for one in now.members if one != self.remove), now.next_engine_id)
         return MemberSet((*now.members, self.add), self.add.engine_id + 1)
@@ -55,7 +55,7 @@ Judge = Callable[[PartitionMember], bool]
 def next_step(
     info: PartitionInfo, now: MemberSet, *, is_live: Judge, has_caught_up: Judge, keeps: Judge
 ) -> MemberStep | None:
-    """What the leader is to do next to its log's members; None if nothing, or nothing yet. `keeps` tells whether a
+    """Returns the leader's next step for its log's members; None if there is none, or none yet. `keeps` tells whether a
     member's log has on its disk what was there when `now` came in force."""
     if is_report_due(info, now):
         return None
@@ -64,8 +64,9 @@ def next_step(
 
 
 def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: Judge) -> list[MemberStep]:
-    """Those that lead to the wanted members, the best first. If one who is to go cannot be spared yet, another may: a
-    vote that nobody casts any more, since its disk has forgotten its promises, goes before the one that others need."""
+    """Returns the steps that lead to the wanted members, the best first. If one who is to go cannot be spared yet,
+    another may: a vote that nobody casts any more, since its disk has forgotten its promises, goes before the one that
+    others need."""
     missing = [one for one in info.wanted if one.engine_id >= now.next_engine_id]
     going = [one for one in now.members if one.engine_id not in ids_of(info.wanted)]
     going.sort(key=lambda one: (is_live(one), one.engine_id))
@@ -77,18 +78,18 @@ def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: J
 
 
 def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
-    """Would the controller do something if it knew the members? True also if it knows them, and waits for the word that
-    a move is complete; or has to give ids to those that missed their turn."""
+    """Returns True if the controller would do something if it knew the members. True also if it knows them, and waits
+    for the word that a move is complete; or has to give ids to those that missed their turn."""
     ids, wanted = ids_of(now.members), ids_of(info.wanted)
     is_late = any(engine_id not in ids and engine_id < now.next_engine_id for engine_id in wanted)
     return is_late or ids != ids_of(info.members) or (ids == wanted and info.is_moving)
 
 
 def _is_sound(after: MemberSet, judge: Judge) -> bool:
-    """For a majority of them?"""
+    """Returns True if the judge accepts a majority of the members."""
     return sum(map(judge, after.members)) > len(after.members) // 2
 
 
 def in_order(members: Sequence[PartitionMember]) -> tuple[PartitionMember, ...]:
-    """By engine id."""
+    """Returns the members in order of their engine ids."""
     return tuple(sorted(members, key=lambda one: one.engine_id))

@@ -1,4 +1,4 @@
-"""What can be asked about single partitions: other ISRs, other leaders, other replicas. See `commands`."""
+"""Commands about single partitions: other ISRs, other leaders, other replicas. See `commands`."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class AlterPartition(Command, frozen=True, tag=True):
 
 
 class PartitionNamed(msgspec.Struct, frozen=True, array_like=True):
-    """By the topic's id, so that a repetition cannot hit another topic of the same name."""
+    """A partition by its topic's id, so that a repetition cannot hit another topic of the same name."""
 
     topic_id: str
     partition: Int64
 
 
 class ElectionType(enum.StrEnum):
-    """Kafka's two."""
+    """The two kinds of leader election, as in Kafka."""
 
     PREFERRED = "preferred"
     """The first of the replicas leads if it is in sync."""
     UNCLEAN = "unclean"
-    """Where nobody leads, any live replica does: records may be lost."""
+    """Any live replica leads where nobody does: records may be lost."""
 
 
 class ElectLeaders(ClientCommand, frozen=True, tag=True):
@@ -99,7 +99,7 @@ MOVES_MAX = 1_000
 
 
 class NewReplicas(msgspec.Struct, frozen=True):
-    """Where a partition's replicas shall be, the preferred leader first; None calls off the move under way."""
+    """The replicas that a partition shall have, the preferred leader first. None calls off the move under way."""
 
     topic_id: str
     partition: Int64
@@ -107,10 +107,10 @@ class NewReplicas(msgspec.Struct, frozen=True):
 
 
 class UnfitReason(enum.Enum):
-    """What is wrong with a replica whose broker lives."""
+    """The reason why a replica is unfit though its broker lives."""
 
     OFFLINE = "offline"
-    """Its log takes nothing any more, or cannot be opened: the disk has failed."""
+    """The replica's log takes nothing any more, or cannot be opened: the disk has failed."""
     DAMAGED = "damaged"
     """It is to lead, and cannot find out what of the damaged end of its log was committed."""
     STALLED = "stalled"
@@ -122,7 +122,7 @@ UNFIT_REASON_LEVELS: Final[Mapping[UnfitReason, int]] = {UnfitReason.STALLED: 2}
 
 
 class UnfitReplica(msgspec.Struct, frozen=True, array_like=True):
-    """One replica of the reporting broker, in this leader epoch."""
+    """A replica of the reporting broker, in this leader epoch."""
 
     topic_id: str
     partition: Natural
@@ -179,16 +179,16 @@ class AlterMembers(Command, frozen=True, tag=True):
 
 
 class ReignEnd(enum.Enum):
-    """What a partition needs whose leader cannot go on under its number."""
+    """The need of a partition whose leader cannot go on under its number."""
 
     RENEW = "renew"
     """A greater number: it was overtaken by one, or has used its own up for a change of voters."""
     YIELD = "yield"
-    """That another leads: its disk has failed, or it finds no majority that answers."""
+    """Another leader: this one's disk has failed, or it finds no majority that answers."""
 
 
 class LostReign(msgspec.Struct, frozen=True, array_like=True):
-    """One partition that the reporting broker leads in this epoch, by the metadata."""
+    """A partition that the reporting broker leads in this epoch, by the metadata."""
 
     topic_id: str
     partition: Natural
@@ -206,7 +206,7 @@ class ReportPaxosLeader(Command, frozen=True, tag=True):
 
 
 class LostVote(msgspec.Struct, frozen=True, array_like=True):
-    """One engine id of the reporting broker."""
+    """An engine id of the reporting broker, which has lost its vote in this partition."""
 
     topic_id: str
     partition: Natural
@@ -282,7 +282,7 @@ class AlterCode(enum.StrEnum):
 
 
 class AlterOutcome(enum.StrEnum):
-    """What a leader may conclude."""
+    """The conclusion that a leader may draw from an answer."""
 
     APPLIED = "applied"
     NOT_APPLIED = "not applied"
@@ -303,14 +303,14 @@ class IsrAnswer(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> AlterOutcome:
-        """Of the code."""
+        """Returns what the code means for the leader."""
         if self.code is AlterCode.NONE:
             return AlterOutcome.APPLIED
         return AlterOutcome.NOT_APPLIED if self.code is AlterCode.INELIGIBLE_REPLICA else AlterOutcome.STALE
 
 
 class PartitionsAltered(CommandAnswer, frozen=True, tag=True):
-    """One for each partition that was asked for, in that order."""
+    """Answers `AlterPartition`: one for each partition that was asked for, in that order."""
 
     partitions: list[IsrAnswer]
 
@@ -326,7 +326,7 @@ class MembersAnswer(msgspec.Struct, frozen=True):
 
 
 class MembersAltered(CommandAnswer, frozen=True, tag=True):
-    """One for each partition that was told of, in that order."""
+    """Answers `AlterMembers`: one for each partition that was told of, in that order."""
 
     partitions: list[MembersAnswer]
 
@@ -349,6 +349,7 @@ class ElectionAnswer(msgspec.Struct, frozen=True):
 
 
 class LeadersElected(CommandAnswer, frozen=True, tag=True):
-    """One for each partition that was asked for; of the whole cluster, those that have another leader now."""
+    """Answers `ElectLeaders` and `HandOver`: one for each partition that was asked for; of the whole cluster, those
+    that have another leader now."""
 
     partitions: list[ElectionAnswer]

@@ -1,4 +1,4 @@
-"""Who leads a partition that commits by majority, and who is to vote in its log. Pure.
+"""The leader of a partition that commits by majority, and the wanted voters of its log. Pure.
 
 The partition's *members* are its Paxos log's voters, each a disk under an engine id of its own. Who they are is decided
 by that log alone: its leader changes them, one at a time, and reports the set in force (`AlterMembers`). The controller
@@ -70,8 +70,8 @@ def quorum_called_off(info: PartitionInfo, _name: TopicPartition) -> PartitionIn
 
 
 def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
-    """One wanted member for each target replica, on its present disk. A disk keeps the id under which it is wanted, or
-    votes; another gets a new one."""
+    """Sets one wanted member for each target replica, on its present disk. A disk keeps the id under which it is
+    wanted, or votes; another gets a new one."""
     wanted, next_engine_id = [], info.next_engine_id
     for node in info.target:
         disk = (node, brokers.storage_of(node))
@@ -109,7 +109,7 @@ def is_replaced(info: PartitionInfo, member: PartitionMember) -> bool:
 
 
 def ids_of(members: Sequence[PartitionMember]) -> tuple[int, ...]:
-    """Their engine ids."""
+    """Returns the engine ids of the members, in the order given."""
     return tuple(member.engine_id for member in members)
 
 
@@ -120,7 +120,8 @@ def is_electable(info: PartitionInfo) -> bool:
 
 
 def next_candidate(info: PartitionInfo) -> NodeId:
-    """Who is to lead if the leader cannot: the next of the live members, in a circle; the leader if it is alone."""
+    """Returns the broker that is to lead if the leader cannot: the next of the live members, in a circle; the leader if
+    it is alone."""
     at = info.isr.index(info.leader)
     return info.isr[(at + 1) % len(info.isr)]
 

@@ -110,7 +110,7 @@ class BrokerRegistered(MetadataRecord, frozen=True, tag=True, kw_only=True, omit
     peer_port: int
     storage: str
     is_clean: bool
-    """Its predecessor stopped in good order: what it acknowledged is on its disk."""
+    """True if the broker's predecessor stopped in good order: what it acknowledged is on its disk."""
     starts: int = 0
     """With `stamp`, how recent its data directory was (`BrokerInfo`)."""
     stamp: int = 0

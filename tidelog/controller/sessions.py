@@ -20,7 +20,7 @@ from tidelog.model.ids import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a broker's process last said of itself."""
+    """The last report of a broker's process about itself."""
 
     broker_epoch: int
     heard_s: float

@@ -49,7 +49,7 @@ class _Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image: ClusterImage
     """All but its brokers."""
     brokers: tuple[BrokerInfo, ...]
-    """By node id: as keys of JSON, numbers would be text, and sorted as such."""
+    """The brokers, in order of node ids: as keys of JSON, numbers would be text, and sorted as such."""
 
 
 class _BrokerInFormat4(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""What the active controller does of its own accord, looked at in each tick. Pure."""
+"""The active controller's own initiatives, looked at in each tick. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidelog.model.cluster import ClusterImage
 
 
 def overdue(image: ClusterImage, sessions: Sessions, now_s: float) -> list[FenceBroker]:
-    """Live brokers that were not heard of for a session's time."""
+    """Returns the fencing of live brokers that were not heard of for a session's time."""
     return [FenceBroker(node, broker_epoch) for node, broker_epoch in sessions.expired(image, now_s)]
 
 
 def misled(image: ClusterImage, config: BrokerConfig) -> ElectLeaders | None:
-    """Back to the preferred leaders, as far as they are in sync; None if all is even, or if that is not wanted."""
+    """Moves leadership back to preferred leaders that are in sync; None if all is even, or if that is not wanted."""
     if not config.auto_leader_rebalance_enable:
         return None
     command = ElectLeaders(ElectionType.PREFERRED)

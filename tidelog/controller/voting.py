@@ -1,4 +1,4 @@
-"""Who should vote on the metadata log: a pure policy, asked at each tick of the active controller.
+"""The voters that the metadata log should have: a pure policy, asked at each tick of the active controller.
 
 It wants three voters, or as many as the cluster was founded with if those were more, and changes the set by one voter
 at a time. In this order:
@@ -40,7 +40,7 @@ class ChangeVoters:
 def next_step(
     image: ClusterImage, sessions: Sessions, now_s: float, *, replace_ms: int
 ) -> ChangeVoters | AssignVoter | None:
-    """What comes next, if anything."""
+    """Returns the next change of voters, or None if nothing is to change."""
     if not _can_decide(image):
         return None
     lost = next((voter for voter in image.voters if _is_lost(image, voter)), None)
