@@ -121,8 +121,8 @@ def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote) -> N
 
 
 def report_leader(image: ClusterImage, command: ReportPaxosLeader, config: BrokerConfig) -> Decision:
-    """Appoints the next leaders of the partitions whose reigns are lost. A report about another leader epoch counts for
-    nothing. Raises as `registered_broker`."""
+    """Begins the next leader epochs of the partitions whose reigns are lost. A report about another leader epoch counts
+    for nothing. Raises as `registered_broker`."""
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     for lost in command.lost:
