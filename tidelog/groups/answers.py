@@ -1,4 +1,4 @@
-"""What a member is told."""
+"""Makes the answer to a member's heartbeat."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from tidelog.groups.wishes import session_timeout_ms
 from tidelog.model.groups import HeartbeatAnswer, grouped
 
 HEARTBEATS_PER_SESSION = 3
-"""At least: so that one may be lost."""
+"""The heartbeats that a session has time for, at least, so that one may be lost."""
 
 
 def standing(member: MemberRecord, current: Current, settings: GroupSettings) -> HeartbeatAnswer:
-    """Where the member stands; what it may own is left out if it has said that it owns exactly that."""
+    """Returns a member's answer: its epoch, its times, and what it may own. The assignment is left out if the member
+    has said that it owns exactly that."""
     session_ms = session_timeout_ms(member, settings)
     interval_ms = min(settings.heartbeat_interval_ms, session_ms // HEARTBEATS_PER_SESSION)
     assignment = None if current.is_told else grouped(tuple(current.held))

@@ -29,7 +29,7 @@ from tidelog.model.groups import (
 
 
 def decide(shard: Shard, request: AnyGroupRequest, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """What follows from a request. Raises what the request's class says."""
+    """Decides a request. Raises what the request's class says."""
     match request:
         case Heartbeat():
             return decide_members.heartbeat(shard, request, view, settings, now)

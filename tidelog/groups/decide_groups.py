@@ -45,7 +45,7 @@ def describe(shard: Shard, request: DescribeGroup, view: TopicsView) -> Decision
 
 
 def list_groups(shard: Shard) -> Decision:
-    """By name."""
+    """Lists all groups of the shard, by name."""
     return Decision((), GroupsListed(tuple(_listed(group) for _, group in sorted(shard.groups.items()))))
 
 

@@ -47,7 +47,8 @@ def join(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSett
 def _again(
     group: Group, member: MemberRecord, current: Current, view: TopicsView, settings: GroupSettings, now: Now
 ) -> Decision:
-    """Of a member that exists. It is told again what it may own."""
+    """Answers a repeated join, of a member that exists: it is told again what it may own. Raises `InvalidRequest`,
+    `FencedMember`."""
     was = group.members[member.member_id]
     if was.instance_id != member.instance_id:
         raise InvalidRequest(f"member {member.member_id} has joined with another group.instance.id")
@@ -117,7 +118,7 @@ def _enter(group: Group, was: MemberRecord | None, member: MemberRecord, view: T
 
 
 def _placed(group: Group, member: MemberRecord, current: Current, entry: _Entry, settings: GroupSettings) -> Decision:
-    """Who joins knows of nothing that it owns."""
+    """Returns the decision that places a member. A member that joins knows of nothing that it owns."""
     after = reconciled(current, entry.target, entry.epoch, group.owners, member.member_id, None)
     after = replace(after, is_told=not after.held and not after.revoking)
     record = current_record(group.name, member.member_id, after)

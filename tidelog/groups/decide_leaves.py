@@ -14,7 +14,8 @@ from tidelog.model.groups import LEAVE, LEAVE_STATIC, Heartbeat, HeartbeatAnswer
 
 
 def leave(group: Group | None, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Whoever is no member (any more) has left already: the first answer was lost. Raises `InvalidRequest`."""
+    """Lets a member leave. One that is no member (any more) has left already: the first answer was lost. Raises
+    `InvalidRequest`."""
     answer = HeartbeatAnswer(request.member_id, request.member_epoch, settings.heartbeat_interval_ms, 0, None)
     member = None if group is None else group.members.get(request.member_id)
     if group is None or member is None:

@@ -117,7 +117,8 @@ def _check_numbers(offset: CommittedOffset, least: int) -> None:
 
 
 def _record(group: str, offset: CommittedOffset, view: TopicsView, settings: GroupSettings, now: Now) -> OffsetRecord:
-    """As nobody's. Raises `UnknownTopic`, `UnknownPartition`, `MetadataTooLong`."""
+    """Returns the record of a commit outside a membership. Raises `UnknownTopic`, `UnknownPartition`,
+    `MetadataTooLong`."""
     seen = _topic(offset, view)
     if len(offset.metadata.encode()) > settings.offset_metadata_bytes_max:
         raise MetadataTooLong(

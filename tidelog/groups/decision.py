@@ -1,4 +1,4 @@
-"""What deciding gives: records that will be true once they are in the log, and what to tell whoever asked."""
+"""A decision: records that will be true once they are in the log, and the answer to the caller."""
 
 from __future__ import annotations
 

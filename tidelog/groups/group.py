@@ -1,4 +1,4 @@
-"""One group: the last record of each of its keys, in forms that are quick to decide from."""
+"""A group: the last record of each of its keys, in forms that are quick to decide from."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ NO_TARGET: Final[Mapping[Partition, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """Where a member stands; a `CurrentRecord`."""
+    """The state of a member: its epoch, and the partitions that it holds or is giving up. Read from a
+    `CurrentRecord`."""
 
     epoch: int
     previous_epoch: int
@@ -71,11 +72,11 @@ class Current:
 
     @property
     def is_away(self) -> bool:
-        """A static member that has left and keeps its partitions."""
+        """Returns True for a static member that has left and keeps its partitions."""
         return self.epoch == LEAVE_STATIC
 
     def of(self, partition: Partition) -> Held | None:
-        """The partition, if the member owns it, or has not given it up yet."""
+        """Returns the partition, if the member owns it, or has not given it up yet."""
         return self.held.get(partition) or self.revoking.get(partition)
 
 
@@ -91,7 +92,8 @@ class Group:
         self.currents: Final = dict[str, Current]()
         self.offsets: Final = dict[Partition, OffsetRecord]()
         self.owners: Final = dict[Partition, str]()
-        """Who holds a partition, or has still to give it up. Invariant: nobody else has it in `currents`."""
+        """The member that holds each partition, or has still to give it up. Invariant: nobody else has it in
+        `currents`."""
         self.instances: Final = dict[str, str]()
         """The member of each `group.instance.id`."""
         self.classic_record: ClassicRecord | None = None
@@ -206,7 +208,7 @@ class Group:
                 raise AssertionError(f"not a key of a group: {key!r}")
 
     def _forget_instance(self, member_id: str) -> None:
-        """Whoever took the instance over keeps it."""
+        """Forgets the member's `group.instance.id`, unless another member has taken it over."""
         was = self.members.get(member_id)
         if was is not None and was.instance_id is not None and self.instances.get(was.instance_id) == member_id:
             del self.instances[was.instance_id]
@@ -230,7 +232,7 @@ class Group:
         return bool(self.record) + bool(self.classic_record) + several
 
     def live_keys(self) -> Iterator[AnyKey]:
-        """Of all that there is."""
+        """Yields the keys of all that the group holds."""
         if self.record is not None:
             yield GroupKey(self.name)
         if self.classic_record is not None:

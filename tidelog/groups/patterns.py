@@ -16,7 +16,7 @@ from tidelog.model.errors import InvalidRequest
 
 PATTERN_LENGTH_MAX: Final = 255
 PROGRAM_BYTES_MAX: Final = 1 << 20
-"""What one pattern may be compiled to."""
+"""The largest size of one compiled pattern, in bytes."""
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:

@@ -31,7 +31,7 @@ class Rebalance:
     epoch: int
     records: tuple[GroupLogRecord, ...]
     targets: Mapping[str, Mapping[Partition, str]]
-    """Of all members."""
+    """The topic ids of the partitions that each member shall own."""
 
 
 def rebalance(
@@ -41,7 +41,7 @@ def rebalance(
     view: TopicsView,
     now: Now,
 ) -> Rebalance:
-    """What follows if these are the members, and these were their targets."""
+    """Returns the next epoch of a group whose members are `members` and whose targets were `targets`."""
     epoch = group.epoch + 1
     assignor = _elected(group, members)
     subscribed = resolved(members, view)
@@ -64,7 +64,8 @@ def _empty_since(group: Group, members: Mapping[str, MemberRecord], now: Now) ->
 
 
 def _elected(group: Group, members: Mapping[str, MemberRecord]) -> str:
-    """What most want; of equals the one in use, then the first by name. Who says nothing has no vote."""
+    """Returns the assignor that most members want; of equals the one in use, then the first by name. A member that
+    names none has no vote."""
     used = DEFAULT_ASSIGNOR if group.record is None else group.record.assignor
     votes = Counter(member.assignor for member in members.values() if member.assignor is not None)
     known = [name for name in sorted(votes) if name in ASSIGNORS]
@@ -113,14 +114,15 @@ def _existing(topics: tuple[str, ...], pattern: str, view: TopicsView) -> tuple[
 
 
 def digest(subscribed: Mapping[str, tuple[str, ...]], view: TopicsView) -> str:
-    """Of what the members subscribe to, as it is now; the same on every broker and in every run."""
+    """Returns a digest of the topics that the members subscribe to, as they are now; the same on every broker and in
+    every run."""
     names = sorted({name for names in frozenset(subscribed.values()) for name in names})
     text = "\n".join(f"{name} {view[name].topic_id} {view[name].partitions}" for name in names)
     return xxhash.xxh3_128_hexdigest(text.encode())
 
 
 def has_other_topics(group: Group, view: TopicsView) -> bool:
-    """What the members subscribe to is not what their targets were made for."""
+    """Returns True if the topics that the members subscribe to are not those that their targets were made for."""
     if group.record is None or not group.members:
         return False
     return digest(resolved(group.members, view), view) != group.record.digest

@@ -26,7 +26,7 @@ from tidelog.groups.assignors.subscriber import Partition
 from tidelog.groups.group import Current, Group, Held
 
 UNKNOWN: Final = Current(0, 0)
-"""Where a member stands that has just joined."""
+"""The state of a member that has just joined."""
 
 
 def reconciled(
@@ -57,7 +57,8 @@ def reconciled(
 
 
 def gets_back(current: Current, target: Mapping[Partition, str], epoch: int, said: frozenset[Partition] | None) -> bool:
-    """By what it says the member gives up something that its target has, and has it in this very epoch."""
+    """Returns True if the member, by what it says, has given up something that its target has, so that it gets that
+    back within this epoch."""
     if current.epoch != epoch or said is None or not said.isdisjoint(current.revoking):
         return False
     return not target.keys().isdisjoint(current.revoking)

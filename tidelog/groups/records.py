@@ -1,4 +1,4 @@
-"""What the log of `__consumer_offsets` says: the only way in which groups change.
+"""The records of `__consumer_offsets`: the only way in which groups change.
 
 A record is the whole new value of its key; none is a change to another. So the state of a shard is the last record of
 each key, a `Gone` takes a key away, and a record may be copied forward in the log at any time without a difference.
@@ -20,7 +20,7 @@ from tidelog.model.groups import InstanceSettings, TopicPartitions
 
 
 class Key(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """Base of all."""
+    """The base of all keys."""
 
     group: str
 
@@ -70,7 +70,7 @@ class GroupLogRecord(msgspec.Struct, frozen=True, tag_field="kind", forbid_unkno
 
     @property
     def key(self) -> AnyKey:
-        """What this is the newest word about."""
+        """Returns the key that this record is the newest value of."""
         raise NotImplementedError  # each kind has its own; a msgspec.Struct cannot be an abstract class
 
 
@@ -97,7 +97,7 @@ class GroupRecord(GroupLogRecord, frozen=True, tag="group"):
     assignor: str
     """The one that made the targets."""
     digest: str
-    """Of the topics, as they were then, that the members subscribe to: see `rebalance.py`."""
+    """The digest of the topics, as they were then, that the members subscribe to: see `rebalance.py`."""
     empty_since_ms: int | None = None
     """Since when there are no members; wall clock."""
 
@@ -132,7 +132,7 @@ class TargetTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TargetRecord(GroupLogRecord, frozen=True, tag="target"):
-    """What a member will own when all is settled."""
+    """The partitions that a member will own when all is settled."""
 
     member_id: str
     topics: tuple[TargetTopic, ...]
@@ -152,7 +152,7 @@ class HeldTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CurrentRecord(GroupLogRecord, frozen=True, tag="current"):
-    """Where a member stands."""
+    """The state of a member: its epoch, and the partitions that it holds or is giving up."""
 
     member_id: str
     member_epoch: int
@@ -160,9 +160,9 @@ class CurrentRecord(GroupLogRecord, frozen=True, tag="current"):
     previous_epoch: int
     """The one before, which the member goes by until it has heard of the new one."""
     held: tuple[HeldTopic, ...] = ()
-    """What it may own."""
+    """The partitions that the member may own."""
     revoking: tuple[HeldTopic, ...] = ()
-    """What it was told to give up and has not yet said that it did."""
+    """The partitions that it was told to give up and has not yet said that it did."""
     is_told: bool = False
     """It has said that it owns exactly what is held."""
 
@@ -182,7 +182,7 @@ class OffsetRecord(GroupLogRecord, frozen=True, tag="place"):
     leader_epoch: int
     metadata: str
     member_id: str
-    """Who committed it; "" if nobody that was a member."""
+    """The member that committed the offset; "" if no member did."""
     sequence: int
     """The number of that commit among the member's, so that one that comes late is told from a newer one."""
     committed_ms: int

@@ -1,4 +1,4 @@
-"""Where a reset puts a group: pure; from what was asked for, and what is known of each partition, to its new committed
+"""Plans a reset of committed offsets. Pure: from what was asked for, and what is known of each partition, to the new
 offsets.
 
 As `kafka-consumer-groups --reset-offsets`: a committed offset before the partition's first record becomes the first
@@ -17,7 +17,7 @@ from tidelog.model.errors import UnprocessableBody
 
 
 class ResetTo(Enum):
-    """Where to."""
+    """The offset that a reset goes to."""
 
     EARLIEST = "earliest"
     """The first record there is."""
@@ -33,7 +33,7 @@ class ResetTo(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What was asked for. `value` is the offset, the time (ms), or by how much; 0 where nothing is needed."""
+    """A reset as it was asked for. `value` is the offset, the time (ms), or by how much; 0 where nothing is needed."""
 
     to: ResetTo
     value: int = 0
@@ -45,7 +45,7 @@ class Reset:
 
 
 class PartitionOffsets(NamedTuple):
-    """What is known of a partition. `current` is the group's committed offset, None if it has none; `found` the first
+    """The offsets of a partition. `current` is the group's committed offset, None if it has none; `found` the first
     offset of the time that was looked for, None if there is none."""
 
     topic: str
@@ -66,8 +66,8 @@ class NewOffset(NamedTuple):
 
 
 def plan(reset: Reset, standings: Sequence[PartitionOffsets]) -> list[NewOffset]:
-    """The new committed offsets, in the order given. Raises `UnprocessableBody` if one cannot be shifted, having
-    none."""
+    """Returns the new committed offsets, in the order given. Raises `UnprocessableBody` if one cannot be shifted,
+    having none."""
     return [NewOffset(one.topic, one.partition, one.current, _offset(reset, one)) for one in standings]
 
 

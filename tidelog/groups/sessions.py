@@ -21,7 +21,7 @@ GroupMember: TypeAlias = tuple[str, str]
 
 
 class Deadlines:
-    """One deadline for each key. Equal deadlines come up by key, so that a run can be repeated."""
+    """A deadline for each key. Equal deadlines come up by key, so that a run can be repeated."""
 
     def __init__(self) -> None:
         self._due_s: Final = dict[GroupMember, float]()
@@ -30,7 +30,7 @@ class Deadlines:
         """When the key comes up in the heap: not later than it is due."""
 
     def set(self, key: GroupMember, due_s: float) -> None:
-        """The deadline of this key, whatever it was."""
+        """Sets the deadline of this key, whatever it was."""
         self._due_s[key] = due_s
         if key not in self._queued_s or due_s < self._queued_s[key]:
             self._queued_s[key] = due_s
@@ -43,7 +43,7 @@ class Deadlines:
         return key in self._due_s
 
     def pop_due(self, now_s: float) -> list[GroupMember]:
-        """Those whose time has come; they have no deadline any more."""
+        """Removes the deadlines that have passed; returns their keys."""
         due = list[GroupMember]()
         while (key := self.pop(now_s)) is not None:
             due.append(key)
@@ -80,7 +80,7 @@ class Sessions:
         self._heard: Final = Deadlines()
         self._giving_up: Final = Deadlines()
         self._epochs: Final = dict[GroupMember, int]()
-        """Of members that have to give something up: the epoch under which they were told."""
+        """The epoch under which each member was told to give something up."""
 
     def heard(self, group: str, member_id: str, timeout_ms: int, now_s: float) -> None:
         """The member has spoken; it is expelled after so long a silence."""
@@ -132,7 +132,7 @@ class Sessions:
 
     @classmethod
     def of(cls, shard: Shard, settings: GroupSettings, now_s: float) -> Sessions:
-        """Of a shard that was just loaded: a full session for everybody."""
+        """Returns the sessions of a shard that was just loaded: a full session for everybody."""
         sessions = cls()
         for name in sorted(shard.groups):
             for member_id in sorted(shard.groups[name].members):

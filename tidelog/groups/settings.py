@@ -1,4 +1,4 @@
-"""What is given to the core from outside: the broker's settings, the cluster's topics, the time."""
+"""The inputs of the core from outside: the broker's settings, the cluster's topics, the time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 REBALANCE_TIMEOUT_MS: Final = 300_000
-"""Of a member that did not say: Kafka's `max.poll.interval.ms`."""
+"""The rebalance timeout of a member that names none, in milliseconds: Kafka's `max.poll.interval.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class GroupSettings:
 
 
 class TopicSeen(NamedTuple):
-    """One topic of the cluster."""
+    """A topic of the cluster, as group coordinators see it."""
 
     topic_id: str
     partitions: int
@@ -44,7 +44,7 @@ TopicsView: TypeAlias = Mapping[str, TopicSeen]
 
 
 class Now(NamedTuple):
-    """One moment, on both clocks."""
+    """A moment, on both clocks."""
 
     wall_ms: int
     monotonic_s: float

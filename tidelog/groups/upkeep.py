@@ -1,4 +1,4 @@
-"""What happens to groups by the clock, and when the cluster's topics change; as records, decided on the shard as it is.
+"""The changes of groups by the clock, and when the cluster's topics change; as records, decided on the shard as it is.
 
 expelled       members that were not heard of for their session, or did not give up what they were told to; static
                members that are away for longer than their session are among the first
@@ -21,7 +21,7 @@ from tidelog.groups.shard import Shard
 def expelled(
     shard: Shard, members: Iterable[tuple[str, str]], view: TopicsView, now: Now
 ) -> tuple[GroupLogRecord, ...]:
-    """The records of groups that these members, by group and id, are expelled from. Who is no member is passed over."""
+    """Returns the records that expel these members, given by group and id. An id that is no member's is passed over."""
     of_group = dict[str, list[str]]()
     for name, member_id in members:
         group = shard.groups.get(name)

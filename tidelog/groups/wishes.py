@@ -1,4 +1,4 @@
-"""What a member says of itself: judged, and made into its record."""
+"""The wishes of a member (topics, pattern, assignor, times): checked, and made into its record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _WISHES: Final = ("rack", "pattern", "assignor", "session_timeout_ms", "rebalanc
 
 
 def newcomer(request: Heartbeat, settings: GroupSettings) -> MemberRecord:
-    """Who joins, and has said it all. Raises `InvalidRequest`, `UnsupportedAssignor`."""
+    """Returns the record of a member that joins. It has to say what it subscribes to. Raises `InvalidRequest`,
+    `UnsupportedAssignor`."""
     _check(request, settings)
     if request.topics is None and request.pattern is None:
         raise InvalidRequest("who joins says what it subscribes to: give topics, or a pattern")
@@ -52,7 +53,7 @@ def updated(was: MemberRecord, request: Heartbeat, settings: GroupSettings) -> M
 
 
 def subscription(member: MemberRecord) -> tuple[tuple[str, ...], str, str | None]:
-    """What matters to the assignment."""
+    """Returns what the assignment depends on: topics, pattern, assignor."""
     return member.topics, member.pattern, member.assignor
 
 

@@ -1,4 +1,4 @@
-"""Who of a group's members gets which partitions: pure functions, the same answer whatever the order of the input.
+"""The assignment of partitions to a group's members: pure functions, the same answer whatever the order of the input.
 
     uniform      even, and sticky: whoever has a partition keeps it as long as evenness allows; the default
     range        per topic, in runs: partition 7 of all topics of one size goes to the same member
@@ -20,6 +20,6 @@ from tidelog.groups.assignors.subscriber import Assignor, Subscriber
 ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
     {"uniform": uniform.assign, "range": ranges.assign, "roundrobin": round_robin.assign}
 )
-"""By the name that a member asks for."""
+"""The assignors by the name that a member asks for."""
 
 __all__ = ["ASSIGNORS", "Assignor", "Subscriber"]

@@ -1,4 +1,4 @@
-"""As even as it can be: moving partitions along *cost-reducing paths* until there are none.
+"""Makes an assignment as even as it can be: moves partitions along *cost-reducing paths* until there are none.
 
 Such a path leads from a member to one that has at least two partitions fewer; each step hands a partition to somebody
 who subscribes to its topic. An assignment without one is optimal: neither its largest nor its smallest share nor the
@@ -33,7 +33,7 @@ _Found: TypeAlias = dict[str, _Step | None]
 
 
 class Evening:
-    """One search for all paths there are."""
+    """A search for all cost-reducing paths; `run` takes them."""
 
     def __init__(self, shares: Shares, subscribers: Mapping[str, Sequence[str]]) -> None:
         self._shares = shares

@@ -1,4 +1,4 @@
-"""Who has which partitions, while they are handed from one to another."""
+"""The partitions of each member, while they are handed from one to another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber
 
 
 class Shares:
-    """Of each member, by id: partitions by topic, and how many. What it was given last, it hands on first."""
+    """The partitions of each member by topic, and their number. What a member was given last, it hands on first."""
 
     def __init__(self, given: Mapping[str, Sequence[Partition]]) -> None:
         self.count = {member: len(has) for member, has in given.items()}
@@ -22,7 +22,7 @@ class Shares:
         self.count[member] += 1
 
     def hand(self, giver: str, topic: str, taker: str) -> None:
-        """One partition of the topic, from one to the other."""
+        """Hands one partition of the topic from one member to another."""
         partitions = self.held[giver][topic]
         self.give(taker, partitions.pop())
         self.count[giver] -= 1
@@ -39,7 +39,8 @@ class Shares:
 def kept(
     members: Sequence[Subscriber], topics: Mapping[str, int]
 ) -> tuple[dict[str, list[Partition]], list[Partition]]:
-    """What each member may keep of what it has, by id, and what nobody has of topics that somebody wants; ascending."""
+    """Returns what each member may keep of what it has, by id, and what nobody has of topics that somebody wants, in
+    ascending order."""
     holder = dict[Partition, str]()
     wanted = dict[str, None]()
     given = dict[str, list[Partition]]()

@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it answers."""
+"""The input of an assignor, and its answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Subscriber(NamedTuple):
 
 
 class Assignor(Protocol):
-    """Partitions for every member, ascending; `topics` says how many partitions there are. Member ids are distinct."""
+    """Assigns partitions to every member, ascending; `topics` has the number of partitions of each. Member ids are
+    distinct."""
 
     def __call__(
         self, members: Sequence[Subscriber], topics: Mapping[str, int]
@@ -35,6 +36,6 @@ def subscribers_of(members: Sequence[Subscriber], topics: Mapping[str, int]) -> 
 
 
 def answer(members: Sequence[Subscriber], given: Mapping[str, list[Partition]]) -> dict[str, tuple[Partition, ...]]:
-    """What an assignor returns: all members, those that were given nothing as well."""
+    """Returns the assignment in an assignor's form: all members, those that were given nothing as well."""
     assert len({member.member_id for member in members}) == len(members), "member ids are distinct"
     return {member.member_id: tuple(sorted(given.get(member.member_id, ()))) for member in sorted(members)}

@@ -42,7 +42,7 @@ def _share_out(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict
 
 
 def _divided(has: list[Partition], count: int) -> tuple[list[Partition], list[Partition]]:
-    """What a member keeps, and what it gives away: last what it has fewest of."""
+    """Returns what a member keeps, and what it gives away: `count` partitions stay, of as many topics as possible."""
     if len(has) <= count:
         return has, []
     seen = dict[str, int]()
