@@ -28,7 +28,7 @@ from tidelog.model.record_vectors import Fields, Ints, RecordSpan, read_vectors
 from tidelog.model.records import Header, StoredRecord
 
 ARROW_BYTES_MAX = 2**31 - 1
-"""What the 32-bit offsets of Arrow's `binary`, the type Spark insists on, can address."""
+"""The bytes that the 32-bit offsets of Arrow's `binary`, the type Spark insists on, can address."""
 
 VECTORISED_RECORDS_MIN = 128
 """About where the two ways cost the same, 150 us."""

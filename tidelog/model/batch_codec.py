@@ -1,4 +1,4 @@
-"""Records to batch bytes and back: what producers, consumers and the JSON listener do, and a broker's log never does.
+"""Records to batch bytes and back: producers, consumers and the JSON listener do it, a broker's log never does.
 
 A record inside a batch, after `batch_header`'s 61 bytes (all integers zigzag varints but `attributes`):
 
@@ -45,7 +45,7 @@ DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 """How many bytes a batch's records may decompress to if the caller sets no bound."""
 
 BATCH_BYTES_MAX = 2**31 - 1
-"""What `batch_length`, an int32, can express."""
+"""The largest batch in bytes that `batch_length`, an int32, can express."""
 
 _stored_record = partial(tuple.__new__, StoredRecord)
 
@@ -61,7 +61,7 @@ def encode_batch(
     base_sequence: int = -1,
     is_final: bool = True,
 ) -> bytearray:
-    """One sound batch of all `records`, each `(timestamp_ms, key, value)` or with headers as a fourth item.
+    """Returns one sound batch of all `records`, each `(timestamp_ms, key, value)` or with headers as a fourth item.
 
     The result may be patched in place (`assign_offsets` and the stamps). A batch that is not final has no checksum
     before it is stamped.
@@ -153,8 +153,8 @@ def spread_control_batch(
     leader_epoch: int,
     base_sequence: int,
 ) -> SpreadBatch:
-    """As `encode_batch` of one record, but of one that is for brokers: what they write for themselves, and no consumer
-    is shown. The value is not copied."""
+    """Returns a control batch of one record: brokers write it for themselves, and no consumer is shown it. The value is
+    not copied."""
     opening, closing = encode_around(key, None if value is None else len(value))
     first = bytearray().join((bytes(HEADER_BYTES), opening))
     rest = (closing,) if value is None else (value, closing)
@@ -181,7 +181,8 @@ def decode_batch(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESS
 
 
 def decode_rows(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Row]:
-    """As `decode_batch`, in plain tuples: for a consumer, which makes records of its own of them."""
+    """Decodes a batch as `decode_batch` does, but to plain tuples, for a consumer that makes records of its own of
+    them."""
     if batch.header.is_control:
         return []
     check_batch(batch)
@@ -190,7 +191,7 @@ def decode_rows(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSE
 
 
 def check_batch(batch: RecordBatch) -> None:
-    """What a header must promise before its records are decoded. `InvalidBatch` if it does not."""
+    """Checks what a header must promise before its records are decoded. Raises `InvalidBatch` if it does not."""
     header = batch.header
     check_header(header)
     if header.size != len(batch.data):

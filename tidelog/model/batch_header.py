@@ -146,27 +146,27 @@ class BatchHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """One batch: its header, and a view of exactly its bytes (writable if it came from `split_batches`)."""
+    """A record batch: its header, and a view of exactly its bytes (writable if it came from `split_batches`)."""
 
     header: BatchHeader
     data: memoryview
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """As those of a `SpreadBatch`."""
+        """Returns the bytes as one buffer, as a `SpreadBatch` has them in several."""
         return (self.data,)
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadBatch:
-    """One batch whose bytes lie in several buffers, one behind the other; the header is in the first."""
+    """A batch whose bytes lie in several buffers, one behind the other; the header is in the first."""
 
     header: BatchHeader
     buffers: tuple[Buffer, ...]
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Reads the 61 bytes at `position` and judges nothing. `InvalidBatch` if there are fewer."""
+    """Reads the 61 bytes at `position` and judges nothing. Raises `InvalidBatch` if there are fewer."""
     try:
         return BatchHeader._make(HEADER.unpack_from(buffer, position))
     except struct.error:
@@ -175,7 +175,8 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_header(header: BatchHeader) -> None:
-    """What holds of every batch, compacted and control batches too, whoever wrote it. `InvalidBatch` if not."""
+    """Checks what holds of every batch, compacted and control batches too, whoever wrote it. Raises `InvalidBatch` if
+    it does not."""
     if header.magic != MAGIC:
         raise InvalidBatch(f"magic is {header.magic}: only RecordBatch v2 (magic 2, Kafka 0.11 and later) is accepted")
     if header.batch_length < HEADER_BYTES - _LENGTH_OVERHEAD:
@@ -319,7 +320,7 @@ def _take_produced(view: memoryview, position: int, batch_bytes_max: int) -> Rec
 
 
 def _check_producible(header: BatchHeader) -> None:
-    """What a producer may send is narrower than what a log may hold."""
+    """Checks what a producer may send: less than a log may hold. Raises `InvalidBatch` if it may not."""
     if header.attributes & ~CODEC_MASK:
         raise InvalidBatch(_why_not_producible(header))
     if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:

@@ -53,23 +53,23 @@ class Endpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Voter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One who votes on the metadata log: a broker's disk, not the broker. A new disk is another voter."""
+    """A voter of the metadata log: a broker's disk, not the broker. A new disk is another voter."""
 
     voter_id: int
     """Given out once, never again: what an id has promised stays true for ever."""
     node_id: int
     incarnation: str
-    """Of the disk: `BrokerInfo.storage`."""
+    """The id of the disk (`BrokerInfo.storage`)."""
     host: str
-    """Where its broker listens for peers."""
+    """The host at which its broker listens for peers."""
     port: int
 
 
 class PartitionMember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One who votes in the log of a partition that commits by Paxos: a broker's disk, as with `Voter`."""
+    """A voter in the log of a partition that commits by Paxos: a broker's disk, as with `Voter`."""
 
     engine_id: Int64
-    """Of this partition; given out once, never again: what an id has promised stays true for ever."""
+    """The voter's id in this partition; given out once, never again: what an id has promised stays true for ever."""
     node_id: Int64
     storage: str
     """`BrokerInfo.storage` of the disk."""
@@ -116,7 +116,7 @@ class BrokerInfo:
     """The position of its registration in the metadata log; whoever comes with an older one is a process of the
     past."""
     incarnation: str
-    """Of its process."""
+    """The incarnation of the broker's process."""
     peer_host: str
     """With `peer_port`, where other brokers find it."""
     peer_port: int
@@ -139,11 +139,13 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """Who holds a partition. `replicas[0]` is the preferred leader; the other tuples are subsets, in the same order."""
+    """The leader, replicas and epochs of a partition. `replicas[0]` is the preferred leader; the other tuples are
+    subsets, in the same order."""
 
     partition: int
     leader: NodeId
-    """One of `isr`, or `NO_LEADER` while that is empty; with Paxos, while it is no majority of `members`."""
+    """The leader: a member of `isr`, or `NO_LEADER` while that is empty; with Paxos, while it is no majority of
+    `members`."""
     leader_epoch: int
     """Rises when another leads, also when nobody does, and when a replica is removed."""
     replicas: tuple[NodeId, ...]
@@ -164,10 +166,10 @@ class PartitionInfo:
     """While replicas move: those that will be none any more. One that is also in `adding` was the target of a move
     that was replaced by another."""
     members: tuple[PartitionMember, ...] = ()
-    """Who votes in the partition's log, by engine id, as its leader said last. Empty with in-sync replicas."""
+    """The voters in the partition's log, by engine id, as its leader said last. Empty with in-sync replicas."""
     wanted: tuple[PartitionMember, ...] = ()
-    """Who is to vote in it, by engine id: one for each of `target`. The leader changes its log's members to these, one
-    at a time."""
+    """The voters that the log is to have, by engine id: one for each of `target`. The leader changes its log's members
+    to these, one at a time."""
     next_engine_id: int = 1
     """The next id to be given out."""
     is_founding: bool = False
@@ -213,7 +215,8 @@ class PartitionInfo:
 
     @property
     def replication_factor(self) -> int:
-        """Of the smaller of `original` and `target`: replicas that are still being filled ask nothing of the ISR."""
+        """Returns the number of replicas in the smaller of `original` and `target`: replicas that are still being
+        filled ask nothing of the ISR."""
         return min(len(self.original), len(self.target))
 
 
@@ -264,11 +267,11 @@ class ClusterImage:
     position: int = 0
     controller_id: NodeId = NO_LEADER
     controller_epoch: int = 0
-    """Of the newest controller that has written; it rises with every reign."""
+    """The epoch of the newest controller that has written; it rises with every reign."""
     brokers: Mapping[NodeId, BrokerInfo] = field(default_factory=lambda: MappingProxyType({}))
-    """By node id, in their order."""
+    """The brokers by node id, in order of ids."""
     topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
-    """By name, in their order."""
+    """The topics by name, in order of names."""
     deleted_topics: Mapping[TopicId, tuple[NodeId, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Topics that the log says are gone, with the brokers that may still hold data of them: the only directories that
     a broker may ever remove."""
@@ -277,7 +280,7 @@ class ClusterImage:
     `NO_THROTTLE` when nothing moves."""
     next_producer_id: int = 0
     voters: tuple[Voter, ...] = ()
-    """Who votes on the metadata log, by voter id."""
+    """The voters of the metadata log, by voter id."""
     next_voter_id: int = NO_VOTER + 1
     """The next id to be given out."""
     voters_end: int = NO_VOTER + 1
@@ -287,7 +290,7 @@ class ClusterImage:
     voters_leaving: tuple[int, ...] = ()
     """Voter ids of brokers that were removed from the cluster: they go as soon as the voter set can be changed."""
     snapshot_position: int = 0
-    """Where the newest snapshot was to be taken: an image of this position."""
+    """The position of the newest snapshot in the metadata log: an image of this position."""
     snapshot_agreed: int = 0
     """The newest position of which a majority of the voters hold one and the same snapshot."""
     recoveries: tuple[ClusterRecovery, ...] = ()
@@ -306,7 +309,7 @@ class ClusterImage:
 
     @property
     def live_brokers(self) -> tuple[BrokerInfo, ...]:
-        """Those that are not fenced, in order of their ids."""
+        """Returns the brokers that are not fenced, in order of their ids."""
         return tuple(broker for broker in self.brokers.values() if not broker.is_fenced)
 
     def is_live(self, node_id: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a consumer group's coordinator can be asked, and what it answers; between clients, brokers and the coordinator.
+"""The requests to a consumer group's coordinator and its answers; between clients, brokers and the coordinator.
 
 The protocol is that of KIP-848: the coordinator assigns, and one call, the heartbeat, carries all that a member has to
 say (what it wants, what it owns) and all that it is told (its epoch, what it may own). A member never owns a partition
@@ -60,7 +60,8 @@ class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
     member_id: str
     member_epoch: Int64
     instance_id: str | None = None
-    """Of a static member (`group.instance.id`): who comes back with it within the session has its partitions again."""
+    """The `group.instance.id` of a static member: one that comes back with it within the session has its partitions
+    again."""
     client_id: str = ""
     client_host: str = ""
     rack: str | None = None
@@ -75,7 +76,7 @@ class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
     rebalance_timeout_ms: Int64 | None = None
     """Expelled if it keeps a partition that it was told to give away for so long."""
     owned: tuple[TopicPartitions, ...] | None = None
-    """What the member owns now. Must be said after each answer that had an `assignment`."""
+    """The partitions that the member owns now. Must be said after each answer that had an `assignment`."""
     wait_ms: Int64 = 0
     """How long the answer may wait for news (a long poll); it is never waited for after a join or a leave."""
 
@@ -131,17 +132,17 @@ class DescribeGroup(GroupRequest, frozen=True, tag=True, kw_only=True):
 
 
 class InstanceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a REST consumer instance was created with; it never changes."""
+    """The settings that a REST consumer instance was created with; they never change."""
 
     format: RecordForm = "binary"
     reset: Literal["earliest", "latest", "none"] = "latest"
-    """Where it begins in partitions of which the group has no committed offset (`auto.offset.reset`)."""
+    """The offset at which it begins in partitions of which the group has no committed offset (`auto.offset.reset`)."""
     auto_commit: bool = False
     fetch_bytes_min: Int64 = 1
     request_timeout_ms: Int64 = 1000
     """How long a read waits for records, if it does not say."""
     on_loss: Literal["fail", "skip"] = "fail"
-    """What a read does where records are lost, and an operator has accepted that (`on.loss`)."""
+    """The conduct of a read where records are lost, and an operator has accepted that (`on.loss`)."""
     owner: str = ""
     """The principal that has created it; empty where nobody has to log in, and before there were owners."""
 
@@ -154,8 +155,8 @@ class CreateInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
 
 
 class ConfigureInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """What an instance reads, as a whole: a subscription (`topics` or `pattern`), partitions, or nothing. Answered by
-    `GroupDone`. Raises `UnknownInstance`; `IllegalState` for one that subscribed and is assigned partitions, or the
+    """Sets what an instance reads, as a whole: a subscription (`topics` or `pattern`), partitions, or nothing. Answered
+    by `GroupDone`. Raises `UnknownInstance`; `IllegalState` for one that subscribed and is assigned partitions, or the
     other way round: it has to say that it reads nothing first."""
 
     instance: str
@@ -208,7 +209,8 @@ AnyGroupRequest: TypeAlias = (
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Where the member stands. It gives up what it owns and `assignment` lacks, says so (`owned`), and has the rest."""
+    """The member's epoch and assignment. It gives up what it owns and `assignment` lacks, says so (`owned`), and has
+    the rest."""
 
     member_id: str
     member_epoch: Int64
@@ -223,7 +225,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True):
 
 
 class CommitVerdict(msgspec.Struct, frozen=True):
-    """What became of one committed offset."""
+    """The fate of one offset that was to be committed."""
 
     topic: str
     partition: Int64
@@ -234,19 +236,19 @@ class CommitVerdict(msgspec.Struct, frozen=True):
 
 
 class CommitAnswer(msgspec.Struct, frozen=True, tag=True):
-    """One for each committed offset of the request, in its order."""
+    """The verdicts on a commit: one for each committed offset of the request, in its order."""
 
     verdicts: tuple[CommitVerdict, ...]
 
 
 class OffsetsAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Of partitions that were named and have no committed offset, `offset` is `NO_OFFSET`."""
+    """The committed offsets of a group. For a partition that was named and has none, `offset` is `NO_OFFSET`."""
 
     offsets: tuple[CommittedOffset, ...]
 
 
 class MemberDescription(msgspec.Struct, frozen=True):
-    """One member, as its coordinator sees it."""
+    """A member, as its coordinator sees it."""
 
     member_id: str
     instance_id: str | None
@@ -257,9 +259,9 @@ class MemberDescription(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     pattern: str
     owned: tuple[TopicPartitions, ...]
-    """What it may own, and what it has not given away yet."""
+    """The partitions that the member may own, or has not given up yet."""
     target: tuple[TopicPartitions, ...]
-    """What it will own when all is settled."""
+    """The partitions that the member will own when all is settled."""
     metadata: bytes = b""
     """In a classic group, what it says of itself to the group's leader."""
     assignment: bytes = b""
@@ -289,7 +291,7 @@ class GroupDescription(msgspec.Struct, frozen=True, tag=True):
 
 
 class GroupListed(msgspec.Struct, frozen=True):
-    """One group of a list: as it is described, with its members counted."""
+    """A group in a list: as it is described, with its members counted."""
 
     group: str
     state: str
@@ -307,7 +309,7 @@ class GroupsListed(msgspec.Struct, frozen=True, tag=True):
 
 
 class InstanceDescription(msgspec.Struct, frozen=True, tag=True):
-    """One REST consumer instance: how it was created, and what it reads."""
+    """A REST consumer instance: how it was created, and what it reads."""
 
     settings: InstanceSettings
     topics: tuple[str, ...] = ()
@@ -321,7 +323,7 @@ class InstanceDescription(msgspec.Struct, frozen=True, tag=True):
 
 
 class InstanceListed(msgspec.Struct, frozen=True):
-    """One instance of a list."""
+    """A REST consumer instance in a list."""
 
     group: str
     instance: str

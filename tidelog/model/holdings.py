@@ -1,4 +1,4 @@
-"""What a replica says about a batch that another one has lost (CTRL's have, dontHave, haveFaulty, FAST '18)."""
+"""A replica's word about a batch that another one has lost (CTRL's have, dontHave, haveFaulty, FAST '18)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from enum import Enum
 
 
 class Holding(Enum):
-    """Of a batch that is named by its offset, its leader epoch and its digest."""
+    """The state of a batch at the replica that is asked. The batch is named by its offset, its leader epoch and its
+    digest."""
 
     HAVE = "have"
     """Whole: here it is."""

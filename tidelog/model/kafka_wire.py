@@ -41,7 +41,7 @@ class Reader:
         self.position = position
         self.end = len(frame)
         self.entries = 0
-        """Of the arrays so far."""
+        """The number of array entries read so far."""
 
     def _take(self, size: int) -> int:
         begin = self.position

@@ -7,11 +7,11 @@ import re
 from tidelog.model.errors import InvalidRequest
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Where the brokers keep what they know of consumer groups."""
+"""The topic in which the brokers keep consumer groups and their committed offsets."""
 AUDIT_TOPIC = "__audit"
 """Brokers write there what they refuse and what is changed, if they are told to."""
 INTERNAL_PREFIX = "__"
-"""Of topics that the brokers make for themselves."""
+"""The prefix of topics that the brokers make for themselves."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SHOWN_MAX = 80
 

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: murmur2, as Kafka's own clients hash, so that all producers agree.
+"""The partition of a key: murmur2, as Kafka's own clients hash, so that all producers agree.
 
 Austin Appleby's MurmurHash2, 32 bit, with the seed of `org.apache.kafka.common.utils.Utils.murmur2`. Java computes
 with signed 32-bit integers and drops the sign bit of the result (`Utils.toPositive`); here the numbers are unsigned
@@ -17,7 +17,7 @@ _WORD = struct.Struct("<I")
 
 
 def murmur2(key: bytes) -> int:
-    """The unsigned 32-bit hash."""
+    """Returns the unsigned 32-bit hash of a key."""
     tail = len(key) & 3
     body = len(key) - tail
     hashed = _SEED ^ len(key)

@@ -163,7 +163,7 @@ class FrameConnection(Protocol):
 
     @property
     def remote(self) -> str:
-        """Who is at the other end, for people: `host:port`."""
+        """Returns the address of the other end, for people: `host:port`."""
         ...
 
     @property
@@ -197,14 +197,14 @@ class FrameConnection(Protocol):
 
 
 class FrameReceiver(Protocol):
-    """Whoever hears what comes in on a connection. Must not raise."""
+    """The receiver of the frames that come in on a connection. Its methods must not raise."""
 
     def frame_received(self, frame: memoryview) -> None:
-        """One whole frame. Its bytes belong to the receiver from now on, who may keep and change them."""
+        """Takes one whole frame. Its bytes belong to the receiver from now on, who may keep and change them."""
         ...
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The end, exactly once, whoever ended it, and never from inside `send` or `close`.
+        """Takes the end of the connection: exactly once, whoever ended it, and never from inside `send` or `close`.
 
         `error` is None if this or the other side closed the connection in order.
         """
@@ -216,7 +216,7 @@ class ClientConnection(FrameConnection, Protocol):
 
     @property
     def certificate(self) -> dict[str, Any] | None:
-        """The client's, verified, as `ssl` parses it; None if it showed none."""
+        """Returns the client's certificate, verified, as `ssl` parses it; None if it showed none."""
         ...
 
     @property

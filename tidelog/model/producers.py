@@ -1,4 +1,4 @@
-"""What a partition remembers of its idempotent producers: Kafka's producer state, as a pure table.
+"""A partition's memory of its idempotent producers: Kafka's producer state, as a pure table.
 
 A producer numbers its records per partition. The log holds (producer id, epoch, first sequence) in each batch header,
 so the table is never the truth, only a digest of it: it is rebuilt from the log's catalog at load, and any later leader
@@ -42,8 +42,8 @@ class Duplicate(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerState:
-    """One producer's trail. `batches` are contiguous in sequence, oldest first; `run_records` counts the records of
-    the unbroken run of sequences that ends with them."""
+    """The trail of one producer. `batches` are contiguous in sequence, oldest first; `run_records` counts the records
+    of the unbroken run of sequences that ends with them."""
 
     epoch: int
     batches: tuple[SeenBatch, ...]
@@ -56,7 +56,8 @@ class ProducerState:
         return (last.base_sequence + last.record_count) % SEQUENCES
 
     def find(self, base_sequence: int, record_count: int) -> Duplicate | None:
-        """The original of a repeated batch, if it is one."""
+        """Returns the original of a repeated batch; None if the batch repeats none. `Duplicate(None, None)` is one too
+        old to be remembered."""
         for seen in self.batches:
             if seen.base_sequence == base_sequence and seen.record_count == record_count:
                 return Duplicate(seen.base_offset, seen.base_offset + record_count - 1)

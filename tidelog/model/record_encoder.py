@@ -44,7 +44,8 @@ def encode_records(
 
 
 def encode_around(key: bytes | None, value_bytes: int | None) -> tuple[bytes, bytes]:
-    """What goes before and behind the value, if there is one, of a batch's only record, which has no headers."""
+    """Returns the bytes before and behind the value, if there is one, of a batch's only record, which has no
+    headers."""
     length = _NULL if value_bytes is None else _varint(value_bytes)
     opening = b"".join((_NOTHING_BEFORE, *_field(key), length))
     return _varint(len(opening) + (value_bytes or 0) + 1) + opening, b"\0"

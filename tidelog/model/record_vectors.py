@@ -26,7 +26,7 @@ _Octets = npt.NDArray[np.uint8]
 
 
 class RecordSpan(NamedTuple):
-    """Where in the data the (decompressed) records of one batch are."""
+    """The span of bytes in which the (decompressed) records of one batch are."""
 
     header: BatchHeader
     start: int
@@ -42,7 +42,8 @@ class Fields(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordVectors:
-    """One element a record, in the order of the spans and of the records in them."""
+    """The records of many batches as columns: one element a record, in the order of the spans and of the records in
+    them."""
 
     offsets: Ints
     timestamps_ms: Ints
@@ -105,8 +106,8 @@ def _check_order(offset_deltas: Ints, last_offset_deltas: Ints, firsts: Ints) ->
 
 
 def _walk(data: bytes, spans: Sequence[RecordSpan]) -> Ints:
-    """Where each record ends. Every step goes forward, and a span's last one must meet its end; that no length was
-    negative is for the caller to check."""
+    """Returns the position at which each record ends. Every step goes forward, and a span's last one must meet its end;
+    that no length was negative is for the caller to check."""
     ends: list[int] = []
     add = ends.append
     for span in spans:

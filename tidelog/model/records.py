@@ -35,4 +35,4 @@ RecordForm = Literal["binary", "json", "text"]
 """How a key or a value stands in a JSON document: base64, the JSON that it is, or a string."""
 
 RecordLike = Record | tuple[int, bytes | None, bytes | None] | tuple[int, bytes | None, bytes | None, Sequence[Header]]
-"""What is taken where records are encoded: a `Record`, or a plain tuple of its fields, with or without headers."""
+"""A record that can be encoded: a `Record`, or a plain tuple of its fields, with or without headers."""
