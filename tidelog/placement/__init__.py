@@ -1,1 +1,1 @@
-"""Which brokers hold a partition: pure functions from brokers and counts to assignments."""
+"""Placement: pure functions from brokers and counts to the brokers that hold each partition."""

@@ -27,14 +27,15 @@ BEST_MERIT = 2
 
 
 class Rules(Protocol):
-    """Who may hold what."""
+    """The rules of moves: which broker may hold which item."""
 
     def merit(self, item: int, holders: Collection[int], source: int, target: int) -> int:
-        """Of moving `item` from `source` to `target`: negative if forbidden, `BEST_MERIT` if there is no better."""
+        """Returns the merit of moving `item` from `source` to `target`: negative if forbidden, `BEST_MERIT` if there is
+        no better."""
         ...
 
     def is_bound(self, source: int, target: int) -> bool:
-        """Whether such a move changes what other moves of the same item are allowed: it leaves a rack."""
+        """Returns True if such a move changes what other moves of the same item are allowed: it leaves a rack."""
         ...
 
 
@@ -101,7 +102,8 @@ class Balancer:
     # -- direct moves --------------------------------------------------------------------------------------------
 
     def _move_directly(self, stuck: set[tuple[int, int]]) -> bool:
-        """One move from as full a broker as possible to as empty a one as possible. False if there is none."""
+        """Makes one move from as full a broker as possible to as empty a one as possible. Returns False if there is
+        none."""
         targets = sorted((node for node in self._staying if not self._given[node]), key=self._loads.__getitem__)
         for source in self._sources():
             if self._taken[source]:
@@ -123,13 +125,15 @@ class Balancer:
         yield from sorted(self._staying, key=lambda node: (-self._loads[node], node))
 
     def _relief(self, source: int, target: int) -> int:
-        """By how much (half) the sum of squares falls if `source` gives one to `target`; emptying is worth most."""
+        """Returns half of what the sum of squares falls by if `source` gives an item to `target`; 1 for a broker that
+        leaves."""
         if source in self._leaving:
             return 1
         return self._loads[source] - self._loads[target] - 1
 
     def _best_item(self, source: int, target: int) -> int | None:
-        """Of the topic that is least even between the two, the item with the most merit."""
+        """Returns the item with the most merit, of the topic that is least even between the two brokers; None if none
+        may move."""
         by_group = self._items[source]
         groups = sorted(
             by_group, key=lambda group: (self._group_loads[group, target] - self._group_loads[group, source], group)
@@ -164,7 +168,8 @@ class Balancer:
         return False
 
     def _gain(self, source: int, target: int) -> int:
-        """What a chain does to the loads; the less, the better. Leaving brokers are fuller than any."""
+        """Returns what a chain of moves does to the loads; the less, the better. Leaving brokers are fuller than
+        any."""
         if source in self._leaving:
             return self._loads[target] - sum(self._loads.values()) - 1
         return self._loads[target] + 1 - self._loads[source]

@@ -29,7 +29,7 @@ from tidelog.placement.striped import UsableBroker, arrange
 
 
 class Assignment(NamedTuple):
-    """Where a partition's replicas are, the preferred leader first."""
+    """The replicas of a partition, the preferred leader first."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]
@@ -55,7 +55,7 @@ class Reassignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a broker has: replicas, and how many of them are preferred leaders."""
+    """The load of a broker: its replicas, and how many of them are preferred leaders."""
 
     replicas: int
     leaders: int
@@ -222,7 +222,7 @@ def _even_followers(
 def _even_choice(
     first: Sequence[int], candidates: Sequence[tuple[int, ...]], brokers: Sequence[UsableBroker], groups: Sequence[int]
 ) -> list[int]:
-    """One of each item's candidates, evenly, with the fewest other than `first`."""
+    """Chooses one of each item's candidates, evenly, with the fewest other than `first`."""
     if not first:
         return []
     balancer = Balancer(

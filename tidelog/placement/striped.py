@@ -49,7 +49,8 @@ def assigned_replicas(
 
 
 def arrange(brokers: Sequence[UsableBroker]) -> list[UsableBroker]:
-    """By id; with racks, the racks in turn: the order in which partitions go round. Raises `InvalidRequest`."""
+    """Returns the brokers in the order in which partitions go round: by id; with racks, the racks in turn. Raises
+    `InvalidRequest` if only some have a rack."""
     by_rack: dict[str | None, list[UsableBroker]] = {}
     for broker in sorted(brokers, key=lambda broker: (broker.rack or "", broker.node_id)):
         by_rack.setdefault(broker.rack, []).append(broker)
