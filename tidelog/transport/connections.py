@@ -1,4 +1,4 @@
-"""One HTTP request to one broker: the cheapest way through aiohttp, and every way it can end.
+"""HTTP requests to one broker: the cheapest way through aiohttp, and every way that a request can end.
 
 A request costs a client 60 to 110 us of CPU, nearly all of it inside aiohttp; what can be left away is: cookies,
 automatic headers, redirects, proxies, decompression, JSON. Bodies of several batches go out as they are
@@ -45,7 +45,7 @@ READ_BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a broker said: status, headers (any case), the whole body."""
+    """The answer of a broker: status, headers (any case), the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -95,7 +95,7 @@ class Pieces(Payload):
             await writer.write(piece)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """As `write`: the length is known and right."""
+        """Writes all pieces, as `write` does: the length is known and right."""
         await self.write(writer)
 
 
@@ -157,7 +157,7 @@ class Connections:
         headers: Mapping[str, str] | None = None,
         timeout_s: float,
     ) -> Answer:
-        """One try; another one, if a broker does not take the credentials and there are new ones. Raises
+        """Sends a request once; a second time if a broker does not take the credentials and there are new ones. Raises
         `ConnectFailed`, `NoAnswer` or `ClientClosed`; an error status is an `Answer`."""
         credentials, loop = self._credentials, asyncio.get_running_loop()
         if credentials is None:

@@ -1,4 +1,4 @@
-"""One table: HTTP error answers to exceptions, and what a client may conclude when there is no answer at all.
+"""The table of HTTP error answers and their exceptions, and what a client may conclude when there is no answer at all.
 
 A broker says `{"error_code", "message"}`; the code names the exception (`tidelog.model.errors`). A code this version
 does not know becomes the nearest exception of its status, so that a newer broker never makes an older client

@@ -1,4 +1,4 @@
-"""What a smart client knows of its cluster: brokers, and who leads which partition (`GET /metadata`).
+"""A smart client's knowledge of its cluster: the brokers, and the leader of each partition (`GET /metadata`).
 
 A cache of answers, never of wishes: an entry is used until it is `metadata_max_age_s` old or an error says that it
 is wrong. It may be stale at any time, and staleness costs a hop or a retry, never correctness, because every broker
@@ -26,7 +26,7 @@ class BrokerMetadata(msgspec.Struct, frozen=True):
     port: int
     rack: str | None = None
     scheme: str = HTTP
-    """Brokers do not tell: who asked knows (`with_scheme`)."""
+    """The scheme of the client that asked (`with_scheme`): brokers do not tell theirs."""
 
     @property
     def address(self) -> str:
@@ -42,7 +42,7 @@ class PartitionVoter(msgspec.Struct, frozen=True):
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True):
-    """Who holds a partition; `leader` is -1 while there is none."""
+    """The leader and replicas of a partition; `leader` is -1 while there is none."""
 
     partition: int
     leader: int
@@ -52,7 +52,7 @@ class PartitionMetadata(msgspec.Struct, frozen=True):
     elr: tuple[int, ...] = ()
     """Not in sync, but holding everything acknowledged (KIP-966). A broker of an older version does not tell."""
     voters: tuple[PartitionVoter, ...] = ()
-    """Where partitions commit by majority."""
+    """The voters of a partition that commits by majority; else empty."""
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class TopicMetadata(msgspec.Struct, frozen=True):
 
 
 class ClusterMetadata(msgspec.Struct, frozen=True):
-    """One answer of `GET /metadata`: all brokers, and the topics that were asked for and exist."""
+    """The answer of `GET /metadata`: all brokers, and the topics that were asked for and exist."""
 
     cluster_id: str
     controller_id: int
@@ -75,7 +75,7 @@ class ClusterMetadata(msgspec.Struct, frozen=True):
 
 
 def with_scheme(answer: ClusterMetadata, scheme: str) -> ClusterMetadata:
-    """The answer to a client that speaks this to all brokers."""
+    """Returns the answer for a client that speaks this scheme to all brokers."""
     if scheme == HTTP:
         return answer
     brokers = tuple(msgspec.structs.replace(broker, scheme=scheme) for broker in answer.brokers)
@@ -105,7 +105,7 @@ class MetadataCache:
             self._topics[topic.name] = _Entry(topic, now_s)
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """What is known of a topic, fresh or not."""
+        """Returns the metadata of a topic, fresh or not; None if it is not known."""
         entry = self._topics.get(name)
         return None if entry is None else entry.topic
 

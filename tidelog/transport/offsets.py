@@ -1,4 +1,4 @@
-"""Where partitions begin and end, many in one request (`POST /offsets`, Kafka's ListOffsets).
+"""The first and last offsets of partitions, many in one request (`POST /offsets`, Kafka's ListOffsets).
 
 Asked of any broker: one that does not lead a partition asks the one that does.
 """
@@ -24,8 +24,8 @@ PARTITIONS_MAX = 1000
 
 
 class OffsetQuery(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One partition; with `timestamp` (ms) also the first offset of that time or later, with `high_watermark` a wait
-    for another one."""
+    """A question for one partition's offsets. With `timestamp` (ms) it asks also for the first offset of that time or
+    later; with `high_watermark` the answer may wait until the partition has another one."""
 
     topic: str
     partition: int
@@ -80,7 +80,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class OffsetsAnswer(msgspec.Struct, frozen=True):
-    """One entry per query, in their order."""
+    """The answers to offset queries: one entry per query, in their order."""
 
     partitions: list[PartitionOffsets]
 
@@ -92,7 +92,7 @@ _ANSWER = msgspec.json.Decoder(OffsetsAnswer)
 async def fetch_offsets(
     session: ClusterSession, queries: Sequence[OffsetQuery], *, timeout_s: float | None = None
 ) -> list[PartitionOffsets]:
-    """One entry per query, in their order; a partition's error is in its entry."""
+    """Asks for the offsets of partitions: one entry per query, in their order; a partition's error is in its entry."""
     found: list[PartitionOffsets] = []
     for start in range(0, len(queries), PARTITIONS_MAX):
         body = _ENCODER.encode(_Request(queries[start : start + PARTITIONS_MAX]))

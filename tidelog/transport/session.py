@@ -145,7 +145,7 @@ class ClusterSession:
         return self._remember(await self._ask_metadata(target, timeout_s), topics)
 
     async def all_metadata(self, *, timeout_s: float | None = None) -> ClusterMetadata:
-        """As `metadata`, of every topic there is."""
+        """Asks any broker for the cluster and every topic there is, and remembers the answer."""
         return self._remember(await self._ask_metadata("/metadata", timeout_s))
 
     async def _ask_metadata(self, target: str, timeout_s: float | None) -> ClusterMetadata:

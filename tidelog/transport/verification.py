@@ -1,4 +1,4 @@
-"""What a broker tells of a replica that it has read and checked itself (REST v3, `verification`)."""
+"""A broker's report on a replica that it has read and checked itself (REST v3, `verification`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NamedBatch(msgspec.Struct, frozen=True):
 
 
 class ReplicaVerification(msgspec.Struct, frozen=True):
-    """What a replica has read and checked of itself, from `offset` to `next_offset`."""
+    """The result of a replica that has read and checked itself, from `offset` to `next_offset`."""
 
     broker_id: int
     log_start_offset: int
@@ -32,7 +32,7 @@ class ReplicaVerification(msgspec.Struct, frozen=True):
     next_offset: int
     bytes: int
     checksum: str
-    """Of the batches that the catalog names there: replicas with equal ones hold the same."""
+    """The checksum of the batches that the catalog names there: replicas with equal ones hold the same."""
     damaged: tuple[DamagedOffsets, ...]
     batches: tuple[NamedBatch, ...] | None
 

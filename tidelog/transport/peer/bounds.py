@@ -1,4 +1,4 @@
-"""What one broker may cost another: sizes, counts and times, all of them bounded."""
+"""The bounds of what one broker may cost another: sizes, counts and times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Lane(enum.IntEnum):
-    """Which of the two connections to a peer carries a message, so that a heartbeat never waits behind a batch."""
+    """A lane: one of the two connections to a peer. They are apart so that a heartbeat never waits behind a batch."""
 
     CONTROL = 0
     """Elections, the metadata log, commands to the controller: small and urgent."""
@@ -32,7 +32,7 @@ class PeerBounds:
     connections_max: int = 512
     """Connections taken from others."""
     strangers_max: int = 64
-    """Of these, connections that have not said hello; and as many of nodes that this broker does not know."""
+    """Connections of these that have not said hello; and as many of nodes that this broker does not know."""
     connect_s_max: float = 3.0
     """For the system to open a connection."""
     handshake_s_max: float = 3.0

@@ -46,7 +46,7 @@ class CallingEnd(Line):
         self._statistics = statistics
         self._peer_id = peer_id
         self._waiting: dict[int, _Question] = {}
-        """By correlation id; a request leaves it when its answer comes or its caller gives up."""
+        """Requests by correlation id; one leaves when its answer comes or its caller gives up."""
         self._last_id = 0
         self._is_greeted = asyncio.Event()
         self._is_lost = asyncio.Event()

@@ -54,7 +54,7 @@ class Dialler:
 
 
 class Watcher(Protocol):
-    """Who hears how the connection fares."""
+    """The receiver of news about a connection."""
 
     def connected(self) -> None:
         """There is a connection now."""
@@ -66,7 +66,7 @@ class Watcher(Protocol):
 
 
 class Connector:
-    """One lane to one peer. Start it with `run` in a task."""
+    """The connector of one lane to one peer. Start it with `run` in a task."""
 
     def __init__(
         self, dialler: Dialler, common: Common, entropy: Entropy, peer_id: int, host: str, port: int, watcher: Watcher

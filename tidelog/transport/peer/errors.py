@@ -1,4 +1,4 @@
-"""What can go wrong between two brokers, and how a broker's error reaches the other one.
+"""Errors between two brokers, and how a broker's error reaches the other one.
 
 An error crosses as its code, its message, Kafka's code for it, by which finer kinds of a code are told apart, and the
 whole numbers that it carries as attributes (an offset range, a leader epoch), so that the exception raised at the
@@ -58,7 +58,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, error: TidelogError) -> Fault:
-        """What is told to the peer of an error."""
+        """Returns the fault that tells the peer of an error: code, message, and its numbers."""
         details = {name: value for name, value in vars(error).items() if type(value) is int}
         if error.kafka is not None:  # it tells finer kinds of a code apart; an older broker passes it over
             details[_KAFKA] = int(error.kafka)

@@ -45,7 +45,7 @@ TIMEOUT_MS_MAX: Final = 2**32 - 1
 
 
 class Kind(enum.IntEnum):
-    """What a frame is for."""
+    """The purpose of a frame."""
 
     HELLO = 1
     """First in both directions, and again whenever it changed. Where brokers have a secret, the first one has a proof

@@ -1,4 +1,4 @@
-"""What a broker gives to its `PeerNode`: who answers the others."""
+"""The part of a `PeerNode` that a broker supplies: it answers the other brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is speaking: the first frame in both directions, and the rules by which one side will not talk to the other.
+"""The hello: the first frame in both directions, and the rules by which one side will not talk to the other.
 
 A broker that restarts keeps its node id, and frames of its earlier life may still be under way, or the earlier process
 may only be paused. So a caller names its *incarnation*, drawn afresh by each process, and its *broker epoch*, the
@@ -38,11 +38,11 @@ ENDED_MAX: Final = 32
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a broker says about itself."""
+    """The self-description of a broker, the first frame of a connection."""
 
     node_id: int
     incarnation: str
-    """Of the process: drawn at its start."""
+    """The incarnation of the process: drawn at its start."""
     cluster_id: str = ""
     """Empty while it is not known: before a cluster is founded, or joined."""
     broker_epoch: int = -1

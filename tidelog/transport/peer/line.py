@@ -1,4 +1,4 @@
-"""One end of a connection between two brokers: what calling and answering ends have in common.
+"""An end of a connection between two brokers: the parts that calling and answering ends have in common.
 
 Both greet. The caller's `Hello` is the first frame of a connection, the callee's the second, and nothing else is taken
 before them. What a broker says of itself changes: it learns the id of its cluster, it is registered. So each end says
@@ -33,7 +33,7 @@ class Line(ABC):
         self._role = role
         self._proofs = Proofs(common.secret, role, connection.certificates) if common.secret is not None else None
         self.theirs: Hello | None = None
-        """What the other end said last; None before it said anything."""
+        """The newest hello of the other end; None before its first."""
         self.level = LEVEL_MIN
         """The highest feature level that both ends speak; what is sent here is encoded at it."""
         self.error: PeerRefused | None = None
@@ -186,7 +186,7 @@ class Line(ABC):
         self.close()
 
     def objection(self, theirs: Hello) -> str | None:
-        """What else may be wrong with a hello."""
+        """Returns what else is wrong with a hello, or None."""
         if why := self.stranger(theirs.node_id):
             return why
         said = self.theirs

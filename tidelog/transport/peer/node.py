@@ -114,7 +114,8 @@ class PeerNode:
             idle.turn_away(f"more than {self._bounds.strangers_max} connections to this broker {what}")
 
     def _heard(self, caller: Hello) -> None:
-        """Who calls is there to be called; who is not known may not take the place of who is."""
+        """Notes that a node has called: a known one can be called back at once, an unknown one may not take a known
+        one's place."""
         if (peer := self._peers.get(caller.node_id)) is not None:
             peer.hurry()
             return
@@ -151,7 +152,7 @@ class PeerNode:
         self._common.refuse_stale()
 
     def hello_of(self, node_id: int) -> Hello | None:
-        """What a node said last on a connection that this broker opened; None while there is none."""
+        """Returns the newest hello of a node on a connection that this broker opened; None while there is none."""
         peer = self._peers.get(node_id)
         for lane in peer.lanes.values() if peer else ():
             if lane.end is not None:
@@ -165,7 +166,7 @@ class PeerNode:
 
     @property
     def connected(self) -> list[int]:
-        """Those of them that it has a connection to now."""
+        """Returns the nodes of these that it has a connection to now."""
         return [node for node, peer in self._peers.items() if any(lane.end for lane in peer.lanes.values())]
 
     def _tell_down(self, node_id: int) -> None:

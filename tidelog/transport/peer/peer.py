@@ -49,7 +49,7 @@ class Peer:
         )
         self._on_down = on_down
         self._was_up = False
-        """Had a connection since it was last called down."""
+        """True if it had a connection since it was last called down."""
         self._complaint: type[PeerUnreachable] | None = None
         self._logger = common.logger
         self._loop = asyncio.get_running_loop()
