@@ -29,11 +29,12 @@ from tidelog.model.ids import TopicPartition
 logger = logging.getLogger(__name__)
 
 OFFSETS_MAX: Final = 1_000
-"""Of one request."""
+"""The number of committed offsets that one request may carry."""
 
 
 class Commits:
-    """Those of one consumer. `handed_out` says which records the caller has in hand: where they begin."""
+    """The committed offsets of one consumer. `handed_out` returns, by partition, the first offset that the caller has
+    in hand."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Commits:
         self._subscription = subscription
         self._handed_out = handed_out
         self._kept: dict[TopicPartition, int] = {}
-        """What the group's committed offsets are, as far as this consumer has set or found them."""
+        """The group's committed offsets, as far as this consumer has set or found them."""
         self._turn = asyncio.Lock()
 
     # -- fetching ------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ class ConsumerGroup:
         await self._leave()
 
     def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
-        """What the program assigned begins at the group's committed offsets."""
+        """Has the partitions that the program assigned begin at the group's committed offsets."""
         self._rebalancing.assigned_by_hand(cursors)
         self._disturb()
 

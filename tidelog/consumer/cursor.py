@@ -1,4 +1,4 @@
-"""Where the reading of one partition stands: its position, and the bytes fetched ahead of it.
+"""The cursor of one partition: its position, and the bytes fetched ahead of it.
 
     fetched chunk -> iter_batches -> one batch decoded at a time -> records handed out -> position moves
 
@@ -35,7 +35,7 @@ CHUNKS_MAX = 2
 
 
 class Cursor:
-    """One assigned partition.
+    """A cursor of one assigned partition.
 
     Either `reset` says where to begin once that is looked up, or `fetch_offset` is where the next fetch begins.
     `error` is what stopped the fetching; it is raised when the records before it have been handed out.

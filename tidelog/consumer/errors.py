@@ -1,4 +1,4 @@
-"""What only a member of a group can be told. None of it crosses the wire."""
+"""Errors that only a member of a group can meet. None of them crosses the wire."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from tidelog.model.ids import TopicPartition
 
 
 class CommitFailed(TidelogError):
-    """Of some partitions the committed offset was not kept; `refused` says which, and why. The others' committed
-    offsets are.
+    """The committed offsets of some partitions were not kept; `refused` says of which, and why. The others' are.
 
     A partition that this consumer does not own any more is read by another one, from the last committed offset that was
     kept: what was handed out since then comes twice.

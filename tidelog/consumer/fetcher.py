@@ -46,7 +46,7 @@ class Fetcher:
         self._ending: list[asyncio.Task[None]] = []
         self._wanted: dict[Cursor, asyncio.Event] = {}
         self.failure: BaseException | None = None
-        """What no task should ever die of, and one did: a bug, which the caller must see."""
+        """The error that no task should ever die of, and one did: a bug, which the caller must see."""
 
     # -- tasks ---------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Fetcher:
                 await self._recover(cursor, generation, error, backoff)
 
     async def _fetch(self, cursor: Cursor, generation: int) -> None:
-        """One fetch. Raises what went wrong with it."""
+        """Fetches once for a cursor. Raises what went wrong with it."""
         topic, partition = cursor.partition
         options = self._options
         await self._session.topic(topic)  # from the cache, nearly always

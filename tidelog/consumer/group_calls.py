@@ -43,7 +43,7 @@ class GroupCalls:
         self._out_of_reach = NO_NODE
 
     async def heartbeat(self, heartbeat: Heartbeat, patience_s: float) -> HeartbeatAnswer:
-        """One try; the answer may take `patience_s` longer than the heartbeat asks it to wait."""
+        """Sends a heartbeat once; the answer may take `patience_s` longer than the heartbeat asks it to wait."""
         timeout_s = heartbeat.wait_ms / 1000 + patience_s
         asked = self._session.broker(self._coordinator)
         target = f"{self._path}/heartbeat?timeout_ms={int(timeout_s * 1000)}"
@@ -72,7 +72,7 @@ class GroupCalls:
         return decode_answer(_KEPT, await self._call("/offsets", request))
 
     async def fetch(self, request: FetchOffsets) -> OffsetsAnswer:
-        """As `commit`."""
+        """Fetches committed offsets; tried until the session's request timeout has passed, as `commit` is."""
         return decode_answer(_FOUND, await self._call("/offsets:fetch", request))
 
     async def _call(self, path: str, request: GroupRequest) -> bytes:

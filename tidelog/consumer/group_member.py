@@ -38,7 +38,7 @@ SHOWN_MAX: Final = 8
 
 
 class GroupMember:
-    """One member, from `start` to `stop`, perhaps several times; each time under a new id."""
+    """A member of a group, from `start` to `stop`, perhaps several times; each time under a new id."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class GroupMember:
         self._lost: dict[TopicPartition, None] = {}
         self._error: TidelogError | None = None
         self.failure: BaseException | None = None
-        """What the task should never die of, and did: a bug, which the caller must see."""
+        """The error that the task should never die of, and did: a bug, which the caller must see."""
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class GroupMember:
     # -- what the consumer's calls say and see ---------------------------------------------------------------------
 
     def call_began(self) -> None:
-        """Somebody asks for records: all is well for as long as that lasts."""
+        """Notes that somebody asks for records: all is well for as long as that lasts."""
         self._calls_now += 1
 
     def call_ended(self) -> None:
@@ -145,12 +145,12 @@ class GroupMember:
         return bool(self._lost) or self._error is not None
 
     def take_lost(self) -> list[TopicPartition]:
-        """What is another's since the last call, sorted."""
+        """Returns the partitions that became another's since the last call, sorted."""
         lost, self._lost = sorted(self._lost), {}
         return lost
 
     def take_error(self) -> TidelogError | None:
-        """What ended the membership, once."""
+        """Returns the error that ended the membership, once; None if none did."""
         error, self._error = self._error, None
         return error
 

@@ -1,4 +1,4 @@
-"""What a consumer does where records are lost, and an operator has accepted that: `on_loss`.
+"""The conduct of a consumer where records are lost, and an operator has accepted that: `on_loss`.
 
 It fails before it hands out anything that lies behind them, so that no program misses records without having said that
 it may; or it skips them, says so in the log, once for each range, and remembers it for whoever asks.
@@ -21,7 +21,7 @@ class LossPolicy:
     def __init__(self, *, skips: bool) -> None:
         self._skips = skips
         self._starts: dict[tuple[TopicPartition, int], int] = {}
-        """Where each skipped range begins, by its end; the cluster bounds how many there are."""
+        """The start of each skipped range, by partition and end; the cluster bounds how many there are."""
 
     def meet(self, partition: TopicPartition, lost: LostRange) -> None:
         """Everything before the range has been handed out. Raises `RecordsLost` unless it is to be skipped."""

@@ -1,4 +1,4 @@
-"""One member of a consumer group: what it says to the coordinator next, and what the answer changes (KIP-848).
+"""A member of a consumer group: its next heartbeat to the coordinator, and what the answer changes (KIP-848).
 
     heartbeat() -> Heartbeat   ...sent...   answered() -> Changes(revoked, assigned)
                                             failed()   -> Changes(lost)
@@ -58,7 +58,7 @@ EXPELLED: Final = (UnknownMember, FencedMember)
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What an answer changes, sorted. Nothing of `revoked` and `lost` may be handed out any more."""
+    """The changes that an answer makes, sorted. Nothing of `revoked` and `lost` may be handed out any more."""
 
     revoked: tuple[TopicPartition, ...] = ()
     """Owned until `gave_up`: what was handed out may be finished, and committed."""
@@ -110,7 +110,7 @@ class Membership:
         self._target: frozenset[TopicPartition] = frozenset()
         """All that it may own, as of the last answer."""
         self._confirmed: frozenset[TopicPartition] | None = None
-        """What the coordinator knows that we own; None if that must be said."""
+        """The partitions that the coordinator knows that we own; None if that must be said."""
         self._sequence = 0
         self._is_subscription_due = False
         self._sent_subscription: tuple[tuple[str, ...], str] | None = None
@@ -135,7 +135,7 @@ class Membership:
 
     @property
     def owned(self) -> list[TopicPartition]:
-        """What nobody else can own now, `revoked` that was not given up included; sorted."""
+        """Returns the partitions that nobody else can own now, `revoked` that was not given up included; sorted."""
         return sorted(self._owned)
 
     @property
@@ -158,8 +158,9 @@ class Membership:
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
     def heartbeat(self, now_s: float, wait_ms: int = 0) -> Heartbeat:
-        """What to send now. The answer may wait for news up to `wait_ms`, unless there is something to give up, which
-        is news of its own; and for a third of the rebalance timeout, or the lease would run out meanwhile."""
+        """Returns the heartbeat to send now. The answer may wait for news up to `wait_ms`, unless there is something to
+        give up, which is news of its own; and for a third of the rebalance timeout, or the lease would run out
+        meanwhile."""
         assert not self.is_out, "out of the group: `rejoin` first"
         says_all = self.member_epoch == JOIN
         says_subscription = says_all or (self._is_subscription_due and not self._is_waiting)

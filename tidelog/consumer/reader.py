@@ -46,7 +46,8 @@ class PartitionReader:
         self._current: Cursor | None = None
         """The cursor whose decoded batch `getone` is walking through."""
         self._handed_out: ConsumerRecord | Mapping[TopicPartition, int] | None = None
-        """What the caller has in hand, in a group: one record, or where the records of each partition begin."""
+        """The record that the caller has in hand, in a group; or the offset where the records of each partition
+        begin."""
         self._is_open = False
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -64,7 +65,8 @@ class PartitionReader:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What is there, of these partitions or of all, by partition; waits up to `timeout_ms` if there is nothing.
+        """Returns the records that are there, of these partitions or of all, by partition; waits up to `timeout_ms` if
+        there is nothing.
 
         At most `max_records` records in all; without it some hundred kilobytes. Raises as `getone`.
         """
@@ -156,7 +158,7 @@ class PartitionReader:
         return nullcontext() if self._group is None else self._group.call()
 
     def _in_hand(self) -> Mapping[TopicPartition, int]:
-        """Where the records begin that the caller may still be at work on, by partition."""
+        """Returns, by partition, the first offset of the records that the caller may still be at work on."""
         match self._handed_out:
             case None:
                 return {}

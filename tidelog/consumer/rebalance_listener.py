@@ -1,4 +1,4 @@
-"""What a program may do when its partitions change hands."""
+"""The callbacks of a program whose partitions change hands."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class ConsumerRebalanceListener:
     """
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These are read from now on; their positions are set, and may be changed by `seek`."""
+        """Tells of partitions that are read from now on; their positions are set, and may be changed by `seek`."""
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These are about to be given up; all that was handed out of them has been asked beyond, and can be committed
-        here."""
+        """Tells of partitions that are about to be given up; all that was handed out of them has been asked beyond, and
+        can be committed here."""
 
     def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> Awaitable[None] | None:
         """These are another consumer's already: nothing of them can be committed any more.

@@ -1,4 +1,4 @@
-"""What a consumer does when its partitions change: finish, commit, tell the listener, give up; and begin.
+"""A consumer's rebalance when its partitions change: finish, commit, tell the listener, give up; and begin.
 
     lost      read no more, tell the listener; nothing can be committed
     revoked   read no more, commit what is processed, tell the listener, give up: only then it is another's
@@ -54,7 +54,7 @@ class Rebalancing:
         self._reset = reset
         self._commits_itself = commits_itself
         self._begun: dict[TopicPartition, None] = {}
-        """What the listener was told to be assigned."""
+        """The partitions that the listener was told to be assigned."""
         self._uncommitted: dict[Cursor, None] = {}
         """Assigned by the program, to begin at the group's committed offsets."""
         self._task: asyncio.Task[None] | None = None
@@ -81,7 +81,7 @@ class Rebalancing:
         return [at for at in self._member.membership.owned if at not in self._begun and at not in to_give_up]
 
     def give_up_unbegun(self) -> None:
-        """What was never begun is given up without further ado, whoever holds what else."""
+        """Gives up at once what was never begun, whoever holds what else."""
         unbegun = [partition for partition in self._revoked() if partition not in self._begun]
         if unbegun and self._task is None:
             self._member.membership.gave_up(unbegun)

@@ -1,4 +1,4 @@
-"""What a consumer hands out."""
+"""The records that a consumer hands out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions a consumer reads: the assignment, who is paused, whose turn it is.
+"""The partitions that a consumer reads: the assignment, the paused ones, and whose turn it is.
 
 Partitions take turns: after something was taken from one, it goes to the back, so that a busy one cannot starve the
 others however few records are asked for at a time.
@@ -87,7 +87,8 @@ class Subscription:
     def take(
         self, partitions: Sequence[TopicPartition], records_max: int, bytes_max: int
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What can be handed out now: at most `records_max` records, of batches of hardly more than `bytes_max` bytes.
+        """Returns what can be handed out now: at most `records_max` records, of batches of hardly more than `bytes_max`
+        bytes.
 
         Raises what stopped one of the partitions, once all before it has been handed out.
         """
