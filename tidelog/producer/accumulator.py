@@ -35,7 +35,7 @@ ON_ITS_WAY = 4
 
 
 class BatchReceipt(NamedTuple):
-    """What the broker said of one batch. `base_offset` is None where it does not say."""
+    """The broker's answer for one batch. `base_offset` is None where it does not say."""
 
     base_offset: int | None
     leader_epoch: int
@@ -96,7 +96,7 @@ class Batch:
 
 
 class PartitionQueue:
-    """One partition's batches, oldest first: `taken` (those of the last request), `sealed`, `open`.
+    """The batches of one partition, oldest first: `taken` (those of the last request), `sealed`, `open`.
 
     Invariant: every record in `sealed` was accepted before any in `open`.
     """

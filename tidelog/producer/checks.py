@@ -1,4 +1,4 @@
-"""What a record may be made of. Checked when it is sent, so that encoding its batch cannot fail.
+"""Checks what a record is made of when it is sent, so that encoding its batch cannot fail.
 
 `send` has a short way for the common record and comes here with all others; messages say what to do instead.
 """
@@ -16,7 +16,7 @@ from tidelog.producer.accumulator import HEADER_OVERHEAD_BYTES, RECORD_OVERHEAD_
 def checked_record(
     timestamp_ms: int, key: object, value: object, headers: Sequence[Header] | None
 ) -> tuple[RecordLike, int]:
-    """The record as the codec takes it, and an upper bound of its encoded size. Raises `InvalidRequest`."""
+    """Returns the record as the codec takes it, and an upper bound of its encoded size. Raises `InvalidRequest`."""
     key_bytes = as_bytes("key", key)
     value_bytes = as_bytes("value", value)
     size = RECORD_OVERHEAD_BYTES + len(key_bytes or b"") + len(value_bytes or b"")
@@ -31,7 +31,8 @@ def checked_record(
 def checked_triples(
     timestamp_ms: int, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None
 ) -> tuple[list[RecordLike], list[int]]:
-    """As `checked_record`, for many values with one timestamp and no headers."""
+    """Returns the records and their upper bounds of size, as `checked_record` does, for many values with one timestamp
+    and no headers. Raises `InvalidRequest`."""
     if set(map(type, values)) - {bytes}:
         values = [as_bytes("value", value) for value in values]
     if keys is None:

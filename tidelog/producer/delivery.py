@@ -1,4 +1,4 @@
-"""What `send` gives back: a promise per record that costs a few words, because its batch holds the rest.
+"""The results of `send`: a promise per record that costs a few words, because its batch holds the rest.
 
 A future per record would cost more than all else that `send` does. A `Delivery` is a pointer to its batch and a
 number in it; the batch has one outcome for all its records. Only somebody who waits pays for a future, and cancelling
@@ -16,7 +16,7 @@ from tidelog.producer.accumulator import Batch
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is, and what was guaranteed when the broker said so.
+    """The place of a record in its partition, and what was guaranteed when the broker said so.
 
     `offset` is None with acks=0, and for a repeated batch so old that the broker only knows it has it.
     `timestamp_ms` is the record's own; a topic with log-append time stores the broker's instead. `acked_by` are the
@@ -33,7 +33,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Delivery:
-    """One record on its way. `await` it, as often as you like, for its `RecordMetadata` or the error.
+    """A record on its way. `await` it, as often as you like, for its `RecordMetadata` or the error.
 
     Raises what the record failed with: a definite error (it is surely not in the log), or `DeliveryUnknown`.
     """

@@ -13,7 +13,7 @@ BATCH_SIZE_MIN = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """What `Producer` takes as keyword arguments, in the units its parts count in."""
+    """The keyword arguments of `Producer`, checked, in the units that its parts count in."""
 
     acks: str
     linger_s: float

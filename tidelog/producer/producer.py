@@ -241,7 +241,8 @@ class Producer:
         keys: Sequence[bytes | None] | None = None,
         partition: int | None = None,
     ) -> Deliveries:
-        """As `send` for every value (with the key beside it), several times cheaper; `await` the result for all.
+        """Sends every value (with the key beside it), as `send` would, but several times cheaper; `await` the result
+        for all.
 
         Records of one partition keep their order. Without keys and partition they fill batch after batch, so they
         spread over partitions only in large amounts.

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: the caller's, its key's, or the sticky one.
+"""The partition of a record: the caller's, its key's, or the sticky one.
 
 Keys are hashed as all Kafka clients hash them (murmur2), so that every producer agrees. Records without a key fill one
 partition's batch before moving to the next ("sticky", KIP-480): batches get full, and over time all partitions get

@@ -129,7 +129,7 @@ class Sender:
     # -- sending -------------------------------------------------------------------------------------------------
 
     async def _drain(self, queue: PartitionQueue) -> None:
-        """One request after the other while there is something to take."""
+        """Sends one request after the other while there is something to take."""
         now_s = asyncio.get_running_loop().time
         try:
             while (oldest := self.accumulator.due(queue, now_s())) is not None:
@@ -174,7 +174,8 @@ class Sender:
         self._give_up(request, expired(uncertain=request.unknown_tries > 0), late)
 
     async def _attempt(self, request: _Request) -> tuple[TidelogError | None, float]:
-        """One try. Returns the error and the seconds the broker asked to wait, or None if the batches are settled."""
+        """Tries once. Returns the error and the seconds the broker asked to wait, or None if the batches are
+        settled."""
         left_s = request.deadline_s - asyncio.get_running_loop().time()
         queue = request.queue
         try:

@@ -26,7 +26,7 @@ EPOCH_MAX = 2**15 - 1
 
 
 class Stamp(NamedTuple):
-    """What goes into a batch header."""
+    """The producer's part of a batch header: producer id, epoch, first sequence."""
 
     producer_id: ProducerId
     epoch: int
@@ -35,7 +35,7 @@ class Stamp(NamedTuple):
 
 @dataclass(slots=True)
 class _Trail:
-    """One partition's numbering: `next_sequence` goes to the next batch sent for the first time."""
+    """The numbering of one partition: `next_sequence` goes to the next batch sent for the first time."""
 
     producer_id: ProducerId
     epoch: int = 0

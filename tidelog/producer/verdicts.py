@@ -1,4 +1,4 @@
-"""What an error means for the request it hit: the definite/indefinite rule, spelled out for producing.
+"""The meaning of an error for the request it hit: the definite/indefinite rule, spelled out for producing.
 
     error of a try                            numbered                         not numbered
     ----------------------------------------  -------------------------------  ------------------
@@ -25,7 +25,7 @@ from tidelog.model.errors import OutOfOrderSequence, ProducerFenced, TidelogErro
 
 
 class Verdict(enum.Enum):
-    """What the sender does next."""
+    """The next act of the sender."""
 
     RETRY = "send the same bytes again"
     RENUMBER = "bump the epoch, number anew, send again"
