@@ -20,7 +20,7 @@ LOG_LEVEL: Final = "log.level"
 
 
 class ConfigSource(enum.StrEnum):
-    """Who decided a value, in Kafka's words; strongest first."""
+    """The source that decided a value, in Kafka's words; strongest first."""
 
     DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
     DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
@@ -39,7 +39,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting in force; `value` is None if there is none, or if it is computed when it is used."""
+    """A setting in force; `value` is None if there is none, or if it is computed when it is used."""
 
     name: str
     value: str | None
@@ -58,7 +58,7 @@ class ConfigEntry:
 def describe_topic(
     broker: BrokerConfig, overrides: Mapping[str, str], *, replication_factor: int
 ) -> tuple[ConfigEntry, ...]:
-    """Every setting of a topic with these overrides. Raises `InvalidRequest` as `topic_config` does."""
+    """Returns every setting of a topic with these overrides. Raises `InvalidRequest` as `topic_config` does."""
     config = topic_config(broker, overrides)
     computed = {"min.insync.replicas": str(config.min_insync_replicas_for(replication_factor))}
     entries = []

@@ -1,4 +1,4 @@
-"""What is wrong with a setting, said so that the reader knows what to type instead.
+"""Errors in settings, worded so that the reader knows what to type instead.
 
 At process start that is a `ConfigError` on the terminal; over HTTP it is `InvalidRequest`. Both are worded here, so
 that one mistake reads the same wherever it is made.
@@ -24,7 +24,7 @@ class ConfigError(InvalidRequest):
 
 
 def problems(error: ValidationError, given: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Each failed setting as `(name, its value as given and what is wrong with it)`.
+    """Returns each failed setting as `(name, its value as given and what is wrong with it)`.
 
     The name is empty if each value is fine, and it is their combination that is not.
     """

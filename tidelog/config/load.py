@@ -34,7 +34,8 @@ _SERVICE_LINK: Final = re.compile(
     r"TIDELOG_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
     r"|(?P<address>TIDELOG_(\w+_)?PORT)"
 )
-"""What Kubernetes puts into every container of a namespace that has a service called `tidelog` or `tidelog-...`."""
+"""Matches what Kubernetes puts into every container of a namespace that has a service called `tidelog` or
+`tidelog-...`."""
 
 
 class Given(NamedTuple):
@@ -59,8 +60,8 @@ def load_config(file: str | None, environ: Mapping[str, str], flags: Mapping[str
 
 
 def given_settings(file: str | None, environ: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, Given]:
-    """What was given and won, by dotted name; no value was looked at yet. Raises `ConfigError` as `load_config` does
-    for what is neither a file nor a name."""
+    """Returns the settings that were given and won, by dotted name; no value was looked at yet. Raises `ConfigError` as
+    `load_config` does for what is neither a file nor a name."""
     given: dict[str, Given] = {}
     for source in (_from_file(file) if file is not None else {}, _from_environment(environ), _from_flags(flags)):
         _refuse_unknown(source)

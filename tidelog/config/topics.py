@@ -29,14 +29,14 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 
 def refuse_compaction(overrides: Mapping[str, str]) -> None:
-    """Of users' topics: nothing would compact them. Raises `InvalidRequest`."""
+    """Refuses compaction for users' topics: nothing would compact them. Raises `InvalidRequest`."""
     if overrides.get("cleanup.policy") == "compact":
         raise InvalidRequest(f"Bad topic setting: cleanup.policy = 'compact': {NO_COMPACTION}")
 
 
 def new_topic_overrides(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, str]:
-    """What is noted of a user's new topic: `overrides`, and whatever is fixed from now on, and would be something else
-    by default. Raises as `topic_config` and `refuse_compaction`."""
+    """Returns the settings to note of a user's new topic: `overrides`, and whatever is fixed from now on, and would be
+    something else by default. Raises as `topic_config` and `refuse_compaction`."""
     refuse_compaction(overrides)
     result: dict[str, str] = {}
     for name, synonym in broker_synonyms().items():
