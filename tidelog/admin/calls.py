@@ -25,7 +25,7 @@ def decoded(kind: type[T], body: bytes) -> T:
 
 
 class Calls:
-    """One session's reads, which are repeated until they succeed or time runs out, and changes."""
+    """The calls of one session: reads, which are repeated until they succeed or time runs out, and changes."""
 
     def __init__(self, session: ClusterSession) -> None:
         self._session = session

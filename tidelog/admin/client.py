@@ -388,7 +388,8 @@ class AdminClient(GroupCalls, QuotaCalls, AccessCalls):
     async def list_offsets(
         self, partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, PartitionOffsets]:
-        """Where partitions begin and end; with a mapping to timestamps (ms), also the first offset of that time.
+        """Returns the first and last offsets of partitions; with a mapping to timestamps (ms), also the first offset of
+        that time.
 
         Entries of partitions that cannot be told have an `error`; the call itself does not fail for them.
         """

@@ -1,4 +1,4 @@
-"""What the admin client tells of consumer groups. Field names are those of REST v3."""
+"""The admin client's results about consumer groups. Field names are those of REST v3."""
 
 from __future__ import annotations
 

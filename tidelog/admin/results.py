@@ -1,4 +1,5 @@
-"""What the admin client takes and gives. Field names are those of REST v3, so that JSON made of them reads the same."""
+"""The admin client's arguments and results. Field names are those of REST v3, so that JSON made of them reads the
+same."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class NewTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaPlacement(msgspec.Struct, frozen=True):
-    """Where a partition's replicas are, the preferred leader first."""
+    """The replicas of a partition, the preferred leader first."""
 
     partition_id: int
     replicas: tuple[int, ...]
@@ -55,9 +56,10 @@ class TopicPlacement(msgspec.Struct, frozen=True):
 
 
 class PartitionDescription(msgspec.Struct, frozen=True):
-    """Who holds a partition; `leader` is -1 while there is none. `isr` are in sync; `elr` are not, but hold everything
-    acknowledged, and may lead if nobody else can (KIP-966). Where the topic's protocol is paxos, `isr` are the replicas
-    that are live and vote, and `voters` are all that vote: a disk that was lost is replaced under another id."""
+    """The leader and replicas of a partition; `leader` is -1 while there is none. `isr` are in sync; `elr` are not, but
+    hold everything acknowledged, and may lead if nobody else can (KIP-966). Where the topic's protocol is paxos, `isr`
+    are the replicas that are live and vote, and `voters` are all that vote: a disk that was lost is replaced under
+    another id."""
 
     partition_id: int
     leader: int
@@ -81,7 +83,7 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, topic: TopicMetadata) -> TopicDescription:
-        """From the metadata."""
+        """Returns the description of a topic, from the metadata."""
         return cls(
             topic.name,
             topic.topic_id,
@@ -105,7 +107,7 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 class NewAssignment(msgspec.Struct, frozen=True):
-    """Where a partition's replicas are to be, the preferred leader first."""
+    """The replicas that a partition is to have, the preferred leader first."""
 
     topic_name: str
     partition_id: int
@@ -168,7 +170,7 @@ class BrokerDescription(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Its base URL."""
+        """Returns the broker's base URL."""
         return base_url(self.host, self.port, self.scheme)
 
     @property

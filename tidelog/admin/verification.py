@@ -26,7 +26,7 @@ Ask = Callable[..., Awaitable[ReplicaVerification]]
 
 @dataclass(slots=True)
 class ReplicaCheck:
-    """What became of one replica."""
+    """The findings about one replica."""
 
     broker_id: int
     damaged: list[DamagedOffsets] = field(default_factory=list)
@@ -40,7 +40,7 @@ class ReplicaCheck:
 
     @property
     def is_whole(self) -> bool:
-        """What is committed is there, now."""
+        """Returns True if everything committed is there, now."""
         return not self.damaged and self.differs_at is None and self.error is None
 
 
@@ -55,7 +55,7 @@ class GoodCopies:
 
 @dataclass(slots=True)
 class PartitionCheck:
-    """One partition's replicas, compared over [start_offset, end_offset)."""
+    """The replicas of one partition, compared over [start_offset, end_offset)."""
 
     topic: str
     partition: int
@@ -63,11 +63,11 @@ class PartitionCheck:
     start_offset: int = 0
     end_offset: int = 0
     bytes: int = 0
-    """Of one replica."""
+    """The bytes that one replica has read."""
 
     @property
     def is_whole(self) -> bool:
-        """All replicas are."""
+        """Returns True if all replicas are whole."""
         return all(replica.is_whole for replica in self.replicas)
 
     def good_copies(self) -> list[GoodCopies]:
@@ -96,7 +96,7 @@ class PartitionCheck:
 
 
 class PartitionVerifier:
-    """Of one partition. `advance` is told how many offsets of it were compared."""
+    """The verifier of one partition. `advance` is told how many offsets of it were compared."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class PartitionVerifier:
         return found
 
     async def _compare(self, offset: int) -> int | None:
-        """One range: where it ends; None if nobody can be asked any more."""
+        """Compares one range; returns the offset where it ends, or None if nobody can be asked any more."""
         end = self._found.end_offset
         first: ReplicaVerification | None = None
         for replica in self._found.replicas:
