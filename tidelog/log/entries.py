@@ -18,15 +18,16 @@ from tidelog.model.batch_header import RecordBatch
 from tidelog.model.records import Record, StoredRecord
 
 CLAIM: Final = "tidelog.log.claim"
-"""Of the mark that begins a writer's term; the value is the writer's name, for people."""
+"""The header of the mark that begins a writer's term; the value is the writer's name, for people."""
 TRUNCATION: Final = "tidelog.log.truncation"
-"""Of the mark before a truncation; the value is the position of what becomes the first entry, in digits."""
+"""The header of the mark before a truncation; the value is the position of what becomes the first entry, in digits."""
 RECORD_OVERHEAD_BYTES: Final = 64
 """More than a record without headers takes beside its value."""
 
 
 class Entry(NamedTuple):
-    """What was appended, and where it is. A record with a null value, which no writer appends, has empty `data`."""
+    """An entry: what was appended, and its position. A record with a null value, which no writer appends, has empty
+    `data`."""
 
     position: int
     data: bytes
@@ -41,7 +42,7 @@ def mark_record(timestamp_ms: int, kind: str, value: str) -> Record:
 
 
 def entries_of(batch: RecordBatch) -> Iterator[Entry]:
-    """The entries of a batch, without the marks. Raises `InvalidBatch` or `TooLarge`, as `decode_batch`."""
+    """Yields the entries of a batch, without the marks. Raises `InvalidBatch` or `TooLarge`, as `decode_batch`."""
     for record in decode_batch(batch):
         if not _is_mark(record):
             yield Entry(record.offset, record.value or b"")

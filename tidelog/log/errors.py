@@ -1,4 +1,5 @@
-"""What only the writer of a log can be told. All else is `tidelog.model.errors` and `tidelog.transport.errors`."""
+"""Errors that only the writer of a log can meet. All others are in `tidelog.model.errors` and
+`tidelog.transport.errors`."""
 
 from __future__ import annotations
 

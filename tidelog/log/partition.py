@@ -66,7 +66,7 @@ _CONFIGS = msgspec.json.Decoder(_Configs)
 
 
 class Extent(NamedTuple):
-    """Where the log begins, up to where it is committed, and where its leader's copy ends."""
+    """The extent of the log: its first position, the end of what is committed, and the end of its leader's copy."""
 
     beginning: int
     ending: int
@@ -74,7 +74,7 @@ class Extent(NamedTuple):
 
 
 class LogPartition:
-    """One partition. Deadlines are in the event loop's time; `request_timeout_s` bounds one try."""
+    """The partition that holds a log. Deadlines are in the event loop's time; `request_timeout_s` bounds one try."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class LogPartition:
     # -- what a reader needs -----------------------------------------------------------------------------------------
 
     async def extent(self, deadline_s: float) -> Extent:
-        """Where the log begins and ends now, as its leader says."""
+        """Asks the leader where the log begins and ends now."""
 
         async def attempt(timeout_s: float) -> PartitionOffsets:
             query = OffsetQuery(self._topic, self._partition)
@@ -215,7 +215,7 @@ class LogPartition:
         return Extent(beginning, ending, found.log_end_offset)
 
     async def fetch(self, offset: int, timeout_s: float, *, bytes_max: int, wait_s: float) -> list[RecordBatch]:
-        """One try: committed batches from the one with `offset` on, up to what is lost; none if none came within
+        """Fetches once: committed batches from the one with `offset` on, up to what is lost; none if none came within
         `wait_s`.
 
         Raises `OffsetOutOfRange`, `DamagedBatch`, `RecordsLost`, and whatever a request may end with.
@@ -246,8 +246,8 @@ class LogPartition:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     async def persist(self, attempt: Callable[[float], Awaitable[T]], deadline_s: float) -> T:
-        """What `attempt` (given the seconds it may take) returns at last. Raises its first error that will not pass, or
-        its last one before the deadline."""
+        """Returns what `attempt` (given the seconds it may take) returns at last. Raises its first error that will not
+        pass, or its last one before the deadline."""
         backoff = self._session.backoff()
         while True:
             left_s = max(0.001, deadline_s - self._now_s())

@@ -123,7 +123,7 @@ class Reader:
                 position = batch.header.next_offset
 
     async def _next_batches(self, position: int) -> list[RecordBatch]:
-        """What follows; at least one batch."""
+        """Returns the batches that follow; at least one."""
 
         async def attempt(timeout_s: float) -> list[RecordBatch]:
             wait_s = min(POLL_S, timeout_s / 2)

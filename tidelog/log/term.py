@@ -46,7 +46,8 @@ class _Waiting(NamedTuple):
 
 
 class Term:
-    """One. `end` is where the last committed entry of it ends; `over` is why it has come to its end."""
+    """A writer's term. `end` is the end of its last committed entry; `over` is the error that ended the term, None
+    while it lasts."""
 
     def __init__(self, log: Appender, producer_id: ProducerId, end: int, group_bytes_max: int) -> None:
         self.end = end

@@ -100,7 +100,7 @@ class Writer:
 
     @property
     def ending(self) -> int:
-        """Where the last entry of this writer ends, its claim to begin with; nothing lies behind it as long as it is
+        """Returns the end of this writer's last entry, its claim to begin with; nothing lies behind it as long as it is
         the writer. Raises `ClientClosed` before `start`."""
         return self._current().end
 
