@@ -1,4 +1,4 @@
-"""What replicas of a log by itself are asked, by each other and by programs.
+"""The requests to replicas of a log by itself, from each other and from programs.
 
 Frames of engines and elections, and the question what a replica knows (`DescribeQuorum`), are the metadata log's.
 """
@@ -64,7 +64,7 @@ class ReadLog(msgspec.Struct, frozen=True, tag=True):
 
     position: int
     bytes_max: int
-    """Of payloads; one entry at least."""
+    """The size limit of the payloads, in bytes; one entry comes at least."""
 
 
 class LogPart(msgspec.Struct, frozen=True, tag=True):

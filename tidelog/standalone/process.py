@@ -32,12 +32,12 @@ DEFAULT = ElectionSettings()
 
 
 def initialise_directory(path: str) -> str:
-    """As `initialise`, on this machine's disk."""
+    """Makes a replica's directory, as `initialise` does, on this machine's disk."""
     return initialise(DiskFiles(path), SystemClock(), SystemEntropy())
 
 
 def node_id_of(path: str) -> int:
-    """Which of the servers a replica's directory belongs to; 0 if it does not say."""
+    """Returns the node id of the server that a replica's directory belongs to; 0 if it does not say."""
     files = DiskFiles(path)
     if not files.exists(JOURNAL):
         return 0
