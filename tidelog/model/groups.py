@@ -209,8 +209,8 @@ AnyGroupRequest: TypeAlias = (
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True):
-    """The member's epoch and assignment. It gives up what it owns and `assignment` lacks, says so (`owned`), and has
-    the rest."""
+    """A member's epoch and assignment. It gives up what it owns and `assignment` lacks, says so (`owned`), has the
+    rest."""
 
     member_id: str
     member_epoch: Int64
