@@ -70,8 +70,8 @@ def quorum_called_off(info: PartitionInfo, _name: TopicPartition) -> PartitionIn
 
 
 def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
-    """Sets one wanted member for each target replica, on its present disk. A disk keeps the id under which it is
-    wanted, or votes; another gets a new one."""
+    """Returns the entry with one wanted member for each target replica, on its present disk. A disk keeps the id under
+    which it is wanted, or votes; another gets a new one."""
     wanted, next_engine_id = [], info.next_engine_id
     for node in info.target:
         disk = (node, brokers.storage_of(node))

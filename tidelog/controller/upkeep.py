@@ -12,12 +12,13 @@ from tidelog.model.cluster import ClusterImage
 
 
 def overdue(image: ClusterImage, sessions: Sessions, now_s: float) -> list[FenceBroker]:
-    """Returns the fencing of live brokers that were not heard of for a session's time."""
+    """Returns commands that fence the live brokers that were not heard of for a session's time."""
     return [FenceBroker(node, broker_epoch) for node, broker_epoch in sessions.expired(image, now_s)]
 
 
 def misled(image: ClusterImage, config: BrokerConfig) -> ElectLeaders | None:
-    """Moves leadership back to preferred leaders that are in sync; None if all is even, or if that is not wanted."""
+    """Returns the command that elects preferred leaders that are in sync; None if it would change nothing, or is not
+    wanted."""
     if not config.auto_leader_rebalance_enable:
         return None
     command = ElectLeaders(ElectionType.PREFERRED)

@@ -42,7 +42,8 @@ def _share_out(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict
 
 
 def _divided(has: list[Partition], count: int) -> tuple[list[Partition], list[Partition]]:
-    """Returns what a member keeps, and what it gives away: `count` partitions stay, of as many topics as possible."""
+    """Returns what a member keeps, and what it gives away: `count` partitions stay, spread over its topics as evenly as
+    they can be."""
     if len(has) <= count:
         return has, []
     seen = dict[str, int]()

@@ -135,7 +135,7 @@ class AlterPartitionAnswered:
     outcome: Outcome
     now_ms: int
     partition_epoch: int = -1
-    """The partition epoch that the controller has now; -1 if the outcome is ambiguous."""
+    """The partition epoch that the controller has now; it counts for nothing if the outcome is ambiguous."""
     isr: tuple[int, ...] = ()
     """The in-sync set that the controller has now."""
 

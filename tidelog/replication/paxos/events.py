@@ -68,7 +68,7 @@ class Timer(Enum):
 class TimerFired(msgspec.Struct, frozen=True):
     timer: Timer
     token: int = 0
-    """The token of the `SetTimer`; the node ignores a timer whose token is not its newest."""
+    """The token of the `SetTimer`. A RESEND whose token names a proposer that is gone is ignored."""
 
 
 class Elect(msgspec.Struct, frozen=True):
