@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PAGES = sorted({*DOCS.glob("*.md"), *(DOCS / "decisions").glob("*.md"), *(DOCS / "start").glob("*.md")})
+FOLDERS = (".", "decisions", "start", "coming-from")
+PAGES = sorted({page for folder in FOLDERS for page in (DOCS / folder).glob("*.md")})
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
