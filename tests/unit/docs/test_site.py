@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 FOLDERS = (".", "decisions", "start", "coming-from")
 PAGES = sorted({page for folder in FOLDERS for page in (DOCS / folder).glob("*.md")})
-LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
