@@ -181,7 +181,7 @@ class Children:
 
     def __init__(self) -> None:
         self._living: dict[int, tuple[int, int]] = {}
-        """By the descriptor that is readable when it has ended: its process id, and the pipe for its status."""
+        """Holds the process id of each and the pipe for its status, by a descriptor that is readable at its end."""
 
     def add(self, pid: int, status: int) -> None:
         """Adds a broker that was just forked."""

@@ -140,7 +140,7 @@ def test_a_broker_that_cannot_start_says_why(dev: Dev) -> None:
 def test_the_same_directory_goes_on_with_the_same_data(dev: Dev, tmp_path: Path) -> None:
     first = dev("--brokers", "1", "--base-port", str(base_port()))
     ready(first, 1)
-    assert stop(first)[0] == 0
+    assert stop(first) == (0, ""), (tmp_path / "tidelog-dev" / "broker-1.log").read_text()
     before = command_of(tmp_path / "tidelog-dev", 1)
     other = base_port()
     second = dev("--brokers", "1", "--base-port", str(other), "--set", "num.partitions=7")

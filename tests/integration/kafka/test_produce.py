@@ -160,13 +160,18 @@ async def test_a_long_request_goes_in_slices_and_keeps_its_place(
     assert sizes == [*[ENTRIES] * 4, 1, 1]
 
 
-async def test_a_long_request_waits_for_room(site: KafkaSite) -> None:
-    led = site.led()
-    led.hold_back()
-    large = batch(b"x" * 900_000)
+async def held_up(site: KafkaSite, large: bytes) -> list[Client]:
+    """Returns clients that have sent more than a mailbox takes, to a partition that appends nothing now."""
+    site.led().hold_back()
     clients = [await site.client() for _ in range(20)]
     for client in clients:
         client.send(produce_frame(large, 1))
+    return clients
+
+
+async def test_a_long_request_waits_for_room(site: KafkaSite) -> None:
+    led, large = site.led(), batch(b"x" * 900_000)
+    clients = await held_up(site, large)
     while led.has_room(len(large)):
         await asyncio.sleep(0.01)
     late = await site.client()
@@ -186,12 +191,8 @@ async def test_a_long_request_without_acks_ends_the_connection_if_it_is_refused(
 
 
 async def test_a_full_mailbox_holds_the_connection_and_refuses_nothing(site: KafkaSite) -> None:
-    led = site.led()
-    led.hold_back()
-    large = batch(b"x" * 900_000)
-    clients = [await site.client() for _ in range(20)]
-    for client in clients:
-        client.send(produce_frame(large, 1))
+    led, large = site.led(), batch(b"x" * 900_000)
+    clients = await held_up(site, large)
     other = await site.client()
     (answered,) = await other.produce(("t", 1, GOOD))
     assert answered.error_code == ErrorCode.none

@@ -64,7 +64,7 @@ async def check(cluster: ThreeBrokers, values: list[bytes]) -> None:
 
 
 FIRST = pytest.mark.parametrize("first", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-"""Who is the first to start: the broker with the old directory, or one of the others, which are alike."""
+"""The broker that starts first: the one with the old directory, or one of the others, which are alike."""
 
 
 @PROTOCOLS

@@ -27,7 +27,7 @@ SAMPLED = 149
 """Every so many cases in the default run: coprime to the number of faults, so that all of them come by."""
 
 EVERY = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
-"""Of the entries, which are damaged one by one."""
+"""The step between the entries that are damaged, one by one."""
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=lambda name: name.replace(" ", "-"))
