@@ -269,16 +269,17 @@ class Connection:
 
     def _begin_produce(self, slot: Slot) -> bool:
         call = slot.call
+        waited_s = self._parts.face.clock.monotonic_s() - call.began_s
         steps = read_produce(call)
         try:
             next(steps)
         except StopIteration as end:
             production = Production(self._parts, call, end.value, partial(self._produced, slot))
         else:
+            slot.stats.waiting.observe(waited_s)
             self._spawn(slot, partial(self._produce_in_slices, slot, steps))
             return True
         led = production.led(production.request.entries)
-        waited_s = self._parts.face.clock.monotonic_s() - call.began_s
         if waited_s < self._parts.limits.room_s_max and production.wants_room(led, self._look_soon):
             self._look_later(self._parts.limits.room_s_max)
             return False
