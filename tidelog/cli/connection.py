@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -21,12 +22,37 @@ Client = TypeVar("Client", AdminClient, Consumer, Producer)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """The coroutine's result, from an event loop of its own; Ctrl-C cancels it.
+    """Returns the coroutine's result, from an event loop of its own. Ctrl-C cancels it, and raises `KeyboardInterrupt`
+    when it has ended; a second one does not wait for that.
 
     The standard library's loop: uvloop makes every descriptor it watches non-blocking, and commands watch standard
     input and output, which belong to the shell and to other processes as well.
     """
-    return asyncio.run(main)
+    return asyncio.run(_interruptible(main))
+
+
+async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
+    """Awaits a coroutine that Ctrl-C cancels in a turn of the loop. `asyncio.run` does so between any two
+    instructions, also where a future that was open a moment ago is given its result, which is a traceback for users.
+    """
+    loop, task, is_interrupted = asyncio.get_running_loop(), asyncio.current_task(), False
+    assert task is not None
+
+    def interrupt() -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        loop.remove_signal_handler(signal.SIGINT)
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        return await main
+    except asyncio.CancelledError:
+        if is_interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 def ask(bootstrap: str, work: Callable[[AdminClient], Coroutine[Any, Any, T]]) -> T:
