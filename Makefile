@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site clean ci
+.PHONY: help setup has-python demo fmt lint quick test constraints pages spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -79,6 +79,11 @@ constraints: | has-python ## Write constraints.txt anew: the newest releases tha
 	{ echo "# What \`make setup\` installs, so that it installs the same again; written by \`make constraints\`."; \
 	  .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 	rm -rf .venv-constraints
+
+pages: export PYTHONDONTWRITEBYTECODE :=
+pages: setup ## Type every block of the README and of docs/ in a terminal, as a reader does; a few minutes
+	$(BIN)/python -m tests.pages.blocks
+	$(BIN)/pytest -m pages -n 4 tests/pages
 
 spark: setup ## Run the tests of the Spark connector that need Java 17; a few minutes
 	$(BIN)/pytest -m spark

@@ -108,6 +108,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked: str = config.option.markexpr
     _skip(items, "spark", "spark: run it with `make spark`", unless="spark" in asked)
+    _skip(items, "pages", "pages: run them with `make pages`", unless="pages" in asked)
     _skip(items, "slow", "slow: run it with `pytest -m slow`", unless=bool(asked))
 
 

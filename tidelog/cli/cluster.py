@@ -10,6 +10,7 @@ import typer
 from tidelog.admin import AdminClient, BrokerState, ClusterDescription, RecoveryDescription
 from tidelog.cli.broker import levels_of, role_of, state_of
 from tidelog.cli.cluster_recover import recover
+from tidelog.cli.cluster_watch import wait
 from tidelog.cli.connection import ask
 from tidelog.cli.log_losses import shown_time
 from tidelog.cli.options import Bootstrap, Json
@@ -19,11 +20,14 @@ from tidelog.cli.tables import print_table, show
 from tidelog.cli.upgrade import upgrade
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
-app = typer.Typer(help="Show the cluster, even out its load, restart and upgrade its brokers.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show the cluster, wait for it, rebalance, restart and upgrade its brokers.", no_args_is_help=True
+)
 app.command()(rebalance)
 app.command()(recover)
 app.command()(restart)
 app.command()(upgrade)
+app.command()(wait)
 
 
 @app.command()

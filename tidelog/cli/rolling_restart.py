@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
-import time
-from collections.abc import Callable
 from typing import Annotated, Final
 
 import typer
 
 from tidelog.admin import AdminClient
-from tidelog.admin.rolling import ClusterState, not_back, not_whole, restart_order
+from tidelog.admin.rolling import not_back, not_whole, restart_order
+from tidelog.cli.cluster_watch import ClusterWatch
 from tidelog.cli.connection import ask
 from tidelog.cli.options import Bootstrap, Json
 from tidelog.cli.terminal import CommandError, UsageError, print_json
-from tidelog.model.errors import TidelogError
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
 
 WAIT_S: Final = 300.0
-LOOK_S: Final = 0.5
 
 
 def restart(
@@ -75,6 +72,7 @@ class Restart:
         self._admin = admin
         self._command = command
         self._wait_s = wait_s
+        self._watch = ClusterWatch(admin, wait_s)
         self._is_quiet = is_quiet
 
     async def run(self, *, is_dry: bool) -> list[dict[str, object]]:
@@ -90,33 +88,14 @@ class Restart:
         return steps
 
     async def _restart(self, node: int, line: str) -> None:
-        before = await self._until(not_whole, f"broker {node} was not restarted")
+        before = await self._watch.until(not_whole, f"broker {node} was not restarted")
         self._say(f"broker {node}: {line}")
         await self._execute(node, line)
         epoch = before.epoch_of(node)
-        await self._until(lambda state: not_back(state, node, epoch), f"broker {node} did not come back as it was")
+        await self._watch.until(
+            lambda state: not_back(state, node, epoch), f"broker {node} did not come back as it was"
+        )
         self._say(f"broker {node}: is back")
-
-    async def _until(self, trouble: Callable[[ClusterState], str], failure: str) -> ClusterState:
-        """The cluster's state once there is no trouble. Raises `CommandError` if there is for too long."""
-        ends_s = time.monotonic() + self._wait_s
-        while True:
-            try:
-                state = await self._look()
-                reason = trouble(state)
-                if not reason:
-                    return state
-            except TidelogError as error:
-                reason = f"the cluster does not answer: {error.message}"
-            if time.monotonic() >= ends_s:
-                raise CommandError(f"{failure}: after {self._wait_s:g} s, {reason}")
-            await asyncio.sleep(LOOK_S)
-
-    async def _look(self) -> ClusterState:
-        cluster = await self._admin.describe_cluster()
-        states = await self._admin.broker_states(cluster.brokers)
-        positions = {node: None if state is None else state.metadata_position for node, state in states.items()}
-        return ClusterState(cluster, await self._admin.describe_topics(), positions)
 
     async def _execute(self, node: int, line: str) -> None:
         process = await asyncio.create_subprocess_shell(line, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)

@@ -1,4 +1,4 @@
-"""`tidelog cluster restart`, with brokers that really are restarted, one after the other."""
+"""`tidelog cluster restart`, with brokers that really are restarted, one after the other; and `tidelog cluster wait`."""
 
 from __future__ import annotations
 
@@ -95,3 +95,22 @@ def test_what_makes_no_sense_is_refused(cli: Cli) -> None:
     assert "say --rolling" in reason
     (reason,) = cli.fail("cluster", "restart", "--rolling", "--command", "restart {broker}", status=2)
     assert "{node}, {host} and {rack}" in reason
+
+
+# -- waiting for a cluster -------------------------------------------------------------------------------------------
+
+
+def test_wait_says_what_is_missing(cli: Cli, cluster: LocalCluster) -> None:
+    assert cli.succeed("cluster", "wait").decode() == f"cluster {cluster.cluster_id} is whole: 3 brokers\n"
+    (reason,) = cli.fail("cluster", "wait", "--brokers", "4", "--wait", "1")
+    assert "3 of 4 brokers have joined" in reason
+
+
+def test_wait_outlasts_a_start(cli: Cli, cluster: LocalCluster) -> None:
+    cluster.kill(*cluster.node_ids)
+    reason, *_ = cli.fail("cluster", "wait", "--wait", "1")
+    assert "no broker answers" in reason
+    start = threading.Thread(target=cluster.restart, args=cluster.node_ids)
+    start.start()
+    assert json.loads(cli.succeed("cluster", "wait", "--brokers", "3", "--json"))["brokers"] == cluster.node_ids
+    start.join()
