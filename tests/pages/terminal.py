@@ -26,7 +26,13 @@ ROOT: Final = Path(__file__).parents[2]
 BLOCK_TIMEOUT_S: Final = 120
 OUTPUT_TIMEOUT_S: Final = 20
 APART: Final = ("unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
-LOOPBACK_UP: Final = "import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh14x', b'lo', 0x41))"  # SIOCSIFFLAGS with IFF_UP and IFF_RUNNING; a bare Debian has no `ip`
+LOOPBACK_UP: Final = "; ".join(
+    [
+        "import fcntl, socket, struct",
+        "fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh14x', b'lo', 0x41))",  # SIOCSIFFLAGS: up, running
+    ]
+)
+"""What `ip link set lo up` does; a bare Debian has no `ip`."""
 FIRST: Final = "set -m; sleep() { command sleep $(($1 * 2)); }"
 PROMPTS: Final = re.compile(r"^(?:>>> |\.\.\. )+", re.MULTILINE)
 MARK: Final = re.compile(r"^MARK (\d+) (\d+)\n", re.MULTILINE)

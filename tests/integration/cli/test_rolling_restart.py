@@ -1,4 +1,4 @@
-"""`tidelog cluster restart`, with brokers that really are restarted, one after the other; and `tidelog cluster wait`."""
+"""`tidelog cluster restart` with brokers that are restarted, one after the other; and `tidelog cluster wait`."""
 
 from __future__ import annotations
 
