@@ -23,7 +23,7 @@ A broker's settings come from, strongest first: the command line (`--set name=va
 (`TIDELOG_LOG_SEGMENT_BYTES` for `log.segment.bytes`), the TOML file given with `--config`, the default. In the file,
 dotted names and nested tables mean the same:
 
-```toml
+```toml title="tidelog.toml"
 log.segment.bytes = 268435456
 log.retention.ms = 86400000
 
