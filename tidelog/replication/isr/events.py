@@ -35,46 +35,46 @@ class LogState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IsrSettings:
-    """The settings of the topic and the broker that a partition's leader needs."""
+    """The settings of the topic and the broker that a partition's leader needs. All times are milliseconds."""
 
     lag_ms_max: int = 30_000
     """`replica.lag.time.max.ms`: a member that is behind for longer leaves the set."""
+    # A longer wait would stop producers for as long as it takes to copy so much.
     join_ms_max: int = 3_000
     """A replica outside the set that is behind by no longer than this, nor than `lag_ms_max`, holds back the high
-    watermark, so that it can join. A longer wait would stop producers for as long as it takes to copy so much."""
+    watermark, so that it can join."""
     stall_ms_max: int = 500
     """`replica.stall.ms.max`: a member that acknowledges nothing for longer, while others do, leaves the set."""
     tick_ms: int = 100
-    """How often the leader gets a `Tick` while a producer waits; no tick counts for more time than this."""
+    """The time between two `Tick`s while a producer waits; no tick counts for more time than this."""
     retry_ms: int = 100
-    """From an answer that changed nothing to the next attempt at an `AlterPartition`."""
+    """The time from an answer that changed nothing to the next attempt at an `AlterPartition`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerFetched:
-    """A fetch of a follower that names this leader epoch (the caller has checked), and how far its log goes.
-
-    The tail's epoch makes it checkable: a report whose tail is not in the leader's log counts for nothing.
-    """
+    """A fetch of a follower that names this leader epoch (the caller has checked), and how far its log goes."""
 
     replica: int
     broker_epoch: int
     fetch_offset: int
     """The follower's log end."""
     durable_offset: int
-    """How far its log is on its disk; at most `fetch_offset`."""
+    """The end of what its disk holds; at most `fetch_offset`."""
+    # The tail makes the report checkable: one whose tail is not in the leader's log counts for nothing.
     last_fetched_epoch: int | None
     """The leader epoch of the batch before `fetch_offset`; None if the log is empty, whatever it held before."""
     now_ms: int
     awaits_repair: bool = False
-    """Something in its log is damaged that the leader may have whole."""
+    """True if a batch in its log is damaged that the leader may have whole."""
     log_start_offset: int = 0
     """The first offset of the follower's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerFlushed:
-    """The same report between two fetches, because a flush has ended at the follower. It is not answered."""
+    """A report with the fields of `FollowerFetched` between two fetches, because a flush has ended at the follower. It
+    is not answered."""
 
     replica: int
     broker_epoch: int
@@ -90,7 +90,8 @@ class FollowerFlushed:
 class IsrChanged:
     """The metadata was applied: the partition as the controller has it, within this leader epoch.
 
-    To be told also when only a broker was registered, fenced or unfenced. What is older than known is ignored.
+    The caller tells it also when only a broker was registered, fenced or unfenced. An older partition epoch than the
+    known one is ignored.
     """
 
     replicas: tuple[int, ...]
@@ -98,19 +99,20 @@ class IsrChanged:
     partition_epoch: int
     broker_epochs: Mapping[int, int]
     """The broker epochs of the replicas that may join the set: registered, not fenced, not about to stop."""
+    # Minimum and durability are of the same moment as the set. With a set of before, a lower minimum would let be
+    # committed what the replicas lack that may be elected; and a member would count with what it held in memory, and
+    # has lost in a crash when only its disk was promised.
     min_isr: int = 1
-    """`min.insync.replicas`, but never more than there are replicas: below it the high watermark stands still. Of the
-    same moment as the rest: with a set of before, a lower one would let be committed what the eligible lack."""
+    """`min.insync.replicas`, but never more than there are replicas: below it the high watermark stands still."""
     is_fsynced: bool = True
-    """`ack.durability=fsynced`. Of the same moment, too: with a set of before, a member would count with what it had in
-    memory, and lost when the disk was all that it had to keep."""
+    """True for `ack.durability=fsynced`."""
     min_racks: int = 1
-    """`min.insync.racks`, but never more than the replicas stand in: below it the high watermark stands still, too."""
+    """`min.insync.racks`, but never more than the replicas' racks: below it the high watermark stands still, too."""
     racks: Mapping[int, str] = field(default_factory=dict)
     """The rack of each replica. Replicas without one count as one rack together."""
 
     def is_enough(self, members: Sequence[int]) -> bool:
-        """Returns True if these are as many, in as many racks, as the topic asks for."""
+        """Returns True if these are as many in-sync replicas, in as many racks, as the topic asks for."""
         are_enough = len(members) >= self.min_isr
         return are_enough and (
             self.min_racks <= 1 or len({self.racks.get(node, "") for node in members}) >= self.min_racks
@@ -124,12 +126,12 @@ class Outcome(Enum):
     PROVEN_NOT_APPLIED = auto()
     """Refused for its members (INELIGIBLE_REPLICA), and under a new partition epoch: no earlier attempt can win."""
     AMBIGUOUS = auto()
-    """Anything else: not sent, no answer, a stale epoch (of which an earlier attempt may be the cause)."""
+    """Any other result: not sent, no answer, a stale epoch (of which an earlier attempt may be the cause)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionAnswered:
-    """The fate of one attempt. Each attempt is to be answered once, after a deadline by `AMBIGUOUS`."""
+    """The result of one `AlterPartition` attempt. Each attempt is answered once, after a deadline by `AMBIGUOUS`."""
 
     attempt: int
     outcome: Outcome
@@ -142,16 +144,16 @@ class AlterPartitionAnswered:
 
 @dataclass(frozen=True, slots=True)
 class RecordsDeleted:
-    """The leader's log now starts here."""
+    """The leader's log start offset has risen to this."""
 
     log_start_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: members that lag or have stalled are to be dropped, requests to be repeated.
+    """Time has passed: the leader drops members that lag or have stalled, and repeats its request.
 
-    Every `tick_ms` while something is not committed, and else some ten times per `lag_ms_max`.
+    It comes every `tick_ms` while something is not committed, and else some ten times per `lag_ms_max`.
     """
 
     now_ms: int
@@ -166,7 +168,7 @@ LeaderEvent = FollowerFlushed | IsrChanged | AlterPartitionAnswered | RecordsDel
 class AlterPartition:
     """Ask the controller for this in-sync set, if the partition's epoch is still this one.
 
-    To be answered by `AlterPartitionAnswered(attempt)`; there is never a second one before.
+    Its answer is `AlterPartitionAnswered(attempt)`; there is never a second request before that.
     """
 
     attempt: int
@@ -180,7 +182,7 @@ LeaderEffect = Effect | AlterPartition
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Answer with what stands behind `from_offset`; nothing may stand there yet."""
+    """Answer with the batches from `from_offset` on, as soon as there are any."""
 
     from_offset: int
 
@@ -195,7 +197,7 @@ class Diverging:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """The follower's log ends where the leader's has nothing (any more) to compare it with: none of it is of use."""
+    """The follower's log ends outside the leader's, so the two cannot be compared: no batch of it is of use."""
 
     log_start_offset: int
     log_end_offset: int
@@ -203,7 +205,8 @@ class OutOfRange:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The fetch is of a process of the past, or of nobody who holds this partition: it counts for nothing."""
+    """The fetch counts for nothing: its sender is an earlier process of its broker, or no replica of the partition, or
+    has followed a later leader."""
 
     reason: str
 
@@ -215,7 +218,7 @@ FetchVerdict = Serve | Diverging | OutOfRange | Refused
 
 @dataclass(frozen=True, slots=True)
 class FetchDue:
-    """A request to the leader is about to be made up. The correlation is never used twice; the newest one counts."""
+    """The next request to the leader is to be made. Its correlation is never used twice; the newest one counts."""
 
     correlation: int
 
@@ -228,7 +231,7 @@ class Fetched:
     base_offset: int
     """The base offset of the first batch; the fetch offset if there is none."""
     end_offset: int
-    """Behind the last batch; `base_offset` if there is none."""
+    """The end of the last batch; `base_offset` if there is none."""
     epochs: tuple[tuple[int, int], ...]
     """The lineage of the batches: (leader epoch, first offset) wherever the epoch changes, and of the first batch."""
     high_watermark: int
@@ -246,7 +249,7 @@ class DivergingAt:
 
 @dataclass(frozen=True, slots=True)
 class FetchOutOfRange:
-    """The leader's answer: its log is elsewhere."""
+    """The leader's answer: this log ends outside the leader's, which has these bounds."""
 
     correlation: int
     log_start_offset: int
@@ -259,12 +262,12 @@ class Truncated:
 
     log_end_offset: int
     acknowledged_end: int
-    """The end of what the follower may acknowledge: a batch that a power cut tore may be among those that are left."""
+    """The end of what the follower may acknowledge: a batch that is left may have been torn by a power cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Another leader epoch, of the same leader or another. Nothing of what was asked before counts."""
+    """Another leader epoch has begun, of the same leader or another. Answers to earlier fetches count no more."""
 
     leader_epoch: int
 
@@ -278,7 +281,7 @@ FollowerEvent = (
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Ask the leader for this partition, with these facts of the log (`FollowerFetched`)."""
+    """Fetch from the leader, and report how far this log goes (`FollowerFetched`)."""
 
     correlation: int
     fetch_offset: int
@@ -288,9 +291,9 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class ReportFlushed:
-    """Tell the leader that the disk has caught up (`FollowerFlushed`): its answer to the fetch may be long in coming.
+    """Tell the leader that the disk has caught up (`FollowerFlushed`), while it still holds the fetch.
 
-    Of no use where `ack.durability=replicated`.
+    With `ack.durability=replicated` the leader has no use for it.
     """
 
     fetch_offset: int
@@ -300,7 +303,7 @@ class ReportFlushed:
 
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
-    """Append the answer's batches at the log's end. To be answered at once: `Appended(end)` or `AppendRefused(end)`."""
+    """Append the answer's batches at the log's end, and report `Appended(end)` or `AppendRefused(end)` at once."""
 
     end_offset: int
 
@@ -321,21 +324,21 @@ class StartOver:
 
 @dataclass(frozen=True, slots=True)
 class FollowHighWatermark:
-    """The leader's high watermark, as far as this log goes. It may be lower than before, under a new leader."""
+    """Take over the leader's high watermark, as far as this log goes. Under a new leader it may fall."""
 
     to: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecords:
-    """The leader no longer keeps what is below; nothing that is not committed and on this disk is meant."""
+    """Delete the records below this offset, as the leader has. They are committed, and on this disk."""
 
     to: int
 
 
 @dataclass(frozen=True, slots=True)
 class Distrust:
-    """The leader contradicts itself within its epoch. Nothing is done, and nothing fetched, until the next epoch."""
+    """Report that the leader contradicts itself within its epoch. The follower fetches nothing until the next one."""
 
     reason: str
 

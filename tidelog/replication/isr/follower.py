@@ -8,11 +8,9 @@ committed is: its holder was in sync, and whoever leads holds it too.
 
 Two things must not be trusted. A **high watermark** says nothing about which log is right: it is one round trip old,
 and truncating to it loses batches that were committed. An **answer** counts only if it is the one to the newest
-question, and the log's tail is still what it was then: an old "diverging", come twice, would truncate what was fetched
-since.
+question, and the log's tail is still what it was then.
 
-A log of which nothing is of use starts over. Where the leader's begins is said by its answer "out of range", together
-with what it knew of producers there. So a follower that has not been told starts over at 0, and asks from there.
+A log of which nothing is of use starts over.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question under way."""
+    """A fetch that the leader has not answered, and the log's tail when it was sent."""
 
     correlation: int
     fetch_offset: int
@@ -59,7 +57,7 @@ class IsrFollower:
     """
 
     def __init__(self, leader_epoch: int, log: LogState, high_watermark: int) -> None:
-        """`high_watermark` is what this replica knew before."""
+        """Takes over the high watermark that this replica knew before, as far as its log goes."""
         self.leader_epoch = leader_epoch
         self._log_start_offset, self._durable_offset, self._log_end_offset = log[:3]
         self._lineage = Lineage(log.lineage)
@@ -73,17 +71,17 @@ class IsrFollower:
 
     @property
     def log_start_offset(self) -> int:
-        """Returns where the log is to begin: what lies below was to be deleted."""
+        """Returns the log start offset, that of a `DeleteRecords` under way included."""
         return self._log_start_offset
 
     @property
     def high_watermark(self) -> int:
-        """The end of what is known to be committed, and is here."""
+        """Returns the leader's high watermark, as far as this log goes."""
         return self._high_watermark
 
     @property
     def is_aligned(self) -> bool:
-        """The log is a prefix of the leader's: there has been an answer with no divergence in this epoch."""
+        """True if the log is a prefix of the leader's: in this epoch there was an answer without divergence."""
         return self._is_aligned
 
     def step(self, event: FollowerEvent) -> list[FollowerEffect]:
@@ -120,6 +118,7 @@ class IsrFollower:
     @property
     def _tail_epoch(self) -> int | None:
         """Returns the leader epoch of the last batch; None if the log is empty."""
+        # The lineage keeps the epoch of what was deleted last, but there is no batch of it left to compare.
         return self._lineage.last_epoch if self._log_end_offset > self._log_start_offset else None
 
     def _on_flushed(self, end: int) -> list[FollowerEffect]:
@@ -130,6 +129,8 @@ class IsrFollower:
             return []
         self._durable_offset = end
         effects = self._delete_records()
+        # A fetch that waits at the leader was sent with the old durable offset; without one, the next fetch tells the
+        # new.
         if self._asked is not None:
             effects.append(ReportFlushed(self._log_end_offset, end, self._tail_epoch))
         return effects
@@ -139,6 +140,8 @@ class IsrFollower:
     def _on_answer(self, answer: Fetched | DivergingAt | FetchOutOfRange) -> list[FollowerEffect]:
         if not self._is_awaited(answer.correlation):
             return []
+        # Answers of the old leader count no more: it may be deposed, and its log another. A truncation under way goes
+        # on; whoever leads, the disk will report its end.
         self._asked = None
         match answer:
             case Fetched():
@@ -149,7 +152,9 @@ class IsrFollower:
                 return self._on_out_of_range(log_start, log_end)
 
     def _is_awaited(self, correlation: int) -> bool:
-        """It answers the newest question, and the log's tail is what it was asked for."""
+        """Returns True if the answer is the one to the newest fetch, and the log's tail is still that fetch's."""
+        # The offset alone proves nothing. An old answer of divergence, come twice, may find a log that ends where it
+        # did before, and would truncate what was fetched since. (Kafka has one request in flight on a connection.)
         asked = self._asked
         return (
             asked is not None
@@ -160,9 +165,11 @@ class IsrFollower:
 
     def _on_fetched(self, answer: Fetched) -> list[FollowerEffect]:
         if self._is_of_another_past(answer):
+            # At 0 the leader answers "out of range", with its log's start and what it knew of producers there.
             return self._truncate(StartOver(0))
         if (contradiction := self._contradiction(answer)) is not None:
             return self._distrust(contradiction)
+        # The leader has found this log's tail in its own: for the rest of the epoch nothing here can diverge.
         self._is_aligned = True
         if answer.end_offset == answer.base_offset:
             return self._take_marks(answer)
@@ -170,18 +177,21 @@ class IsrFollower:
         return [AppendFetched(answer.end_offset)]
 
     def _is_of_another_past(self, answer: Fetched) -> bool:
-        """Nothing is left of this log but the epoch of what was deleted last, and that is newer than what the leader
-        has behind it: the two had parted before, and there is nothing left to compare."""
+        """Returns True if this log is empty, and the epoch of what it deleted last is newer than the leader's batches
+        behind that."""
+        # Epochs never fall along a log: so the two had parted before the deleted end, and no batch is left to compare.
         known = self._lineage.last_epoch
         return self._tail_epoch is None and known is not None and bool(answer.epochs) and answer.epochs[0][0] < known
 
     def _contradiction(self, answer: Fetched) -> str | None:
+        # An append anywhere but at the log's end would leave a gap, or overwrite.
         if answer.base_offset != self._log_end_offset or answer.end_offset < answer.base_offset:
             return f"asked for {self._log_end_offset}, was given {answer.base_offset} to {answer.end_offset}"
         epochs = [epoch for epoch, _ in answer.epochs]
         oldest = self._lineage.last_epoch
         if oldest is not None:
             epochs.insert(0, oldest)
+        # Epochs never fall along a log, and none is newer than its leader's.
         if epochs != sorted(epochs) or any(epoch > self.leader_epoch for epoch in epochs):
             return f"was given batches of epochs {epochs} in epoch {self.leader_epoch}"
         return None
@@ -201,6 +211,8 @@ class IsrFollower:
 
     def _take_marks(self, answer: Fetched) -> list[FollowerEffect]:
         self._leader_start_offset = answer.log_start_offset
+        # Under a new leader the high watermark may fall, as that one's is older. Nothing is truncated by it. It may
+        # also be ahead of what was fetched, and this log cannot vouch for batches that it does not have.
         effects = self._follow(min(max(answer.high_watermark, self._log_start_offset), self._log_end_offset))
         return [*effects, *self._delete_records()]
 
@@ -211,6 +223,8 @@ class IsrFollower:
         return [FollowHighWatermark(high_watermark)]
 
     def _delete_records(self) -> list[FollowerEffect]:
+        # What is not committed, or not on this disk, is kept: a log must not begin behind what it is sure to have. Nor
+        # is anything deleted before this log is known to be the leader's, for its offsets may name other batches.
         to = min(self._leader_start_offset, self._high_watermark, self._durable_offset)
         if to <= self._log_start_offset or not self._is_aligned:
             return []
@@ -225,15 +239,20 @@ class IsrFollower:
             return self._distrust(
                 f"epoch {self.leader_epoch} had this log's tail, and now its epochs end at {end_offset}"
             )
+        # Where one log's epochs up to this one end first, the other goes on with batches that it lacks: so they part
+        # there at the latest (KIP-279). The leader's word alone could leave batches of a branch that it never saw.
         own = self._lineage.end_of(epoch, self._log_end_offset)
         to = min(end_offset, self._log_end_offset if own is None else own.offset)
+        # It would truncate nothing, ask the same, and be told the same for ever.
         if to >= self._log_end_offset:
             return self._distrust(f"calls a log diverging that ends at {self._log_end_offset}, where its own goes on")
+        # The logs part below what is left here: nothing of it is the leader's.
         if to < self._log_start_offset:
             return self._truncate(StartOver(0))
         return self._truncate(Truncate(to))
 
     def _on_out_of_range(self, log_start: int, log_end: int) -> list[FollowerEffect]:
+        # A leader that has this offset compares epochs, and does not answer "out of range".
         if log_start < self._log_end_offset <= log_end:
             return self._distrust(f"has {log_start} to {log_end}, and nothing at {self._log_end_offset}")
         return self._truncate(StartOver(log_start))
@@ -245,6 +264,7 @@ class IsrFollower:
     def _on_truncated(self, end: int, acknowledged: int) -> list[FollowerEffect]:
         match self._truncating:
             case Truncate(to):
+                # A batch that holds `to` goes as a whole, so the log may end below it.
                 assert self._log_start_offset <= end <= to
                 self._lineage.truncate(end)
             case StartOver(at):
@@ -255,5 +275,6 @@ class IsrFollower:
                 raise AssertionError("nothing was to be truncated")
         self._truncating = None
         assert acknowledged <= end
+        # What is kept was flushed before the truncation, but a batch in it may be torn, and is not acknowledged.
         self._log_end_offset, self._durable_offset = end, acknowledged
         return self._follow(min(max(self._high_watermark, self._log_start_offset), end))

@@ -4,9 +4,8 @@ A change is asked for with the partition's epoch, compared and set by the contro
 is known which set is in force, the leader commits only what all members of *either* have: the **maximal** set. So it
 never matters when, or whether, the controller acted, and a leader elected from its set holds everything committed.
 
-What an answer proves is little: an attempt that timed out may be applied later, and be the reason why its repetition is
-refused as stale. Only a newer partition epoch settles a request, in metadata or in an answer: what was asked for under
-an older one has been applied before it, or never will be. Until then it stays pending, and is repeated unchanged.
+An answer proves little, since an attempt that timed out may be applied later. Only a newer partition epoch settles a
+change, in metadata or in an answer. Until then it stays pending, and is repeated unchanged.
 """
 
 from __future__ import annotations
@@ -31,6 +30,8 @@ class InSyncSet:
     @property
     def maximal(self) -> tuple[int, ...]:
         """Returns every replica that may be in the controller's set: those in force, and those asked for."""
+        # Where members are to leave, this is the committed set: they are waited for until the controller has let them
+        # go.
         return self.committed + tuple(node for node, _ in self._wanted if node not in self.committed)
 
     @property
@@ -44,6 +45,8 @@ class InSyncSet:
     def ask(self, isr: Sequence[int], broker_epochs: Mapping[int, int]) -> AlterPartition:
         """Asks for another set. It counts as possible from now on."""
         assert not self.is_pending
+        # The new members count from here on, whether or not the request arrives. A leader or member that is fenced just
+        # now has no broker epoch here, and the controller does not compare it.
         self._wanted = tuple((node, broker_epochs.get(node, NO_BROKER_EPOCH)) for node in isr)
         return self._attempt()
 
@@ -57,6 +60,7 @@ class InSyncSet:
         assert self.is_pending and self._in_flight is None
         self._attempts += 1
         self._in_flight = self._attempts
+        # Every attempt names the partition epoch of the first, so at most one of them is ever applied.
         return AlterPartition(self._attempts, self._wanted, self.partition_epoch)
 
     def answered(self, answer: AlterPartitionAnswered) -> None:
@@ -64,17 +68,17 @@ class InSyncSet:
         if answer.attempt == self._in_flight:
             self._in_flight = None
             self._retry_at_ms = answer.now_ms + self._retry_ms
+        # A refusal as stale is ambiguous, too: an earlier attempt may be its cause. To drop the change for it would let
+        # the leader commit without a member that the controller has already taken in, and may elect.
         if answer.outcome is not Outcome.AMBIGUOUS:
             self.adopt(answer.isr, answer.partition_epoch)
         if answer.outcome is Outcome.APPLIED:
             self._retry_at_ms = 0
 
     def adopt(self, isr: Sequence[int], partition_epoch: int) -> None:
-        """The controller's set under this epoch.
-
-        A newer one settles the pending change, whichever way it went: what was asked for under an older epoch has been
-        applied before, or never will be.
-        """
+        """Takes over the controller's set, if its partition epoch is newer; that settles the pending change."""
+        # The controller compares and sets: what was asked for under an older epoch was applied before this one began,
+        # or never will be. A late answer must not bring back an older set.
         if partition_epoch > self.partition_epoch:
             self.committed, self.partition_epoch = tuple(isr), partition_epoch
             self._wanted, self._in_flight = (), None

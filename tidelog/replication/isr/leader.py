@@ -7,19 +7,15 @@ it; f + 1 members outlive f failures. The rules, and what each is for:
   followers about to join; it moves only forward, and only while the committed set has the members that the topic asks
   for, in as many racks.
 - A follower **joins** when it has acknowledged everything up to the high watermark *and* up to where this epoch began
-  (LESO): a new leader's high watermark may be older than what was committed before it, and LESO is not. It must have
-  been heard in this epoch, and by the broker epoch that the metadata knows, or an earlier life's log would be counted.
-  And it must not lag, or a silent one would come back as soon as it was put out: below the least number of members
-  nothing is committed, so it has all that is. What is damaged in its log must be repaired first, as far as the leader
-  has it whole: from the moment it joins, the leader's disk may be the one that is lost. A member stays, for its row
-  says what it needs, and others may have that; and what the leader has lost, too, no waiting brings back.
+  (LESO), is heard in this epoch by the broker epoch that the metadata knows, does not lag, and has no damage that the
+  leader could repair. A member that is damaged later stays one: its row says what it needs, and others may have that;
+  and what the leader has lost, too, no waiting brings back.
 - The **low watermark** is the least log start over the maximal in-sync set, under the same condition. A deletion is
   acknowledged when it has passed, and a follower that joins begins no earlier than the leader: so whoever leads next
   has deleted the same.
-- A member **leaves** when it has been behind for `lag_ms_max`. It leaves much earlier if it has *stalled* (`stall.py`):
-  it acknowledges nothing, while another follower that is a member does, and the rest is still the least number of
-  members and of racks. Where all are silent, or there is no other, it may be the leader that is cut off. Who has
-  stalled comes back after a probation, and until then the high watermark does not wait for it.
+- A member **leaves** when it has been behind for `lag_ms_max`, and much earlier if it has *stalled* (`stall.py`): it
+  acknowledges nothing, while another member does, and those that stay are enough. It comes back after a probation, and
+  until then the high watermark does not wait for it.
 - The leader itself **has stalled** if its own disk takes nothing while followers keep up: enough of them to go on
   without it. It cannot leave the set that it leads, so another one had better lead.
 - A fetch is answered with data only if the follower's tail lies in this log (`lineage.py`); else it counts for nothing
@@ -84,11 +80,8 @@ class IsrLeader:
         settings: IsrSettings,
         now_ms: int,
     ) -> None:
-        """`high_watermark` is what this replica knew before; `partition` as the metadata has it that made it leader.
-
-        A member of the set has acknowledged all below it. One that is elected unclean may not have: then it calls no
-        more committed than it keeps.
-        """
+        """Begins the epoch with the high watermark that this replica knew before, and the partition as the metadata
+        has it that made it leader."""
         assert node_id in partition.replicas and high_watermark <= log.log_end_offset
         self.leader_epoch = leader_epoch
         self.leader_epoch_start_offset = log.log_end_offset
@@ -98,7 +91,12 @@ class IsrLeader:
         self._durable_offset = log.durable_offset
         self._log_end_offset = self._next_offset = log.log_end_offset
         self._lineage = Lineage(log.lineage)
+        # The own epoch counts as begun before its first batch. Without that, a follower whose tail is of an epoch
+        # between the log's last and this one would pass for a later leader's, and be refused instead of told to
+        # truncate.
         self._lineage.begin(leader_epoch, log.log_end_offset)
+        # A member of the set has acknowledged all below its high watermark. A leader elected unclean may not have: then
+        # it calls no more committed than it keeps.
         kept = log.durable_offset if partition.is_fsynced else log.log_end_offset
         self._high_watermark = max(min(high_watermark, kept), log.log_start_offset)
         self._low_watermark = 0
@@ -110,13 +108,14 @@ class IsrLeader:
         self._broker_epochs: Mapping[int, int] = partition.broker_epochs
         self._followers: dict[int, RemoteReplica] = {}
         self._stalls: dict[int, Stall] = {}
-        """The stalls of each follower. They outlive what is known of its log, or nobody would be on probation."""
+        """The stall of each follower. It outlives the `RemoteReplica`, which is made anew when the follower leaves the
+        set, while its probation goes on."""
         self._own_stall = self._new_stall()
         self._is_at_rest = False
         self._assign(partition.replicas)
         self._advance()
 
-    # -- what it knows -----------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
@@ -124,17 +123,18 @@ class IsrLeader:
 
     @property
     def low_watermark(self) -> int:
-        """Returns where whoever may lead after this leader begins, or before; 0 until all members were heard."""
+        """Returns the offset below which every replica that may lead next has deleted its records; 0 until all members
+        were heard."""
         return self._low_watermark
 
     @property
     def in_sync(self) -> tuple[int, ...]:
-        """The committed set, as the controller was last heard to have it."""
+        """Returns the committed in-sync set: the controller's, as far as this leader knows."""
         return self._isr.committed
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Everybody who may be in the controller's set."""
+        """Returns every replica that may be in the controller's in-sync set."""
         return self._isr.maximal
 
     @property
@@ -144,13 +144,13 @@ class IsrLeader:
 
     @property
     def follower_ends(self) -> dict[int, int]:
-        """How far the log of each other replica goes, as far as it was heard in this epoch; 0 if it was not."""
+        """Returns each follower's log end, as reported in this epoch; 0 if it has not reported."""
         return {node: max(follower.log_end_offset, 0) for node, follower in self._followers.items()}
 
     @property
     def is_at_rest(self) -> bool:
-        """True from a tick that found all in sync, and nothing that anybody waits for, until something else happens:
-        until then, ticks say nothing new."""
+        """True from a tick that found all replicas in sync, and nothing uncommitted, until the next event: ticks would
+        change nothing meanwhile."""
         return self._is_at_rest
 
     @property
@@ -158,12 +158,14 @@ class IsrLeader:
         """True if commits wait for this leader's own disk alone, and its followers could go on without it."""
         if not self._own_stall.is_stalled:
             return False
+        # Only members count, for one of them has to lead instead. This leader cannot leave the set that it leads.
         followers = [node for node in self._isr.committed if node in self._stalls]
         return self._is_enough([node for node in followers if self._stalls[node].keeps_up])
 
     @property
     def is_below_min_isr(self) -> bool:
         """True if too few are in sync, or in too few racks: nothing is committed now; `acks=all` is to be refused."""
+        # The committed set, not the maximal one: a replica that is only asked for cannot be elected yet.
         return not self._is_enough(self._isr.committed)
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -182,6 +184,8 @@ class IsrLeader:
             case Propose() | Appended() | AppendRefused() | Flushed():
                 return self._on_log(event)
             case FollowerFlushed():
+                # The tail is checked as in a fetch: "my disk holds 12" may have been said of a log that was truncated
+                # since.
                 return self._report(event) if self._verdict(event) == Serve(event.fetch_offset) else []
             case AlterPartitionAnswered():
                 self._now_ms = max(self._now_ms, event.now_ms)
@@ -202,10 +206,12 @@ class IsrLeader:
         match event:
             case Propose(offsets):
                 base = self._next_offset
+                # Offsets are given out before the batch is in the log; `AppendRefused` takes them back.
                 self._next_offset = base + offsets
                 return [Append(base, self.leader_epoch)]
             case AppendRefused(base):
                 assert self._log_end_offset <= base <= self._next_offset
+                # Batches behind the refused one were refused with it: else this would give their offsets out twice.
                 self._next_offset = base
                 return []
             case Appended(end):
@@ -217,8 +223,12 @@ class IsrLeader:
         return self._advance()
 
     def _on_metadata(self, event: IsrChanged) -> list[LeaderEffect]:
+        # Images may come late, and an older one would bring back a set that the controller has changed since. An equal
+        # epoch is news all the same: a broker was registered, fenced or unfenced, which changes `broker_epochs` alone.
         if event.partition_epoch < self._isr.partition_epoch:
             return []
+        # Set, minimum and durability are taken over together, before anything is committed: a lower minimum with the
+        # set of before would commit what replicas lack that may be elected (KIP-966's ELR).
         self._broker_epochs, self._is_enough = event.broker_epochs, event.is_enough
         self._is_fsynced = event.is_fsynced
         self._assign(event.replicas)
@@ -228,7 +238,8 @@ class IsrLeader:
         return [*self._advance(), *self._expand()]
 
     def _forget(self, nodes: Iterable[int]) -> None:
-        """The controller has put them out: perhaps their disks have failed. They count when they are heard again."""
+        """Forgets the reports of members that the controller has put out, until they are heard again."""
+        # A disk may have failed, and what it acknowledged is gone with it: the reports of before must not let it join.
         for node in nodes:
             if node in self._followers:
                 self._followers[node] = RemoteReplica(self._log_end_offset, self._now_ms, is_member=False)
@@ -257,17 +268,24 @@ class IsrLeader:
         follower = self._followers.get(report.replica)
         if follower is None:
             return Refused("this broker holds no replica of the partition")
+        # A fetch that an earlier process of the broker sent before a crash says nothing about the log that the crash
+        # left (KIP-903). Either may tell first that there is a later process: its own fetch, or the metadata.
         if report.broker_epoch < max(follower.broker_epoch, self._broker_epochs.get(report.replica, 0)):
             return Refused("a process of this broker has registered since")
         out_of_range = OutOfRange(self._log_start_offset, self._log_end_offset)
         if report.last_fetched_epoch is None:
+            # An empty log cannot diverge: it may begin anywhere in this one.
             is_within = self._log_start_offset <= report.fetch_offset <= self._log_end_offset
             return Serve(report.fetch_offset) if is_within else out_of_range
         if report.fetch_offset <= self._log_start_offset:  # its tail cannot be compared, nor is any of it needed
             return out_of_range
         common = self._lineage.end_of(report.last_fetched_epoch, self._log_end_offset)
+        # Only a later leader can have written that. This one is deposed without knowing it yet: its log is no measure
+        # any more, and a truncation to it could take what the later one has committed.
         if common is None:
             return Refused("its log is of a later epoch")
+        # Batches of one epoch come from one leader, so a tail of an epoch that this log has, at an offset within that
+        # epoch, proves that both logs are equal up to there. Any other tail lies behind the point where they part.
         if common.epoch < report.last_fetched_epoch or common.offset < report.fetch_offset:
             return Diverging(common.epoch, common.offset)
         return Serve(report.fetch_offset)
@@ -277,6 +295,7 @@ class IsrLeader:
         follower = self._followers[report.replica]
         follower.hear(report)
         follower.follow(self._log_end_offset, self._now_ms, is_fsynced=self._is_fsynced)
+        # The set is asked for first: the high watermark then waits for the new member from this step on.
         expansion = self._expand()
         return [*self._advance(), *expansion]
 
@@ -291,14 +310,23 @@ class IsrLeader:
 
     def _may_join(self, node: int) -> bool:
         follower = self._followers[node]
+        # A new leader's high watermark is a round trip old; what was committed before its epoch lies below LESO all the
+        # same. With either bound missing a follower could join, and be elected, that lacks a committed batch.
         needed = max(self._high_watermark, self.leader_epoch_start_offset)
         has_all = follower.acknowledged(is_fsynced=self._is_fsynced) >= needed
+        # A follower that begins below this log's start has records whose deletion is acknowledged, and would show them
+        # again if it led. One that is damaged is repaired first, because from the moment it joins, the leader's disk
+        # may be the one that is lost.
         is_whole = has_all and follower.log_start_offset >= self._log_start_offset and not follower.awaits_repair
+        # While the set is below its minimum nothing is committed, so a silent follower that was put out has all that
+        # is: without this it would be asked for again at once.
         is_steady = not self._is_lagging(node) and not self._stalls[node].is_on_probation
         return self._is_eligible(node) and is_whole and is_steady
 
     def _is_eligible(self, node: int) -> bool:
-        """Heard in this epoch, by the process that the controller would admit."""
+        """Returns True if the follower was heard in this epoch, by the process that the controller would admit."""
+        # `_broker_epochs` has no broker that is fenced or about to stop (KIP-841). And no earlier process of a broker
+        # counts: its fetch may be of a log that a crash has made shorter since (KIP-903).
         follower = self._followers[node]
         return follower.has_reported and follower.broker_epoch == self._broker_epochs.get(node)
 
@@ -308,8 +336,11 @@ class IsrLeader:
         for node in self._isr.committed:
             if node in self._followers:
                 self._followers[node].observe(self._log_end_offset, self._now_ms, is_fsynced=self._is_fsynced)
+        # A pending change is repeated unchanged. Nothing else may be asked for before its fate is known.
         if (again := self._isr.retry(self._now_ms)) is not None:
             return [again]
+        # Time alone may move the high watermark: a candidate that has stalled, or fallen behind, is waited for no
+        # longer.
         effects: list[LeaderEffect] = [*self._advance()]
         if self._isr.may_ask(self._now_ms):
             kept = self._without_stalled(tuple(node for node in self._isr.committed if not self._is_lagging(node)))
@@ -329,6 +360,7 @@ class IsrLeader:
         return all(
             node in self._isr.committed
             and follower.acknowledged(is_fsynced=self._is_fsynced) == end
+            # Probation is served by ticks, so it keeps the leader from resting.
             and not self._stalls[node].is_on_probation
             for node, follower in self._followers.items()
         )
@@ -343,6 +375,8 @@ class IsrLeader:
     def _without_stalled(self, members: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the members less those that have stalled, if a follower bears witness and enough stay."""
         stalled = [node for node in members if node in self._stalls and self._stalls[node].is_stalled]
+        # Where all are silent it may be the leader that is cut off. And with too few left, producers would be refused
+        # whom another second of waiting would serve.
         has_witness = any(node in self._stalls and self._stalls[node].keeps_up for node in members)
         kept = tuple(node for node in members if node not in stalled)
         if not stalled or not has_witness or not self._is_enough(kept):
@@ -362,29 +396,36 @@ class IsrLeader:
     # -- commit ------------------------------------------------------------------------------------------------------
 
     def _advance(self) -> list[Effect]:
+        # Below the minimum the high watermark stands still: so whoever falls out of the set then lacks nothing that is
+        # committed, and may still be elected (KIP-966's ELR).
         if self.is_below_min_isr:
             return []
         self._raise_low_watermark()
         end = self._durable_offset if self._is_fsynced else self._log_end_offset
+        # The maximal set, because the controller may have applied a change whose answer is still under way, and may
+        # elect its new member. A member that was not heard yet acknowledges nothing (-1), and holds all up: it may lack
+        # batches.
         for node, follower in self._followers.items():
             if node in self._isr.maximal or self._is_about_to_join(node):
                 end = min(end, follower.acknowledged(is_fsynced=self._is_fsynced))
+        # A member that restarts acknowledges nothing until it is heard again; what was committed stays so.
         if end <= self._high_watermark:
             return []
         self._high_watermark = end
         return [AdvanceHighWatermark(end)]
 
     def _raise_low_watermark(self) -> None:
-        """Counts what all members have deleted as deleted for good, unless they are too few: then another may be
-        elected than one of them."""
+        """Counts what all members have deleted as deleted for good."""
+        # Below the minimum a replica outside the set may be elected, which has not deleted it.
         if not self.is_below_min_isr:
             members = [follower for node, follower in self._followers.items() if node in self._isr.maximal]
             starts = [follower.log_start_offset for follower in members]
             self._low_watermark = max(self._low_watermark, min([self._log_start_offset, *starts]))
 
     def _is_about_to_join(self, node: int) -> bool:
-        """Close behind, and waited for: else the high watermark would run ahead of it for ever. A follower that has
-        stalled is not waited for, as a member would not be."""
+        """Returns True if the follower is close behind, so that the high watermark waits for it."""
+        # Without the wait, the high watermark would run ahead of it for ever under steady load, and it would never
+        # join. A follower that has stalled is not waited for, as a member would not be.
         close_ms = min(self._settings.lag_ms_max, self._settings.join_ms_max)
         stall = self._stalls[node]
         is_candidate = self._is_eligible(node) and not stall.is_on_probation and not stall.is_stalled

@@ -39,7 +39,7 @@ class Lineage:
         return self._rows[-1][0] if self._rows else None
 
     def begin(self, epoch: int, offset: int) -> None:
-        """A batch of `epoch` stands at `offset`, or would. An epoch that has begun already is left as it is."""
+        """Notes that `epoch` begins at `offset`. An epoch that has begun already is left as it is."""
         if self._rows and self._rows[-1][0] == epoch:
             return
         assert not self._rows or (self._rows[-1][0] < epoch and self._rows[-1][1] < offset), (epoch, offset, self.rows)
@@ -55,6 +55,8 @@ class Lineage:
             return None
         if epoch == self._rows[-1][0]:
             return EpochEnd(epoch, log_end_offset)
+        # The newest epoch that is not newer, with its end (KIP-279). An answer about the asked epoch alone would leave,
+        # after quick elections, batches of a branch that the other log never saw.
         known = epoch
         for row_epoch, offset in self._rows:
             if row_epoch > epoch:
@@ -63,15 +65,18 @@ class Lineage:
         raise AssertionError("a later epoch was just seen to be there")
 
     def truncate(self, log_end_offset: int) -> None:
-        """The log now ends here."""
+        """Drops the epochs that begin at or behind the log's new end."""
+        # An epoch that begins at the new end has no batch left: the next batch there may be of another.
         while self._rows and self._rows[-1][1] >= log_end_offset:
             self._rows.pop()
 
     def delete_records(self, log_start_offset: int) -> None:
-        """The log now starts here. The epoch in force at the start stays."""
+        """Drops the epochs that end at or below the log's new start."""
+        # The last row stays even if none of its batches does. A follower tells by it that the leader's log parted from
+        # its own before what was deleted (`IsrFollower`).
         while len(self._rows) > 1 and self._rows[1][1] <= log_start_offset:
             del self._rows[0]
 
     def clear(self) -> None:
-        """The log holds nothing of the past."""
+        """Drops all epochs: the log begins anew."""
         self._rows.clear()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """A client wants `offsets` consecutive offsets for a batch."""
+    """A client's batch needs `offsets` consecutive offsets."""
 
     offsets: int
 

@@ -2,8 +2,7 @@
 
 Kafka's `Replica`. A follower is *caught up as of t* if it has acknowledged all that the leader's log held at time t. A
 *mark* (an end of the leader's log, and when it was there) tells: once the follower has passed it, it was caught up as
-of then, and the next mark is set. Under steady load a follower never stands at the leader's very end, least of all with
-its fsyncs, and is in sync all the same.
+of then, and the next mark is set.
 """
 
 from __future__ import annotations
@@ -28,13 +27,14 @@ class RemoteReplica:
         self.broker_epoch = NO_BROKER_EPOCH
         """The broker epoch of the process that sent these reports; NO_BROKER_EPOCH before its first fetch in this
         leader epoch."""
+        # Without the credit a new leader's first tick would find all members lagging.
         self.caught_up_ms = now_ms if is_member else NEVER_MS
-        """It had everything at this time. A member of the set is given credit until it is heard."""
+        """The last time as of which the follower was caught up. A member of the set has credit until it is heard."""
         self.awaits_repair = False
-        """Something in its log is damaged that the leader may have whole."""
+        """True if a batch in the follower's log is damaged that the leader may have whole."""
         self._mark = (leader_end, now_ms)
         self._had_all = False
-        """It had all that there was, when it was last looked at."""
+        """True if the follower had the whole log of the leader at the last report or tick."""
 
     @property
     def has_reported(self) -> bool:
@@ -43,9 +43,11 @@ class RemoteReplica:
     def hear(self, report: FollowerFetched | FollowerFlushed) -> None:
         """Takes over a report whose tail lies in the leader's log."""
         assert 0 <= report.durable_offset <= report.fetch_offset and report.broker_epoch >= self.broker_epoch
-        if report.broker_epoch > self.broker_epoch:  # a crash may have taken what was not synced
+        # Another process: the crash between the two may have taken what was acknowledged from memory.
+        if report.broker_epoch > self.broker_epoch:
             self.broker_epoch = report.broker_epoch
             self.log_end_offset = self.durable_offset = self.log_start_offset = NOTHING
+        # Reports may come out of order. An older one of the same process is still true, and says less.
         self.log_end_offset = max(self.log_end_offset, report.fetch_offset)
         self.durable_offset = max(self.durable_offset, report.durable_offset)
         self.log_start_offset = max(self.log_start_offset, report.log_start_offset)
@@ -59,6 +61,8 @@ class RemoteReplica:
         """Moves the marks after a report."""
         end = self.acknowledged(is_fsynced=is_fsynced)
         marked_end, marked_ms = self._mark
+        # The leader's very end is no measure: under steady load a follower never stands there, least of all with its
+        # fsyncs. The mark is one that it can pass.
         if end >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
             self._had_all = True
@@ -71,6 +75,8 @@ class RemoteReplica:
     def observe(self, leader_end: int, now_ms: int, *, is_fsynced: bool) -> None:
         """Takes a tick: while nothing is written, a member that has all reports nothing, and is caught up nevertheless.
         It begins to fall behind with the first tick that finds something which it does not have."""
+        # Without this, an idle follower would be found to have lagged since its last report by the first batch after a
+        # pause.
         if self._had_all:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
             self._had_all = self.acknowledged(is_fsynced=is_fsynced) >= leader_end

@@ -11,36 +11,19 @@ for all it appends lies behind; and before it fixes where its epoch begins (LESO
     faulty, from anybody who knows that it is committed: the leader begins behind it, and it waits for its repair
     deleted, or a high watermark beyond it, from anybody: it is left to its repair, as all below the high watermark is
 
-A denial proves that much only from a *member*: of the ISR or the ELR under which this leader was elected, since these
-hold everything committed; in the same life (broker epoch), since a later one may have lost what it had; and once it has
-adopted this leader's epoch, since from then on it acknowledges nothing to an earlier leader. Whoever else lacks the
-batch just lacks it. The decisions go well in any order: a truncation takes away nothing that is committed, and what a
-copy proves stays true.
+A denial proves that much only from a *member* of the ISR or the ELR under which this leader was elected, since these
+hold everything committed. Whoever else lacks the batch just lacks it. The decisions go well in any order: a truncation
+takes away nothing that is committed, and what a copy proves stays true.
 
 *Faulty* means that the very same batch is damaged there, too: its row is sound and has the same digest. If every other
 member says so, all hold what would be committed, so to call it committed takes nothing from anybody: whoever leads next
 has its row as well. It keeps its offset, is answered with an error, and the epoch begins. That is how a batch which a
-power cut has torn on all members at once is got over. One that says so must follow this leader epoch, or an earlier
-leader could still have it truncate the batch; a later life is as good, since it has the row. While one member is silent
-it may have the batch whole, or lack it, and it is waited for; unless it has lost its log, as the metadata tell: then it
-will never say more than that it does not know, and leads nobody before it is filled again. A member that has said so
-gains nothing from leading in this one's place: it would wait for the same member. So a leader makes way only while
-somebody who is live has not said it (`awaited`).
-
-A member's *high watermark* is taken as it is: it follows this leader epoch, so no later leader has moved it. Anybody
-else's may be another log's, for while this leader settles, a later one may have committed another batch at that offset.
-So it counts up to the batch that the answer names: if a replica has the very same batch, all before it is the same,
-too, since equal batches have one past; and what of that stands below its high watermark is committed, in whichever
-epoch that was learned. What stands behind stays open, to be asked for by its own name. A follower that has a batch
-damaged, too, acknowledges nothing from there on until it hears that it is committed: so the leader has to begin behind
-it, or, if no sound copy is left, would wait for that follower for ever.
+power cut has torn on all members at once is got over. While one member is silent it may have the batch whole, or lack
+it, and it is waited for. A follower that has a batch damaged acknowledges nothing from there on until it hears that it
+is committed: so the leader has to begin behind it, or, if no sound copy is left, would wait for that follower for ever.
 
 Never is anything truncated later in the epoch: the same (epoch, offset) would name two batches, and followers could not
-see it. So who finds damage above its high watermark then lets another be elected, which settles it.
-
-If there is no other member, or none is left, nobody's word could ever prove that the batch is not committed. Then it is
-taken for committed, which is always safe, and the leader begins with a high watermark behind it: or a follower that has
-it damaged, too, would wait for ever to hear that, and no in-sync set could ever be large enough again.
+see it. So a leader that finds damage above its high watermark then lets another be elected, which settles it.
 """
 
 from __future__ import annotations
@@ -120,40 +103,43 @@ class Settlement:
         """`members` are the *other* members of ISR and ELR, with the broker epochs of the metadata that made this the
         leader; `damaged` where damaged batches begin, and end."""
         self.committed_end = high_watermark
-        """All below is committed, by the word of members, or of somebody who has the same batch below its high
-        watermark: the leader may begin with this one."""
+        """The high watermark with which the leader may begin: all below is committed, by the word of members, or of a
+        replica that has the same batch below its own high watermark."""
         self._leader_epoch = leader_epoch
         self._members = dict(members)
         self._high_watermark = high_watermark
+        # Below the high watermark everything is committed, and left to its repair: nothing waits for it.
         self._open = {at: end for at, end in damaged.items() if at >= high_watermark}
         self._ends = dict(self._open)
-        """The same, decided or not, as long as they are in the log."""
+        """The end of each damaged batch by its offset, decided or not, as long as it is in the log."""
         self._faulty_at: dict[int, set[int]] = {}
-        """Members that have said of an open offset that the batch is damaged with them, too."""
+        """The members, for each open offset, that have the batch damaged, too."""
         self._lost: frozenset[int] = frozenset()
+        # Nobody's word could ever prove that a batch is not committed. To take it for committed is always safe.
         if not members:
             self._learn_faulty()
 
     @property
     def open(self) -> list[int]:
-        """Offsets that are not decided, in order."""
+        """Returns the offsets of damaged batches that are not decided, in order."""
         return sorted(self._open)
 
     @property
     def is_settled(self) -> bool:
-        """The epoch may begin."""
+        """True if every damaged batch is decided, so that the epoch may begin."""
         return not self._open
 
     @property
     def awaited(self) -> frozenset[int]:
-        """Members whose word on the first open offset may still settle it. Later offsets do not matter: whoever has
-        the first one damaged as well cannot begin before it is settled."""
+        """Returns the members whose word on the first open offset may still settle it."""
         if not self._open:
             return frozenset()
+        # A member that has the first batch damaged as well gains nothing from leading in this one's place, whatever it
+        # has behind it: it would wait for the same members. So a leader makes way only for one of the others.
         return frozenset(self._members) - self._lost - self._faulty_at.get(min(self._open), set())
 
     def step(self, event: SettlementEvent) -> list[SettlementEffect]:
-        """Takes an event; what is to be done."""
+        """Takes an event; returns the effects."""
         match event:
             case Repaired(offset):
                 self._open.pop(offset, None)
@@ -163,6 +149,8 @@ class Settlement:
                 self._ends = {at: until for at, until in self._ends.items() if at < end}
                 return []
             case MembersLost(nodes):
+                # They will never say more than that they do not know, and lead nobody before they are filled again: to
+                # wait for them would be to wait for ever.
                 self._lost |= nodes
                 self._learn_faulty()
                 return []
@@ -170,15 +158,20 @@ class Settlement:
                 return self._on_answer(event)
 
     def _on_answer(self, answer: Answered) -> list[SettlementEffect]:
+        # First what the answer proves committed: an offset below that is left to its repair, whatever is said of it.
         proved = self._proved_committed(answer)
         self.committed_end = max(self.committed_end, 0 if proved is None else proved)
+        # A high watermark that proves nothing may be another log's. To leave a batch to its repair for it is safe; to
+        # begin the epoch with it would call batches committed that are not.
         self._learn_committed(max(answer.high_watermark if proved is None else proved, self.committed_end))
         if answer.offset not in self._open:
             return []
         match answer.holding:
             case Holding.HAVE:
+                # From any replica: the batch's digest proves the copy.
                 return [PutBack(answer.offset)]
             case Holding.DELETED:
+                # Only what is committed is ever deleted.
                 self._learn_committed(answer.offset + 1)
                 return []
             case Holding.DONT_HAVE if self._is_binding(answer):
@@ -190,22 +183,27 @@ class Settlement:
                 return []
 
     def _is_binding(self, answer: Answered) -> bool:
+        # The same life: a later one may have lost what the member had. And this leader epoch: before the member adopts
+        # it, an earlier leader can still have the batch acknowledged there, after the denial, and commit it.
         is_member = self._members.get(answer.node) == answer.broker_epoch
         return is_member and answer.leader_epoch == self._leader_epoch
 
     def _is_of_a_member(self, answer: Answered) -> bool:
-        """It holds what it says that it holds for whoever leads next, in this life or a later one."""
+        """Returns True if the answer is that of a member which follows this leader epoch, in the life that the metadata
+        knew or a later one."""
+        # A later life is as good here, since what it holds it has. But in an earlier leader's epoch, that leader could
+        # still have it truncate the batch.
         known = self._members.get(answer.node)
         return known is not None and answer.broker_epoch >= known and answer.leader_epoch == self._leader_epoch
 
     def _proved_committed(self, answer: Answered) -> int | None:
-        """Returns the end of what an answer proves to be committed; None if it proves nothing.
-
-        A replica that is no member proves it with the very batch that is damaged here, whole or not: so far its log is
-        this one, and what of that is below its high watermark is committed. What lies behind may be another batch.
-        """
+        """Returns the end of what an answer proves to be committed; None if it proves nothing."""
+        # A member follows this leader epoch, so no later leader has moved its high watermark.
         if self._is_of_a_member(answer):
             return answer.high_watermark
+        # Anybody else's may be another log's: while this leader settles, a later one may have committed another batch
+        # at that offset. But a replica with the very same batch, whole or not, has the same log up to its end, since
+        # equal batches have one past; and what of that is below its high watermark is committed.
         is_same = answer.holding in (Holding.HAVE, Holding.HAVE_FAULTY) and answer.is_named
         end = self._ends.get(answer.offset)
         return min(end, answer.high_watermark) if is_same and end is not None else None
@@ -215,7 +213,8 @@ class Settlement:
         self._learn_faulty()
 
     def _learn_faulty(self) -> None:
-        """With the last member's word a batch is committed, and all before it, since a log has no other past."""
+        """Calls committed what every member that has not lost its log has damaged, too."""
+        # All before such a batch is committed with it, since a log has no other past.
         awaited = self._members.keys() - self._lost
         ends = [end for at, end in self._open.items() if awaited <= self._faulty_at.get(at, set())]
         self.committed_end = max([self.committed_end, *ends])

@@ -30,7 +30,7 @@ PROBATION_STALLS_MAX = 120
 
 
 class Stall:
-    """How long a follower has made no progress, and what follows from it."""
+    """The stall of one follower, and its probation."""
 
     def __init__(self, stall_ms_max: int, tick_ms: int, now_ms: int) -> None:
         """`stall_ms_max`: the configured limit. `tick_ms`: how often `observe` is called while a producer waits."""
@@ -49,7 +49,7 @@ class Stall:
 
     @property
     def limit_ms(self) -> int:
-        """A stall of more than this is one too long."""
+        """Returns the longest stall, in milliseconds, for which a member stays in the set."""
         return max(self._stall_ms_max, RECENT_FACTOR * max(self._recent))
 
     @property
@@ -58,42 +58,51 @@ class Stall:
 
     @property
     def keeps_up(self) -> bool:
-        """It has acknowledged something lately, or everything."""
+        """True if the follower has acknowledged something within half the configured limit, or everything."""
         return self._silent_ms <= self._stall_ms_max // 2
 
     @property
     def is_on_probation(self) -> bool:
-        """It was put out for a stall, and has not kept up for long enough since."""
+        """True if the follower was put out for a stall, and has not kept up for long enough since."""
         return self._is_out
 
     def observe(self, acknowledged: int, leader_end: int, now_ms: int) -> None:
-        """A tick: the follower has acknowledged that much of a log that ends at `leader_end`."""
+        """Takes a tick: the follower has acknowledged everything below `acknowledged`, of a log that ends at
+        `leader_end`."""
         passed_ms, had_stalled = max(now_ms - self._observed_ms, 0), self.is_stalled
         self._observed_ms = now_ms
         if now_ms >= self._period_ends_ms:
+            # The stalls of the period before count no more if a whole period has passed without a tick.
             is_long_over = now_ms >= self._period_ends_ms + RECENT_STALLS * self._stall_ms_max
             self._recent = [0, 0 if is_long_over else self._recent[0]]
             self._period_ends_ms = now_ms + RECENT_STALLS * self._stall_ms_max
         if acknowledged > self._acknowledged or acknowledged >= leader_end:
+            # A stall counts for at most the configured limit: else one long hang would raise the limit to three times
+            # as long. One that put the follower out does not count: the next such is to be noticed as early.
             if not self._is_out:
                 self._recent[0] = max(self._recent[0], min(self._silent_ms, self._stall_ms_max))
             self._silent_ms = 0
         else:
+            # Time in which the leader's own process did not run is nobody's stall.
             self._silent_ms += min(passed_ms, self._tick_ms)
-        self._acknowledged = acknowledged  # less than before, if what was known of it counts no more
+        # It may be less than before: reports of an earlier process of the follower count no more.
+        self._acknowledged = acknowledged
         self._steady_ms = 0 if had_stalled or self.is_stalled else self._steady_ms + passed_ms
         self._serve_probation()
 
     def _serve_probation(self) -> None:
         if self._is_out and self.keeps_up and self._steady_ms >= self._probation_ms:
             self._is_out, self._steady_ms = False, 0
+        # The doubling is forgotten only after a long time in the set, so that a follower which hangs every few seconds
+        # does not come and go with it.
         elif not self._is_out and self._steady_ms >= PROBATION_STALLS_MAX * self._stall_ms_max:
             self._probation_ms = 0
 
     def put_out(self) -> None:
-        """It is to leave the in-sync set because of this stall. Until it has left, this may be said again."""
+        """Begins probation: the follower is to leave the in-sync set. Until it has left, this may be called again."""
         if not self._is_out:
             least_ms, most_ms = (times * self._stall_ms_max for times in (PROBATION_STALLS, PROBATION_STALLS_MAX))
+            # Doubled once for each time that it is put out, however often that is said before the controller has acted.
             self._probation_ms = min(max(2 * self._probation_ms, least_ms), most_ms)
         self._is_out = True
         self._steady_ms = 0
