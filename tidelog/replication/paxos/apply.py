@@ -38,28 +38,38 @@ class Verdict(Enum):
 
     APPLIED = "applied"
     VOID = "void"
-    """Chosen, but older than what stands before it, or behind a gap: never acknowledged, never delivered."""
+    """Chosen, but older than a value before it, or behind a gap: never acknowledged, never delivered."""
     NOTHING = "nothing"
-    """A NOP."""
+    """A NOP: nothing was to be applied."""
 
 
 def is_void(prefix: Prefix, value: Value) -> bool:
+    """Returns True if the value at `prefix.position` is of no effect."""
+    # Every replica decides the same, because this looks at nothing but the log.
     return value.birth < prefix.epoch or is_behind_a_gap(prefix, value)
 
 
 def is_behind_a_gap(prefix: Prefix, value: Value) -> bool:
+    """Returns True for a batch that needs the log unbroken from before the point where it is broken."""
+    # A positive `begin` says from which position on the batch needs the log unbroken; other kinds use the field
+    # otherwise.
     return value.kind is Kind.APPEND and 0 < value.begin < prefix.unbroken_from
 
 
 def fold(prefix: Prefix, value: Value) -> tuple[Prefix, Verdict]:
     """Applies the value at `prefix.position`: returns the prefix that includes it, and the verdict on it."""
+    # A NOP has no birth and is never void. As a rule it breaks the order, since a lost value may have stood there; one
+    # that an operator put in place of a value (`begin` > 0) does not.
     if value.kind is Kind.NOP:
         return _pass(prefix, is_unbroken=value.begin > 0), Verdict.NOTHING
     if is_void(prefix, value):
         return _pass(prefix, is_unbroken=False), Verdict.VOID
     next_offset, start_offset = prefix.next_offset, prefix.start_offset
+    # With another coordinator's first value, its barrier, the unbroken stretch begins anew.
     unbroken_from = prefix.unbroken_from if value.birth == prefix.epoch else prefix.position
     if value.count:
+        # A gap is allowed: a value that was lost or void leaves its offsets unused. An overlap means that the barrier
+        # rule was broken.
         assert value.base_offset >= next_offset, "offsets are given out once"
         next_offset = value.base_offset + value.count
     if value.kind is Kind.DELETE:
@@ -76,7 +86,7 @@ def _pass(prefix: Prefix, *, is_unbroken: bool) -> Prefix:
 
 
 def fold_to(prefix: Prefix, slots: Mapping[int, Slot], position: int) -> Prefix:
-    """The prefix up to `position`, all of it learned."""
+    """Returns the prefix up to `position`, below which all slots are learned."""
     while prefix.position < position:
         slot = slots[prefix.position]
         assert slot.learned

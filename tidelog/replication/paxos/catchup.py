@@ -1,14 +1,12 @@
 """Catching up: copying what others have learned.
 
-A value is chosen for good, so any replica's learned copy is as good as another's, and no number is needed. (Mesos runs
-a Paxos round per position instead, whose promise may demote the live coordinator; its readers therefore leave out the
-last position.) What nobody has learned stays open: to settle it is the coordinators' work.
+A value is chosen for good, so any replica's learned copy is as good as another's, and no number is needed. What nobody
+has learned stays open: to settle it is the coordinators' work. (Mesos runs a Paxos round for each position instead.)
 
 Notices are lost without anybody's noticing, so a replica asks its peers in turn, one at each beat of the timer, from
 the first position on that it lacks. An answer that shows more to be had is followed up at once. In the same way, the
-payloads of faulty slots are fetched again, of each peer some more at each beat: what a peer did not have may be gone
-for good, and must not hold up the rest, which may say who the voters are. Who has not said yet whether he has one is
-asked at every beat, and a peer's turn is not awaited.
+payloads of faulty slots are fetched again, some more at each beat. A peer that has not said yet whether it has one is
+asked at every beat, before its turn.
 """
 
 from __future__ import annotations
@@ -20,20 +18,21 @@ from tidelog.replication.paxos.messages import LearnRequest, LearnResponse
 from tidelog.replication.paxos.replica import Replica
 
 REPAIRS_PER_BEAT = 8
-"""Payloads that one peer is asked for at a time."""
+"""The number of payloads that one peer is asked for at a time."""
+# More than one, because the last one to come may lack the same as this replica.
 STRANGERS_MAX = 4
-"""So many that are no peers are asked besides, the newest: the last one to come may lack the same as this replica."""
+"""The number of nodes, the newest, that are asked although they are no peers."""
 
 
 class Catchup:
-    """The catching up of one replica. `peers` are the other members, as far as it knows."""
+    """The catch-up of one replica. `peers` are the other members, as far as it knows."""
 
     def __init__(self, peers: Sequence[int], replica: Replica) -> None:
         self._peers = tuple(peers)
         self._replica = replica
         self._strangers: tuple[int, ...] = ()
         self._asked_below: dict[int, int] = {}
-        """The position, for each peer, at which to go on asking for missing payloads."""
+        """The position, for each peer, from which on it is asked for missing payloads next."""
         self._lacking: dict[int, set[int]] = {}
         """The peers, for each faulty position, that have learned it and lack its payload, too."""
         self._turn = 0
@@ -43,15 +42,16 @@ class Catchup:
         return frozenset(self._lacking.get(position, ()))
 
     def meet(self, proposer: int) -> None:
-        """Notes that `proposer` writes to this log, or tries to. If it is no peer, the members have changed, and all
-        that were known here may be gone: it is asked as well."""
+        """Notes that `proposer` writes to this log, or tries to. If it is no peer, it is asked as well."""
         if proposer not in (*self._peers, *self._strangers):
+            # The members have changed, and all peers that are known here may be gone: then only a proposer of the new
+            # voters can tell who they are.
             self._strangers = (*self._strangers, proposer)[-STRANGERS_MAX:]
 
     def asked(self, sender: int, position: int) -> None:
-        """Takes note of a peer's question for positions from `position` on: as a rule it lacks them. But a peer that is
-        further on has what this replica lacks; and if something cannot be read here, that may be the list of members.
-        Either may be a member that is not known here: it is asked as well."""
+        """Notes that `sender` asks for learned positions from `position` on; it may be one to ask."""
+        # As a rule it lacks them. But one that is further on has what this replica lacks; and if a payload cannot be
+        # read here, that may be the list of members, and the sender one that is not known here.
         if position > self._replica.applied.position or self._replica.faulty():
             self.meet(sender)
 
@@ -71,13 +71,15 @@ class Catchup:
         return [Send(peer, LearnRequest(missing, missing + 1)) for missing in unsaid[:REPAIRS_PER_BEAT]]
 
     def ask(self, peer: int) -> list[Action]:
-        """Asks for what is next, and for some of the payloads that are missing."""
+        """Asks a peer for the next positions, and for some of the payloads that are missing."""
         requests: list[Action] = [Send(peer, LearnRequest(self._replica.applied.position))]
         return [*requests, *(Send(peer, LearnRequest(missing, missing + 1)) for missing in self._turn_of(peer))]
 
     def _turn_of(self, peer: int) -> list[int]:
-        """The faulty positions that this peer is asked for now; behind the last, from the first on again."""
+        """Returns the faulty positions that this peer is asked for now; behind the last, from the first on again."""
         faulty, begin = self._replica.faulty(), self._asked_below.get(peer, 0)
+        # In turn, not always the first ones: a payload that is lost everywhere must not hold up the rest, among which
+        # may be VOTERS.
         turn = sorted(faulty, key=lambda position: (position < begin, position))[:REPAIRS_PER_BEAT]
         if turn:
             self._asked_below[peer] = turn[-1] + 1
@@ -88,6 +90,7 @@ class Catchup:
         effects = self._replica.take(response)
         self._note_lacking(sender, response)
         now = self._replica.applied.position
+        # Only after progress: a peer whose answers bring nothing is not asked without end.
         if before < now < response.learned_end:
             effects += [Send(sender, LearnRequest(now))]
         return effects

@@ -46,49 +46,56 @@ class LogCoordinator(Proposer):
         self._barrier: int | None = None
         self._next_position = 0
         self._is_changing = False
-        """True once its last value is proposed: new voters."""
+        """True once it has proposed new voters, which are its last value."""
         self._in_order_from = 0
-        """The position since which all its batches were proposed in order; 0 if the last one was not."""
+        """The position from which on all its batches were proposed in order; 0 if the last one was not."""
         self._own: dict[int, Value] = {}
-        """Values by position that were proposed here first and are not applied yet."""
+        """The values, by position, that this coordinator proposed first and that are not applied yet."""
 
     @property
     def is_writing(self) -> bool:
-        """Does it take values?"""
+        """True while the coordinator takes values."""
         return self.is_elected and not self.is_lost
 
     @property
     def is_drained(self) -> bool:
-        """Is all applied that it proposed? Then the voters may be changed."""
+        """True if all that it proposed is applied, so that the voters may be changed."""
         return self.is_writing and self._next_position == self._replica.applied.position
 
     def _on_quorum(self, end: int) -> list[Action]:
-        """Raises the barrier. It is chosen in parallel with what is filled below it: it need only be there before any
-        value of a client is proposed."""
+        """Proposes the barrier."""
+        # In parallel with the fill below it: it need only be chosen before any value of a client is proposed. Then a
+        # client's value proves that the barrier stands below it, and whatever is older above the barrier is void.
         self._barrier = end
         self._next_position = end
         return self._propose(Value(Kind.BARRIER, self.number))
 
     def append(self, event: Append) -> list[Action]:
-        """The next batch, at `next_offset`. Refused if the window is full: that is backpressure, not failure. New
-        voters come alone, and last: one change is open at a time."""
+        """Proposes the next batch, at `next_offset`. Refuses it if the window is full: that is backpressure, not
+        failure."""
         assert event.kind in WITH_PAYLOAD and event.count >= (event.kind is Kind.APPEND)
         assert event.kind is Kind.APPEND or not (event.is_lazy or event.is_in_order)
+        # A lazy value may be chosen and then lost, so no other may need it: the next batch in order needs only the
+        # positions behind it.
         assert not (event.is_lazy and event.is_in_order)
         refusal = self._refusal()
+        # New voters come alone. With something open before them they could turn out void; and at positions behind them
+        # the new voters may decide already.
         if refusal is None and event.kind is Kind.VOTERS and not self.is_drained:
             refusal = Reason.NOT_DRAINED
         if refusal is not None:
             return [Refused(event, refusal)]
         self._is_changing = event.kind is Kind.VOTERS
+        # A batch in order needs all positions unbroken back to the last one that was not. Without that, a coordinator
+        # that fails could leave a producer's third batch in the log, and not its second.
         self._in_order_from = (self._in_order_from or self._next_position) if event.is_in_order else 0
         value = Value(event.kind, self.number, self.next_offset, event.count, event.digest, self._in_order_from)
         self.next_offset += event.count
         return [Proposed(self._next_position, value), *self._propose(value, is_lazy=event.is_lazy)]
 
     def let_go(self, event: Truncate | Delete) -> list[Action]:
-        """Proposes to truncate positions, or to delete records; refused beyond what is applied here. (Mesos takes any
-        position; with begin > end it aborts later.)"""
+        """Proposes to truncate positions, or to delete records. Refuses what lies beyond the applied prefix."""
+        # Mesos takes any position, and aborts later, when the log begins behind its end.
         applied = self._replica.applied
         match event:
             case Truncate(begin):
@@ -122,20 +129,25 @@ class LogCoordinator(Proposer):
         actions = super().on_applied(applied)
         if self.is_lost or self._barrier is None or applied.position < self._barrier:
             return actions
+        # Somebody else's value in the place of an own one, or an own one void, shows a coordinator with a larger
+        # number.
         if applied.value != self._own.pop(applied.position, None) or applied.verdict is Verdict.VOID:
             return self.lose(self._replica.highest)
         return self._on_barrier() if applied.position == self._barrier else []
 
     def _on_barrier(self) -> list[Action]:
         prefix = self._replica.applied
-        if prefix.position != self._next_position:  # somebody else's values stand behind the barrier already
+        # Values stand behind the barrier that are not this coordinator's, which has proposed nothing there yet.
+        if prefix.position != self._next_position:
             return self.lose(self._replica.highest)
         self.is_elected = True
+        # Only now is it known: all below the barrier is applied, so no value that counts can take an offset any more.
         self.next_offset = prefix.next_offset
         return [Elected(self.number, self._next_position - 1, self.next_offset)]
 
     def on_jumped(self, position: int) -> list[Action]:
-        """Gives up: positions that others have truncated may have held other voters, and only their snapshot tells."""
+        """Ends the reign: others have truncated positions that are not applied here."""
+        # These may have held VOTERS, which only a snapshot tells now.
         return self.lose(self._replica.highest)
 
     def _is_waiting(self) -> bool:

@@ -22,7 +22,7 @@ from tidelog.replication.quorum import Quorum
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The node is up and its peers can be reached; comes first, and once."""
+    """The node is up and its peers can be reached. The event comes first, and once."""
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -33,13 +33,13 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """Every `Persist` up to this sequence is durable."""
+    """All writes up to this `Persist.sequence` are durable."""
 
     sequence: int
 
 
 class StoreFailed(msgspec.Struct, frozen=True):
-    """A write or an fsync failed; nothing that was not reported `Stored` can be relied on, or written again."""
+    """A write or an fsync failed. Writes that were not reported `Stored` are not to be relied on, nor tried again."""
 
 
 class Damaged(msgspec.Struct, frozen=True):
@@ -58,14 +58,16 @@ class Timer(Enum):
     """The purpose of a timer."""
 
     RESEND = "resend"
-    """A proposer's requests that were not answered. About three round trips."""
+    """A proposer repeats requests that were not answered, after about three round trips."""
     CATCHUP = "catchup"
-    """Ask a peer what it has learned. As long as a lost `Learned` may stay unnoticed."""
+    """A replica asks a peer for learned slots. The time is for how long a lost `Learned` may stay unnoticed."""
     RECOVER = "recover"
-    """Ask the founders again. About half a second."""
+    """A founder asks the others again, after about half a second."""
 
 
 class TimerFired(msgspec.Struct, frozen=True):
+    """A timer that `SetTimer` started has run out."""
+
     timer: Timer
     token: int = 0
     """The token of the `SetTimer`. A RESEND whose token names a proposer that is gone is ignored."""
@@ -82,63 +84,65 @@ class Elect(msgspec.Struct, frozen=True):
 
 
 class Demote(msgspec.Struct, frozen=True):
-    """Stop being coordinator, or trying to. Tells nobody."""
+    """Stop being coordinator, or trying to. No peer is told."""
 
 
 class Append(msgspec.Struct, frozen=True):
-    """A batch for the log. The shell has given it its offsets, from `LogCoordinator.next_offset` on, before it took the
+    """Propose a batch. The shell has given it its offsets, from `LogCoordinator.next_offset` on, before it took the
     digest.
 
     With Kind.VOTERS it ends the reign: nothing may be in flight when it comes, nothing is taken after it, and when it
-    is applied the next reign begins under another quorum. Its own reign's quorum joins the old voters and the new.
+    is applied the next reign begins under another quorum. The quorum of its own reign joins old and new voters.
     """
 
     count: int
     digest: bytes
     kind: Kind = Kind.APPEND
     is_lazy: bool = False
-    """It may be called chosen when a quorum has it in memory."""
+    """True if the batch may be called chosen when a quorum has it in memory."""
+    # Never together with `is_lazy`: a batch that is chosen in memory can be lost, and would take those behind it along.
     is_in_order: bool = False
-    """It counts only if all that its coordinator proposed before it counts, back to the last `Append` that was not in
-    order. Not for one that is lazy: what is chosen in memory can be lost."""
+    """True if the batch counts only if every value counts that its coordinator proposed before it, back to the last
+    `Append` that was not in order."""
 
 
 class Truncate(msgspec.Struct, frozen=True):
-    """Drop the positions below `begin`. The caller knows that nobody needs them (a snapshot, retention)."""
+    """Propose to truncate the positions below `begin`, which the caller knows that nobody needs (a snapshot,
+    retention)."""
 
     begin: int
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete the records below this offset, in all state machines, at the position that it gets. Nothing beyond what is
-    applied can be deleted."""
+    """Propose to delete the records below this offset, in all state machines, at the position that the value gets. The
+    offset is at most the applied prefix's next offset."""
 
     offset: int
 
 
 class Found(msgspec.Struct, frozen=True):
-    """This node may take part in founding this cluster, with its members all new. Only at the creation of a cluster,
-    whose id says which."""
+    """Let this node take part in founding this cluster, all of whose members are new. It is told only when a cluster is
+    created, and the id says which."""
 
     cluster_id: str
 
 
 class Rejoin(msgspec.Struct, frozen=True):
-    """The disk was lost: come back behind a fence. The number is this node's, issued by somebody who knows that it is
-    larger than every number ever issued for this log; a new one for every attempt."""
+    """Come back behind a fence, because the disk was lost. The number is this node's, issued by a controller that knows
+    it to be larger than every number ever issued for this log; each attempt needs a new one."""
 
     number: int
 
 
 class Enlist(msgspec.Struct, frozen=True):
-    """This disk is a voter's that has never voted, under an id that no other disk ever had: it may vote at once."""
+    """Let this disk vote at once, because it has never voted, and goes by an id that no other disk ever had."""
 
 
 class Reconfigure(msgspec.Struct, frozen=True):
-    """Other voters decide from now on, or this node goes by another id. Ends the proposer, if there is one; everything
-    that is stored stays.
+    """Go by other voters from now on, or by another id. That ends the proposer, if there is one; everything that is
+    stored stays.
 
-    Sends to the former id that wait for the disk still come out; they mean nothing to anybody.
+    Sends to the former id that wait for the disk still come out; no node acts on them.
     """
 
     node: int
@@ -186,12 +190,15 @@ class Persist(msgspec.Struct, frozen=True):
     sequence: int
     records: tuple[Record, ...]
     is_urgent: bool = True
-    """False if nobody waits for it: it may ride along with the next that is."""
+    """False if no effect waits for the write: it may be flushed with the next one that is urgent."""
     is_soon: bool = False
-    """True if nobody waits for this write, but somebody counts on it: it is not to be left for others to take along."""
+    """True if no effect waits for the write, but a peer counts on it already (a lazy accept): it is to be flushed soon,
+    even if no urgent one follows."""
 
 
 class Send(msgspec.Struct, frozen=True):
+    """Send a message to a node, with the payloads of the values in it."""
+
     to: int
     message: Message
 
@@ -204,7 +211,7 @@ class SetTimer(msgspec.Struct, frozen=True):
 
 
 class Proposed(msgspec.Struct, frozen=True):
-    """An `Append`, `Truncate` or `Delete` got its position. It is in the log once `Applied` says so; until then it is
+    """An `Append`, `Truncate` or `Delete` got its position. It is in the log when it is `Applied`; until then it is
     unknown whether it will be."""
 
     position: int
@@ -212,7 +219,7 @@ class Proposed(msgspec.Struct, frozen=True):
 
 
 class Reason(Enum):
-    """Why something was refused; surely it is not in the log."""
+    """The reason for a refusal. The refused request is surely not in the log."""
 
     NOT_COORDINATOR = "not_coordinator"
     WINDOW_FULL = "window_full"
@@ -232,14 +239,14 @@ class Reason(Enum):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Nothing came of what the shell asked for."""
+    """A request of the shell was refused, and has no effect."""
 
     event: Event
     reason: Reason
 
 
 class Elected(msgspec.Struct, frozen=True):
-    """This node is coordinator: its barrier is applied, `Append` is welcome."""
+    """This node is coordinator: its barrier is applied, and it takes `Append`s."""
 
     number: int
     position: int
@@ -248,17 +255,17 @@ class Elected(msgspec.Struct, frozen=True):
 
 
 class Awaits(msgspec.Struct, frozen=True):
-    """A quorum has promised, and still the election waits, for some time now: for a copy of what may be chosen at this
-    position, the first of its kind. Comes again only if something else is awaited."""
+    """A quorum has promised, but the election waits, and has for some time, for a copy of what may be chosen at this
+    position, the first of those that wait. It comes again only if position or voters change."""
 
     position: int
     unheard: tuple[int, ...]
-    """The voters that have not promised yet, any of whom may have it."""
+    """The voters that have not promised yet, any of which may have the copy."""
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """This node is not coordinator, or will not be, under this number. What it proposed and has not seen applied may
-    or may not be in the log."""
+    """This node is not coordinator, or will not be, under this number. Values that it proposed and that are not applied
+    here may or may not be in the log."""
 
     number: int
     highest: int
@@ -278,14 +285,14 @@ class VotersFound(msgspec.Struct, frozen=True):
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A quorum has accepted a value that this node proposed; not necessarily the ones before it."""
+    """A quorum has accepted a value that this node proposed. Those at the positions before it may still be open."""
 
     position: int
     value: Value
     accepted_by: tuple[int, ...] = ()
-    """The quorum: it is on their disks."""
+    """The quorum that accepted it."""
     is_named: bool = False
-    """It is chosen by its name alone: nobody has shown its payload."""
+    """True if the value is chosen by its name alone, since no node has shown its payload."""
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -299,29 +306,32 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Repaired(msgspec.Struct, frozen=True):
-    """The payload that was missing at this position is here, and was written."""
+    """The payload that was missing at this position has come, and was written."""
 
     position: int
 
 
 class Jumped(msgspec.Struct, frozen=True):
-    """The peers' logs begin later than this one has come: go on from their floor. A state machine needs a snapshot."""
+    """A peer's log begins behind the applied prefix, and this one goes on at its floor. The state machine needs a
+    snapshot."""
 
     floor: Prefix
 
 
 class DeletePrefix(msgspec.Struct, frozen=True):
-    """The floor is durable: what lies below it may be deleted."""
+    """The floor is durable: delete the slots below it."""
 
     begin: int
 
 
 class StatusChanged(msgspec.Struct, frozen=True):
+    """The replica has another status, durably."""
+
     status: Status
 
 
 class Halted(msgspec.Struct, frozen=True):
-    """The disk failed: this node votes no more until it is started again, from what its disk then holds."""
+    """The disk failed: this node does not vote until it is started again, from what its disk then holds."""
 
 
 Effect = (

@@ -21,20 +21,10 @@ If there is none, the position waits, and with it the election, for another answ
 even its value's name (UNKNOWN) is the same case: number m, and the value of (position, m), of which there is one, is
 intact where another replica shows it under m.
 
-Where a quorum has accepted the same number, its value is chosen, whoever can still read it. So if all of them are
-faulty, and somebody knows its name, the position waits for nobody: the value is learned by its name, and its payload is
-a matter of repair. Fewer prove nothing, and wait. (VOTERS have to be read before anything else is decided, and wait.)
-
-They need not wait for who will never answer: for a voter whose disk has lost its vote (`Reign.lost`). If all others
-have promised, the value accepted under the highest number is proposed again by its name alone, and acceptors store it
-as faulty. That is case 2, and safe whoever was waited for, since a quorum has to accept it. To wait is but to hope: for
-a copy, or for the word of a voter that the value was never chosen.
-
-If the quorum is all that is left of a log whose majority has lost its votes (`Reign.is_union`), nobody else will ever
-answer. What one of them accepted under the highest number may have been chosen with those who are gone, so it is taken
-for chosen, also by its name alone. What has lost even that gives way to what was accepted under the number below: if
-that was chosen, then what has lost its name was the same value. Only if there is none a NOP takes its place, one that
-breaks no order (`apply.py`): what follows it may have been acknowledged.
+Two cases need not wait: a quorum has accepted the same number (`_is_chosen`), or only voters are awaited that have lost
+their votes (`_by_name`). If the quorum is all that is left of a log whose majority has lost its votes
+(`Reign.is_union`), nobody else will ever answer. Then the value accepted under the highest number is taken for chosen,
+since it may have been, with those who are gone.
 
 A fill begins with the promises of the whole quorum of its reign. For "nothing above m" it counts only those without
 whom nothing is chosen at that position (`reign.py`): others cannot have had it chosen, faulty or not.
@@ -61,7 +51,7 @@ class Settled(NamedTuple):
     position: int
     value: Value
     is_learned: bool
-    """It is chosen already; nothing to propose."""
+    """True if the value is known to be chosen: nothing is to be proposed."""
     has_payload: bool
 
 
@@ -71,10 +61,9 @@ class Fill:
     def __init__(self, number: int, reign: Reign, start: int) -> None:
         self.start = start
         self.end: int | None = None
-        """All open positions are below: fixed when a quorum has promised, for a later answer cannot show anything
-        chosen beyond it."""
+        """The end of the open positions, fixed when a quorum has promised; None before."""
         self.learned_end = start
-        """The end of what a node that answered (`source`) has learned: all positions below."""
+        """The largest `learned_end` of the answers, which is that of the node `source`."""
         self.source: int | None = None
         self._number = number
         self._reign = reign
@@ -83,24 +72,25 @@ class Fill:
 
     @property
     def is_complete(self) -> bool:
-        """Everything below `end` was settled."""
+        """True if every position below `end` is settled."""
         return self.end is not None and not self._open
 
     @property
     def unsettled(self) -> tuple[int, ...]:
-        """The positions that wait: what a quorum reports there is faulty, and may be chosen."""
+        """Returns the positions that wait: the values that a quorum reports there are faulty, and may be chosen."""
         return tuple(self._open)
 
     @property
     def unheard(self) -> tuple[int, ...]:
-        """The members of the quorum that have not promised yet; any of them may settle what waits."""
+        """Returns the members of the quorum that have not promised yet, any of which may settle a waiting position."""
         return tuple(node for node in self._reign.quorum.members if node not in self._answers)
 
     def requests(self) -> list[Action]:
-        """Asks those who have not answered; while a position waits, everybody, for a slot may have been repaired."""
+        """Returns a request to each member that has not answered; while a position waits, to every member."""
         if self.is_complete:
             return []
         request = PromiseRequest(self._number, self.start)
+        # Who has answered may have repaired a faulty slot since, and its new answer settle a position.
         again = self.end is not None
         return [Send(node, request) for node in self._reign.quorum.members if again or node not in self._answers]
 
@@ -115,8 +105,11 @@ class Fill:
         if self.end is None:
             if not self._reign.quorum.is_met(self._answers):
                 return []
+            # No later answer can show anything chosen beyond this. A value chosen under an older number was accepted by
+            # one of these before it promised; and from now on they accept nothing older.
             self.end = max(self.learned_end, *(max(slots, default=-1) + 1 for slots in self._answers.values()))
             self._open = list(range(self.start, self.end))
+        # What somebody has learned is copied from there, not decided here.
         self._open = [position for position in self._open if position >= self.learned_end]
         settled = list(self._settle())
         done = {item.position for item in settled}
@@ -124,12 +117,13 @@ class Fill:
         return settled
 
     def is_informed(self, response: PromiseResponse) -> bool:
-        """Does the sender know, for good, whose quorum this is? Only such answers count, so that voters who have once
-        begun to decide are never forgotten by a majority of themselves."""
+        """Returns True if the sender has learned, on disk, the VOTERS that this reign goes by."""
+        # Only such answers count. So when the new voters have begun to decide, a majority of them knows for good that
+        # they do, and the old voters are not needed any more.
         return response.learned_end > self._reign.voters_position
 
     def settled_to(self, position: int) -> None:
-        """Everything below is applied here: nothing need wait there any more."""
+        """Drops the open positions below `position`: all is applied there."""
         if self._open and self._open[0] < position:
             self._open = [p for p in self._open if p >= position]
 
@@ -144,29 +138,42 @@ class Fill:
         for slot in reported.values():
             if slot.learned:
                 has_payload = _is_intact(slot.value, reported)
-                may_copy = has_payload or not self._reign.is_news(position, slot.value)  # voters must be read first
+                # VOTERS must be read before anything else is decided, for their majority may decide already.
+                may_copy = has_payload or not self._reign.is_news(position, slot.value)
                 return Settled(position, slot.value, True, has_payload) if may_copy else None
         return self._of_accepted(position, reported) or self._by_name(position, reported)
 
     def _of_accepted(self, position: int, reported: dict[int, Slot]) -> Settled | None:
         for number in sorted({slot.number for slot in reported.values()}, reverse=True):
+            # A value above this number may be chosen, and none of its copies is intact: to propose anything else is
+            # never right, and to go on to smaller numbers would do that.
             if not self._may_decide(position, number, reported):
                 return None
             held = [slot.value for slot in reported.values() if slot.number == number]
+            # One number has one value at a position, so any slot that still knows the name tells it for all of them.
             value = next((value for value in held if value != UNKNOWN), UNKNOWN)
+            # It may be chosen, and if anything is, it is this one. It keeps its birth, even if it is a ghost that will
+            # turn out void: a NOP in its place could be a second chosen value.
             if _is_intact(value, reported):
                 return Settled(position, value, False, True)
             if self._is_chosen(position, number, value, reported):
                 return Settled(position, value, True, False)
+            # In a union a value that has lost its name gives way to the number below: if that number's was chosen, the
+            # lost one was the same value. A value with a name that comes this far is VOTERS, which must be read.
             if self._reign.is_union and value != UNKNOWN:
-                return None  # voters, who must be read
+                return None
         is_free = self._may_decide(position, NO_NUMBER, reported)
         if not is_free:
             return None
+        # In a union the NOP breaks no order (`apply.py`): values behind the one that it replaces may have been
+        # acknowledged.
         return Settled(position, given_up(position) if self._reign.is_union else NOP, False, True)
 
     def _by_name(self, position: int, reported: dict[int, Slot]) -> Settled | None:
-        """Settles what waits only for voters that have lost their votes: by the name of what was accepted last."""
+        """Settles a position that waits only for voters that have lost their votes, by the name of the value accepted
+        under the highest number."""
+        # Case 2, and safe whoever was waited for, since a quorum has to accept it, if only as faulty. To wait would be
+        # but to hope for a copy, or for the word of a voter that the value was never chosen.
         if not (self._reign.lost and self._reign.lost.issuperset(self.unheard)):
             return None
         newest = max((slot.number for slot in reported.values()), default=NO_NUMBER)
@@ -174,22 +181,27 @@ class Fill:
         return Settled(position, values[0], False, False) if values else None
 
     def _may_decide(self, position: int, number: int, reported: dict[int, Slot]) -> bool:
-        """Returns True if nothing above this number can be chosen there. In a union, the values above have lost their
-        names by all who will ever answer."""
+        """Returns True if nothing above this number can be chosen there."""
+        # In a union the values above have lost their names on every disk that will ever answer.
         deniers = self._none_above(number, reported)
         return self._reign.is_union or all(blocks(deniers, decider) for decider in self._reign.deciders(position))
 
     def _is_chosen(self, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
-        """Has a quorum accepted this number, and is its value known by name, and about nobody who has to be asked?"""
+        """Returns True if a quorum has accepted this number, and its value is known by name."""
+        # Such a value is chosen, whoever can still read it: it is learned by its name, and its payload is a matter of
+        # repair. VOTERS are not settled this way, since they have to be read.
         if number == NO_NUMBER or value == UNKNOWN or self._reign.is_news(position, value):
             return False
         if self._reign.is_union:
             return True
+        # Each set that may be in force there has to have accepted it. Fewer prove nothing: the value may be a ghost.
         accepted = [node for node, slot in reported.items() if slot.number == number]
         return all(decider.is_met(accepted) for decider in self._reign.deciders(position))
 
     def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
-        """Returns the nodes that have promised and have accepted nothing above this number at the position."""
+        """Returns the nodes that have promised, and have accepted nothing above this number at the position."""
+        # They never will, below the number of this fill. Voters that have not answered, lost ones included, deny
+        # nothing.
         return [node for node in self._answers if node not in reported or reported[node].number <= number]
 
 

@@ -17,13 +17,13 @@ E = TypeVar("E")
 
 
 class Journal(Generic[E]):
-    """The numbered writes of one node. `E` is the type of what waits for them; it is released in the order of its
-    coming."""
+    """The numbered writes of one node. `E` is the type of the effects that wait for them, which are released in the
+    order in which they came."""
 
     def __init__(self) -> None:
         self._sequence = 0
         self._urgent = 0
-        """The last write that somebody may wait for."""
+        """The sequence of the last urgent write: effects wait for no later one."""
         self._stored = 0
         self._waiting: deque[tuple[int, E]] = deque()
 
@@ -44,11 +44,13 @@ class Journal(Generic[E]):
 
     @property
     def is_lazy(self) -> bool:
-        """Were there writes since the last that somebody may wait for?"""
+        """True if there were writes since the last urgent one that are not durable."""
         return self._sequence > max(self._urgent, self._stored)
 
     def when_durable(self, effect: E) -> list[E]:
-        """The effect now, if all urgent writes so far are durable; else nothing, and `stored` will give it."""
+        """Returns the effect if all urgent writes so far are durable; else nothing, and `stored` will return it."""
+        # Not all writes: those that are not urgent are learned slots and lazy accepts, which nothing here relies on.
+        # The disk writes in order, so an urgent write takes all before it along.
         if self._stored >= self._urgent:
             return [effect]
         self._waiting.append((self._urgent, effect))
@@ -64,5 +66,5 @@ class Journal(Generic[E]):
         return released
 
     def drop(self) -> None:
-        """Forgets what waits: the disk has failed."""
+        """Drops the effects that wait, because the disk has failed."""
         self._waiting.clear()

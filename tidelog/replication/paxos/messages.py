@@ -29,53 +29,56 @@ POSITION_MAX = 2**63 - 1
 
 
 class Reply(Enum):
-    """An acceptor's verdict on a request."""
+    """The verdict of an acceptor on a request."""
 
     ACCEPT = "accept"
     REJECT = "reject"
-    """A larger number is known. For a write: its outcome is unknown, not "not written"."""
+    """A larger number is known here. The outcome of a rejected write is unknown, not "not written"."""
     IGNORED = "ignored"
-    """Not a voter."""
+    """The node is no voter: nothing was promised or accepted, and it may be asked again."""
     LEARNED = "learned"
-    """The position is chosen already."""
+    """The value at the position is chosen already."""
     STORAGE_ERROR = "storage_error"
     """The disk failed; nothing was promised or accepted."""
 
 
 class PromiseRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Accept nothing smaller than `number` any more, at any position; and what is open from `position` on?"""
+    """Asks an acceptor to accept nothing smaller than `number` any more, at any position, and to report its slots from
+    `position` on."""
 
     number: Natural
     position: Natural
 
 
 class PromiseResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The answer. Durable before it is sent, as every ACCEPT."""
+    """The answer to a `PromiseRequest`. Like every ACCEPT, the promise is durable before it is sent."""
 
     reply: Reply
     number: Natural
-    """The request's."""
+    """The number of the request."""
     highest: Natural = NO_NUMBER
     """The largest number known here, in a REJECT."""
     learned_end: Natural = 0
-    """All positions below are learned here, or gone."""
+    """All positions below are learned here, or truncated."""
     slots: tuple[Slot, ...] = ()
     """Every slot from max(`position`, `learned_end`) on."""
 
 
 class WriteRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Accept this value at this position."""
+    """Asks an acceptor to accept this value at this position."""
 
     number: Natural
     position: Natural
     value: Value
     is_lazy: bool = False
-    """The answer need not wait for the disk."""
+    """True if the answer need not wait for the disk."""
     is_named: bool = False
-    """It is to be accepted by its name alone, as faulty: nobody has its payload."""
+    """True if the value is to be accepted by its name alone, as faulty, since nobody has its payload."""
 
 
 class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The answer to a `WriteRequest`. An ACCEPT is durable before it is sent, unless the request is lazy."""
+
     reply: Reply
     number: Natural
     position: Natural
@@ -86,26 +89,27 @@ class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Learned(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """This value is chosen. Not acknowledged, not repeated."""
+    """The notice that this value is chosen. It is neither acknowledged nor repeated."""
 
     position: Natural
     value: Value
 
 
 class LearnRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Asks for the slots learned from `position` on, and before `end`."""
+    """Asks for the learned slots from `position` on, and before `end`."""
 
     position: Natural
     end: Natural = POSITION_MAX
 
 
 class LearnResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Some of it, lowest positions first."""
+    """The answer to a `LearnRequest`: some of the slots, lowest positions first."""
 
     floor: Prefix
+    """The floor of the sender's log. If the asking node is behind it, it goes on from there."""
     slots: tuple[Slot, ...]
     learned_end: Natural
-    """All positions below are learned here: ask again if that is more than what came."""
+    """The end of the sender's learned prefix. If it is beyond the slots that came, there is more to ask for."""
 
 
 class RecoverRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -113,6 +117,8 @@ class RecoverRequest(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class RecoverResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The answer to a `RecoverRequest`."""
+
     status: Status
     incarnation: str
     cluster_id: str

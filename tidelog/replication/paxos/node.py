@@ -89,6 +89,7 @@ class PaxosNode:
         self._window = window
         self._proposer: Proposer | None = None
         self._heard = NO_NUMBER
+        # Only what is left of a log after the loss of a majority decides by all of its members.
         is_union = isinstance(quorum, Unanimous)
         self._go_by(Reign(node, quorum, quorum, voters_position, (), stored.voters_since, is_union))
         self._actions: deque[Action] = deque()
@@ -107,18 +108,18 @@ class PaxosNode:
 
     @property
     def is_idle(self) -> bool:
-        """Does this node propose nothing, nor try to?"""
+        """True if this node proposes nothing, nor tries to."""
         return self._proposer is None
 
     @property
     def unsettled(self) -> tuple[int, ...]:
-        """Positions that hold an election up, though a quorum has promised: no intact copy of what may be chosen there
-        has come. If that lasts, an operator must bring a copy back."""
+        """Returns the positions that hold an election up, though a quorum has promised: no intact copy of what may be
+        chosen there has come. If that lasts, an operator must bring a copy back."""
         return () if self._proposer is None else self._proposer.unsettled
 
     @property
     def unheard(self) -> tuple[int, ...]:
-        """The voters that have not promised yet to the election that is going on here."""
+        """Returns the voters that have not promised yet in this node's election."""
         return () if self._proposer is None else self._proposer.unheard
 
     def lacking(self, position: int) -> frozenset[int]:
@@ -132,7 +133,7 @@ class PaxosNode:
         return self._reign.quorum
 
     def next_number(self) -> int:
-        """The smallest number that is worth trying here, by all that this node has heard."""
+        """Returns the smallest number with which an election here may succeed, as far as this node knows."""
         metadata = self.replica.metadata
         return next_number(max(self.replica.highest, metadata.issued, self._heard), self.node)
 
@@ -145,6 +146,8 @@ class PaxosNode:
             action = actions.popleft()
             if isinstance(action, Send):
                 if action.to == self.node:
+                    # The node's own acceptor follows the same rules: its ACCEPT counts once it is durable, and no
+                    # earlier than it would be sent to a peer.
                     actions.extend(self._on_message(self.node, action.message))
                 else:
                     effects.append(action)
@@ -198,6 +201,7 @@ class PaxosNode:
 
     def _on_proposer(self, sender: int, message: WriteRequest | PromiseRequest) -> list[Action]:
         if sender != self.node:
+            # Whoever writes to the log is worth asking, member or not: all peers known here may be gone.
             self._catchup.meet(sender)
         if isinstance(message, WriteRequest):
             return self.replica.write(sender, message)
@@ -205,7 +209,8 @@ class PaxosNode:
 
     def _on_answer(self, sender: int, message: WriteResponse | PromiseResponse) -> list[Action]:
         proposer = self._proposer_of(message.number)
-        if proposer is None:  # the answer to one that is gone
+        # The answer to an attempt that has ended, or of a former life of this node: its number is never used again.
+        if proposer is None:
             return []
         if isinstance(message, WriteResponse):
             return proposer.on_write(sender, message)
@@ -246,11 +251,14 @@ class PaxosNode:
         lost = frozenset(event.nodes)
         if lost == self._reign.lost:
             return []
+        # The quorum stays the same: a lost vote is a reason not to wait for a voter, never one to count without it.
         self._reign = self._reign._replace(lost=lost)
-        return self._demote() if self.unsettled else []  # an attempt that may wait for one of them begins anew
+        # An attempt that may be waiting for one of them begins anew; one that is under way without them goes on.
+        return self._demote() if self.unsettled else []
 
     def _reconfigure(self, event: Reconfigure) -> list[Action]:
         assert event.position < max(self.replica.applied.position, 0), "voters come from what is applied here"
+        # A reign has one quorum from beginning to end: accepts counted under the old one prove nothing under another.
         ended = self._demote()
         self._proposer = None
         since, is_union = self.replica.voters_since, isinstance(event.quorum, Unanimous)
@@ -263,7 +271,9 @@ class PaxosNode:
         return self.coordinator
 
     def _start(self, proposer: Proposer) -> list[Action]:
-        """A number is used up before anybody hears of it."""
+        """Starts an attempt, once its number is durable as issued."""
+        # Asked before, a promise could outlive a crash that forgets the number. Used again, the number could then give
+        # one position two values.
         ended = [] if self._proposer is None else self._proposer.lose(proposer.number)
         self._proposer = proposer
         persist = self.replica.issue(proposer.number, is_rejoining=isinstance(proposer, Fence))
@@ -275,6 +285,7 @@ class PaxosNode:
         proposer = self._proposer
         if isinstance(action, Lost):
             self._heard = max(self._heard, action.highest)
+            # It may be an earlier proposer's end, while the next one is already here.
             if proposer is not None and proposer.is_lost:
                 self._proposer = None
             return []
@@ -290,8 +301,9 @@ class PaxosNode:
                 proposer = self._proposer_of(number)
                 return [] if proposer is None else proposer.proceed()
             case Admit(metadata):
+                # With the right to vote a fence has done its work.
                 if metadata.status is Status.VOTING:
-                    self._proposer = None  # a fence has done its work
+                    self._proposer = None
                 return [*self.replica.admit(metadata), *self._founding.ask()]
 
     def _on_timer(self, timer: Timer, token: int) -> list[Action]:
@@ -307,7 +319,9 @@ class PaxosNode:
                 return self._founding.ask()
 
     def _halt(self) -> list[Action]:
-        """Nothing that is not durable will be: stops promising and writing. An fsync is never tried again."""
+        """Stops promising and writing: no write that is not durable by now will ever be."""
+        # An fsync is never tried again. After a failure the system may have dropped the pages, and would report
+        # success.
         ended = [] if self._proposer is None else self._proposer.lose(self._proposer.number)
         self.replica.is_halted = True
         self.replica.journal.drop()

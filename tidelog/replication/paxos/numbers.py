@@ -19,22 +19,23 @@ NO_NUMBER = 0
 
 
 def make_number(round_: int, node: int) -> int:
-    """The number of `node` in a round, from 1 on."""
+    """Returns the number of `node` in a round; rounds count from 1."""
     assert round_ >= 1 and 0 <= node <= NODE_MAX
     return round_ << NODE_BITS | node
 
 
 def round_of(number: int) -> int:
-    """The round: what readers see as the leader epoch."""
+    """Returns the round of a number, which readers see as the leader epoch."""
     return number >> NODE_BITS
 
 
 def owner_of(number: int) -> int:
-    """The only node that may propose under this number."""
+    """Returns the only node that may propose under this number."""
     return number & NODE_MAX
 
 
 def next_number(above: int, node: int) -> int:
-    """The smallest number of `node` that is larger than `above`."""
+    """Returns the smallest number of `node` that is larger than `above`."""
+    # The round of `above` may still have room: its owner may have a smaller id than this node.
     number = make_number(max(1, round_of(above)), node)
     return number if number > above else make_number(round_of(above) + 1, node)

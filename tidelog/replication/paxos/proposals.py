@@ -1,9 +1,8 @@
 """Writes in flight under one number: which replicas have accepted what, until a quorum has.
 
-An accepted value is chosen as soon as a quorum accepted it under one number, whoever knows of it. The proposer is the
-first to count; its notice is never acknowledged and may be lost with it (the next coordinator's fill finds the value
-again). Requests are repeated until the value is chosen or the position is applied, since an answer may be lost as well;
-a repeated write is answered as the first.
+A value is chosen as soon as a quorum has accepted it under one number, whoever knows of it. The proposer is the first
+to count. Requests are repeated until the value is chosen or the position is applied, since an answer may be lost; a
+repeated write is answered as the first.
 """
 
 from __future__ import annotations
@@ -40,15 +39,17 @@ class Proposals:
 
     def propose(self, position: int, value: Value, *, is_lazy: bool = False, is_named: bool = False) -> list[Action]:
         """Asks every member to accept the value; by its name alone, if nobody has its payload."""
+        # A second proposal under the same number could give (position, number) two values.
         assert position not in self._open
         self._open[position] = _Proposal(value, is_lazy, is_named)
         request = WriteRequest(self._number, position, value, is_lazy, is_named)
         return [Send(node, request) for node in self._quorum.members]
 
     def accepted(self, sender: int, response: WriteResponse) -> Chosen | None:
-        """Counts an ACCEPT; says so if that makes the value chosen."""
+        """Counts an ACCEPT; returns `Chosen` if it was the last that a quorum needed."""
         assert response.number == self._number and response.reply is Reply.ACCEPT
         proposal = self._open.get(response.position)
+        # A learner, or a disk that goes by a former id, may answer too; only members count.
         if proposal is None or sender not in self._quorum:
             return None
         proposal.accepted_by.add(sender)
@@ -59,16 +60,18 @@ class Proposals:
 
     def announce(self, chosen: Chosen, me: int) -> list[Action]:
         """Tells the others, and the caller, that a value is chosen."""
+        # The notice is not acknowledged, and may be lost together with this node: peers ask for what they lack, and the
+        # next coordinator's fill finds the value.
         notice = Learned(chosen.position, chosen.value)
         return [chosen, *(Send(node, notice) for node in self._quorum.members if node != me)]
 
     def settled_to(self, position: int) -> None:
-        """Everything below is applied here, whoever had it chosen: nothing is left to do there."""
+        """Drops the proposals below `position`: all is applied there, whoever had it chosen."""
         for settled in [p for p in self._open if p < position]:
             del self._open[settled]
 
     def resend(self) -> list[Action]:
-        """The requests that were not answered, lowest position first."""
+        """Returns the requests that were not answered, lowest position first."""
         return [
             Send(node, WriteRequest(self._number, position, proposal.value, proposal.is_lazy, proposal.is_named))
             for position, proposal in sorted(self._open.items())

@@ -1,11 +1,7 @@
 """A proposer: one number, from its promises to its writes. What a coordinator and a rejoining replica have in common.
 
 It lives beside a replica of its node, and tells it what it finds chosen. It ends at the first sign of a larger number;
-there is no way back, the object is thrown away. (A Mesos coordinator goes on as elected, under the number of the rival
-that rejected it; the next write could then give one number two values.)
-
-Answers without a decision, IGNORED and STORAGE_ERROR, are no answers: the timer asks again, and the caller sets the
-deadline. (A quorum of IGNORED aborts a Mesos process; a lost message there waits for ever.)
+there is no way back, the object is thrown away.
 """
 
 from __future__ import annotations
@@ -21,7 +17,8 @@ from tidelog.replication.paxos.replica import Replica
 
 
 class Proposer(ABC):
-    """A proposer's attempt under one number, which must be durable as issued before `proceed`."""
+    """A proposer's attempt under one number. The caller makes the number durable as issued, and then calls
+    `proceed`."""
 
     def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
         self.number = number
@@ -31,7 +28,7 @@ class Proposer(ABC):
         self._fill = Fill(number, reign, replica.applied.position)
         self._settled: list[Settled] = []
         self._voters: list[Settled] = []
-        """Found open, and still to be written."""
+        """VOTERS that the fill has found, and that are still to be proposed again."""
         self._may_write = False
         self._proposals = Proposals(number, reign.quorum)
         self._is_timing = False
@@ -39,12 +36,12 @@ class Proposer(ABC):
 
     @property
     def unsettled(self) -> tuple[int, ...]:
-        """Positions that wait for a copy."""
+        """Returns the positions that wait for a copy."""
         return self._fill.unsettled
 
     @property
     def unheard(self) -> tuple[int, ...]:
-        """The voters that have not promised yet."""
+        """Returns the voters that have not promised yet."""
         return self._fill.unheard
 
     def proceed(self) -> list[Action]:
@@ -60,10 +57,14 @@ class Proposer(ABC):
             case Reply.ACCEPT:
                 return self._on_accept(sender, response)
             case _:
+                # IGNORED and STORAGE_ERROR decide nothing: the timer asks again, and the caller sets the deadline. (A
+                # quorum of IGNORED aborts a Mesos process.)
                 return []
 
     def _on_accept(self, sender: int, response: PromiseResponse) -> list[Action]:
         if not self._fill.is_informed(response):
+            # The sender has not learned the VOTERS that this reign goes by. It gets them, and is asked again by the
+            # timer.
             return self._replica.tell(sender, LearnRequest(response.learned_end))
         had_quorum = self._fill.end is not None
         actions: list[Action] = []
@@ -76,18 +77,23 @@ class Proposer(ABC):
         return [*actions, *self._begin_to_write()]
 
     def _begin_to_write(self) -> list[Action]:
-        """Writes nothing until it knows all that a quorum can tell: what somebody has learned is copied, and every open
-        position decided. Any of it may be about other voters, with whom others decide already."""
+        """Proposes the settled positions, once all that an answerer has learned is copied, and every open position is
+        decided."""
+        # Nothing before that: any of it may be VOTERS, and a majority of theirs may decide already, without those whom
+        # this reign asks.
         end, applied = self._fill.end, self._replica.applied.position
         if end is None or self._may_write or self.is_lost or not self._knows_voters():
             return []
         is_open = [settled for settled in self._settled if settled.position >= max(applied, self._fill.learned_end)]
         found = [VotersFound(s.position, s.value) for s in is_open if self._reign.is_news(s.position, s.value)]
         if found:
+            # Having written nothing, it ends; the next attempt asks these voters as well.
             return [*found, *self.lose(self.number)]
         if not self._fill.is_complete or applied < self._fill.learned_end:
             return []
         self._may_write = True
+        # Learned VOTERS need no proposal. But when they are applied this reign is over, so then, too, it raises no
+        # barrier.
         voters = sorted(settled for settled in is_open if settled.value.names_voters(self._reign.voters_since))
         self._voters = [settled for settled in voters if not settled.is_learned]
         actions: list[Action] = []
@@ -98,8 +104,9 @@ class Proposer(ABC):
         return [*actions, *(self._write_voters() if voters else self._on_quorum(end))]
 
     def _write_voters(self) -> list[Action]:
-        """VOTERS that were found are written when everything else is chosen, the last of them first. What stands behind
-        them may be chosen by the old alone; the new, who then decide there, must have accepted it before."""
+        """Proposes the VOTERS that were found, once everything else is chosen, the last of them first."""
+        # Values behind them may have been chosen by the old voters alone. The new ones, who decide there as soon as the
+        # VOTERS are chosen, must have accepted these values before, or could choose others.
         if self._proposals or not self._voters:
             return []
         last = self._voters.pop()
@@ -110,8 +117,8 @@ class Proposer(ABC):
 
     @abstractmethod
     def _on_quorum(self, end: int) -> list[Action]:
-        """A quorum has promised, and nothing it knows is unknown here; nothing older is to be found from `end` on, and
-        no VOTERS before it: with these a reign is over, and has nothing of its own to write."""
+        """Begins with the proposer's own work: a quorum has promised, and all that it knows is known here, with no open
+        VOTERS. Nothing older stands at or behind `end`."""
         ...
 
     def on_write(self, sender: int, response: WriteResponse) -> list[Action]:
@@ -122,6 +129,9 @@ class Proposer(ABC):
                 chosen = self._proposals.accepted(sender, response)
                 return [] if chosen is None else self._chosen(chosen)
             case Reply.REJECT:
+                # The write's outcome is unknown, not "not written": others may have accepted it. A Mesos coordinator
+                # goes on as elected, under the number of the rival that rejected it, and could then give one number two
+                # values.
                 return self.lose(response.highest)
             case Reply.LEARNED:
                 return self._on_learned(sender, response)
@@ -129,8 +139,9 @@ class Proposer(ABC):
                 return []
 
     def _on_learned(self, sender: int, response: WriteResponse) -> list[Action]:
-        """Another value is chosen there, so under a larger number; or the position is chosen and gone."""
+        """Ends the attempt, if another value is chosen there: that was under a larger number."""
         if response.value is None:
+            # The position is truncated at the sender. What was chosen there may be the value that is proposed here.
             return [Send(sender, LearnRequest(self._replica.applied.position))]
         learned = self._replica.learn(response.position, response.value, has_payload=False)
         return [*learned, *self.lose(self._replica.highest)]
@@ -142,16 +153,16 @@ class Proposer(ABC):
     # -- what the replica beside it reports --------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> list[Action]:
-        """The next position is applied here, whoever had it chosen."""
+        """Notes that the next position is applied here, whoever had it chosen."""
         self._settled_to(applied.position + 1)
         return self._go_on() if self._knows_voters() else self.lose(self._replica.highest)
 
     def _knows_voters(self) -> bool:
-        """Is nothing applied here that gives the log to other voters than those asked?"""
+        """True unless newer VOTERS are applied here than those that this reign goes by."""
         return self._replica.voters_position <= self._reign.voters_position
 
     def on_jumped(self, position: int) -> list[Action]:
-        """The log begins at `position` now: what lay before was chosen and truncated by somebody."""
+        """Notes that the log begins at `position` now: the positions below were chosen, and truncated."""
         self._settled_to(position)
         return self._go_on()
 
@@ -162,14 +173,14 @@ class Proposer(ABC):
     # -- time --------------------------------------------------------------------------------------------------------
 
     def on_timer(self) -> list[Action]:
-        """Repeats what was not answered, as long as there is anything to wait for."""
+        """Repeats the requests that were not answered, as long as there is anything to wait for."""
         self._is_timing = False
         actions = [*self._tell_awaited(), *self._fill.requests(), *self._proposals.resend(), *self._copy()]
         return [*actions, *self._set_timer()] if actions or self._is_waiting() else []
 
     def _tell_awaited(self) -> list[Action]:
-        """Tells what it waits for, unless that is known. A voter whose answer is just on its way is not worth a word,
-        so it is told with the first repetition."""
+        """Returns `Awaits` if the attempt waits for a copy, and has not said so yet."""
+        # Only from the first repetition on: the answer that is missing may just be on its way.
         awaits = Awaits(self.unsettled[0], self.unheard) if self.unsettled else None
         if awaits is None or awaits == self._told:
             return []
@@ -178,11 +189,11 @@ class Proposer(ABC):
 
     @abstractmethod
     def _is_waiting(self) -> bool:
-        """Is there something that no answer to a request of this proposer will bring?"""
+        """True if the attempt waits for something that no answer to its own requests will bring."""
         ...
 
     def _copy(self) -> list[Action]:
-        """Asks for what a voter has learned and this node lacks."""
+        """Asks `Fill.source` for learned slots that this node lacks."""
         source, applied = self._fill.source, self._replica.applied.position
         return [Send(source, LearnRequest(applied))] if source is not None and applied < self._fill.learned_end else []
 
@@ -193,7 +204,7 @@ class Proposer(ABC):
         return [SetTimer(Timer.RESEND, self.number)]
 
     def lose(self, highest: int) -> list[Action]:
-        """Ends the attempt; what it proposed may be chosen or not."""
+        """Ends the attempt; the values that it proposed may be chosen or not."""
         if self.is_lost:
             return []
         self.is_lost = True

@@ -20,8 +20,8 @@ incarnation may still be under way to a coordinator. What is safe is a fence:
 5. The replica has promised R, and votes.
 
 After 3 no coordinator below R can have anything chosen that is not reported, whatever the lost incarnation told it; so
-it does not matter what was forgotten. Step 4 is on disk before step 5: between the two, a crash must not leave a voter
-with half a memory. For the log that issues the numbers nobody can issue one: there, a lost voter is replaced.
+it does not matter what was forgotten. For the log that issues the numbers nobody can issue one: there, a lost voter is
+replaced.
 """
 
 from __future__ import annotations
@@ -49,20 +49,22 @@ class Founding:
         self._seen: dict[int, RecoverResponse] = {}
 
     def permit(self, cluster_id: str) -> list[Action]:
-        """The caller says that this disk is new, and for which cluster. Not durable: a caller says so at each start."""
+        """Permits this disk to found the cluster. Not durable: the caller permits it again at each start."""
         self._replica.metadata = structs.replace(self._replica.metadata, cluster_id=cluster_id)
         return self.ask()
 
     def ask(self) -> list[Action]:
-        """Begins a round, and each time the timer fires another: what are you all?"""
+        """Begins a round: asks every member for its status, incarnation and founders. Each RECOVER timer begins
+        another."""
         metadata = self._replica.metadata
         if metadata.status not in MAY_START or not metadata.cluster_id:
             return []
+        # Each round begins anew: what a member said before may have been said by a disk that is lost since.
         self._seen = {}
         return [*(Send(node, RecoverRequest()) for node in self._members), SetTimer(Timer.RECOVER)]
 
     def answer(self, sender: int) -> list[Action]:
-        """Answers a `RecoverRequest` with this replica's status, whatever it is."""
+        """Answers a `RecoverRequest`, whatever this replica's status."""
         me = self._replica.metadata
         return [Send(sender, RecoverResponse(me.status, me.incarnation, me.cluster_id, me.founders))]
 
@@ -81,6 +83,7 @@ class Founding:
         return tuple((node, self._seen[node].incarnation) for node in self._members)
 
     def _may_start(self) -> bool:
+        # All of them, not a quorum: one that has not answered may have voted.
         if len(self._seen) < len(self._members):
             return False
         founders = self._founders()
@@ -92,7 +95,10 @@ class Founding:
         )
 
     def _may_vote(self, founders: tuple[tuple[int, str], ...]) -> bool:
+        # Only peers with the same list count. Mesos compares no incarnations: there a member that voted, and lost its
+        # disk while others were still STARTING, passes for one that has been here from the beginning.
         fellows = {node: peer for node, peer in self._seen.items() if peer.founders == founders}
+        # The first founder to vote has seen all of the list STARTING, this replica among them.
         if any(peer.status is Status.VOTING for peer in fellows.values()):
             return True
         return all(
@@ -102,10 +108,10 @@ class Founding:
 
 
 class Fence(Proposer):
-    """An attempt to come back behind a fence, under a number issued for it.
+    """An attempt to come back behind a fence, under a number issued for it."""
 
-    The quorum is one of the others by itself: this replica is RECOVERING, and answers its own requests IGNORED.
-    """
+    # The quorum is one of the others by itself: this replica is RECOVERING, and answers its own requests
+    # IGNORED.
 
     def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
         super().__init__(number, reign, replica)
@@ -123,20 +129,23 @@ class Fence(Proposer):
         return [*super().on_jumped(position), *self._advance()]
 
     def _advance(self) -> list[Action]:
-        """Once everything below the end is learned, has it made durable; `proceed` follows."""
+        """Makes everything below the end durable, once it is learned; `proceed` follows."""
         if self._end is None or self._is_closing or self._replica.applied.position < self._end:
             return []
         self._is_closing = True
         journal = self._replica.journal
+        # On disk before the replica may vote: a crash between the two must not leave a voter with half a memory.
         return [journal.persist(), *journal.when_durable(Proceed(self.number))]
 
     def proceed(self) -> list[Action]:
         return self._close() if self._is_closing else super().proceed()
 
     def _close(self) -> list[Action]:
-        """The replica knows as much as its fence; now it promises, and votes."""
+        """Promises the fence's number, and votes from then on."""
         old = self._replica.metadata
         assert self.number >= old.promised
+        # In one write with the status: a voter without this promise could accept from a coordinator that the fence has
+        # shut out.
         return self._replica.change(structs.replace(old, status=Status.VOTING, promised=self.number))
 
     def _is_waiting(self) -> bool:

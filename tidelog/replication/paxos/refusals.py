@@ -27,6 +27,7 @@ def refusal(event: Request, replica: Replica, reign: Reign, *, is_coordinator: b
 
 
 def _to_use(number: int, replica: Replica, reign: Reign) -> Reason | None:
+    # A number that was used before could name a second value at a position where the first may be chosen.
     is_fresh = number > replica.metadata.issued and owner_of(number) == reign.node
     return None if is_fresh else Reason.NUMBER_USED
 
@@ -36,16 +37,20 @@ def _to_elect(replica: Replica, reign: Reign) -> Reason | None:
         return Reason.NOT_VOTING
     if reign.node not in reign.quorum:
         return Reason.NOT_MEMBER
+    # An attempt under voters that are no longer in force would come to nothing: a proposer that finds newer ones
+    # applied writes nothing.
     if replica.voters_position > reign.voters_position:
         return Reason.VOTERS_CHANGED
     return Reason.BEHIND if replica.applied.position <= reign.voters_position else None
 
 
 def _to_vote(event: Found | Rejoin | Enlist, replica: Replica, reign: Reign) -> Reason | None:
+    # Ids above are learners', which own no numbers. A disk to be enlisted may come before the VOTERS that name it.
     is_eligible = reign.node <= NODE_MAX if isinstance(event, Enlist) else reign.node in reign.quorum
     if not is_eligible:
         return Reason.NOT_MEMBER
     if replica.is_changing:
         return Reason.CHANGING
+    # A fence may fail half-way, and is begun again under a number of its own.
     allowed = {Status.EMPTY, Status.RECOVERING} if isinstance(event, Rejoin) else {Status.EMPTY}
     return None if replica.metadata.status in allowed else Reason.NOT_EMPTY

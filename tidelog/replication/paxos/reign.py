@@ -1,13 +1,9 @@
 """The terms of a proposer: its node, and the quorum that decides.
 
 A reign asks one quorum from beginning to end: a majority of the voters in force, as far as its node has applied the
-log, and of all who may follow them by VOTERS found open (`Joint`). What is *written* needs all of these. What may have
-been chosen before needs less to find out: whoever was asked besides, nothing is chosen at a position without a majority
-of the voters in force *there*. Up to the first VOTERS found open, these are the ones that the node goes by, and if each
-majority of them has somebody who accepted nothing above some number, it does not matter what the others would say. So a
-voter that is only being added cannot hold up, by what it has lost, those who never needed it. Behind these VOTERS it is
-unknown which set is in force, and any may have decided alone: each has to be asked, and none is spoken for by another.
-The proof is in docs/replication-paxos.md ("Changing the voters").
+log, and of all who may follow them by VOTERS found open (`Joint`). What is *written* needs all of these. To find out
+what may have been chosen needs less: nothing is chosen at a position without a majority of the voters in force *there*,
+whoever was asked besides. The proof is in docs/replication-paxos.md ("Changing the voters").
 """
 
 from __future__ import annotations
@@ -30,20 +26,24 @@ class Reign(NamedTuple):
     voters_position: int = -1
     """The position of the VOTERS value that `in_force` comes from; -1 if there is none."""
     settling: tuple[VotersFound, ...] = ()
-    """VOTERS that are not applied, and whose quorums it includes all the same."""
+    """VOTERS that are not applied, and whose majorities `quorum` includes all the same."""
     voters_since: int = NO_NUMBER
     """The same as `StoredLog.voters_since`."""
     is_union: bool = False
-    """The quorum is all that is left of the log: what none of them shows is given up."""
+    """True if the quorum is all that is left of the log: values that none of its members shows are given up."""
     lost: frozenset[int] = frozenset()
-    """Members whose disks have lost their votes: nobody answers under these ids any more. That is no more than a reason
-    not to wait for them; who decides stays the same."""
+    """Members whose disks have lost their votes, so that nobody answers under these ids any more. That is only a reason
+    not to wait for them: quorums stay the same."""
 
     def deciders(self, position: int) -> tuple[Quorum, ...]:
         """Returns the quorums of which one decides at this position; where there are several, any of them may."""
+        # Up to the first VOTERS found open, only the voters in force have decided. So a voter that is just being added
+        # cannot hold up, by what it has lost, those who never needed it. Behind them any set may be in force, and may
+        # have decided alone: none speaks for another.
         first = min((found.position for found in self.settling), default=position)
         return (self.in_force,) if position <= first else parts_of(self.quorum)
 
     def is_news(self, position: int, value: Value) -> bool:
-        """Is this about voters who are not asked? If they are chosen, every quorum shows them so."""
+        """Returns True if the value is VOTERS whose voters this reign does not ask."""
+        # They may be chosen, and decide by themselves already, so nothing may be written before they are asked, too.
         return value.names_voters(self.voters_since) and VotersFound(position, value) not in self.settling

@@ -6,9 +6,7 @@ The acceptor's two rules are Paxos' own, for a log of many positions:
   slot that is open. One promise covers all positions, also those that nobody has reached yet.
 - *Write(n, p, v)*: unless the log has promised more than n, or the slot has accepted more, accept v at p under n.
 
-The second half of the write rule is what Mesos lacks: there an accepted write leaves the slot's promise as it was, and
-a late write of an older coordinator, at a replica that missed the newer one's promise, puts the older value back over
-the newer, which may be chosen. Here the number accepted *is* the slot's promise.
+The second half of the write rule is what Mesos lacks. Here the number accepted *is* the slot's promise.
 
 The learner takes what others say is chosen, in any state and order, and never changes it again. It applies in order
 (`apply.py`). A learned slot still answers: a repeated write gets its ACCEPT, another value gets the chosen one.
@@ -77,6 +75,7 @@ class Replica:
         self.metadata = stored.metadata
         self.floor = stored.floor
         self.applied = stored.floor
+        # The head is deleted after the floor is durable: a crash in between leaves slots below it.
         self.slots = {slot.position: slot for slot in stored.slots if slot.position >= self.floor.position}
         self.end = max([self.floor.position, *(position + 1 for position in self.slots)])
         self.highest = max([self.metadata.promised, *(slot.number for slot in self.slots.values())])
@@ -88,23 +87,23 @@ class Replica:
         """The position of the newest VOTERS applied in this life; those below the floor are in a snapshot."""
         self.is_halted = False
         self._mark: Persist | None = None
-        """Says on disk that values are accepted here before they are there (`Metadata.may_forget`)."""
+        """The write that sets `Metadata.may_forget`; None while that is not set."""
         self._beats = 0
         self.is_changing = False
-        """A change of status is on its way to the disk."""
+        """True while a change of status is on its way to the disk."""
 
     @property
     def begin(self) -> int:
-        """The first position that is not gone."""
+        """Returns the first position that is not truncated."""
         return self.floor.position
 
     @property
     def is_any_open(self) -> bool:
-        """Is something accepted here beyond what is known to be chosen?"""
+        """True if a value is accepted here beyond the prefix that is known to be chosen."""
         return self.applied.position < self.end
 
     def faulty(self) -> list[int]:
-        """The learned positions whose payloads must come from a peer, in order."""
+        """Returns the learned positions whose payloads must come from a peer, in order."""
         return sorted(self._faulty)
 
     # -- acceptor ----------------------------------------------------------------------------------------------------
@@ -113,47 +112,59 @@ class Replica:
         number = request.number
         if self._refuses_to_vote():
             return [Send(sender, PromiseResponse(self._refusal(), number))]
+        # An accepted number counts as promised, also if its promise request never came: to promise less now would let
+        # an older coordinator read this slot, and overwrite it. An equal number is the same proposer's, which asks
+        # again.
         if number < self.highest:
             return [Send(sender, PromiseResponse(Reply.REJECT, number, self.highest))]
         actions: list[Action] = []
         if number > self.metadata.promised:
             actions.append(self._promise(number))
-        elif self.journal.is_lazy:  # a promise tells what is learned for good
+        elif self.journal.is_lazy:
+            # What a promise tells counts for good: whose answer shows that VOTERS are learned is one of those who keep
+            # them known. So learned slots that are not on disk yet go there first.
             actions.append(self.journal.persist())
         slots = self._report(max(request.position, self.applied.position))
         answer = PromiseResponse(Reply.ACCEPT, number, learned_end=self.applied.position, slots=slots)
         return [*actions, *self.journal.when_durable(Send(sender, answer))]
 
     def _report(self, position: int) -> tuple[Slot, ...]:
-        """Every slot from here on: what is faulty too, for it may be chosen."""
+        """Returns every slot from `position` on."""
+        # Faulty slots are reported as what they are. Left out, they would deny values that may be chosen.
         return tuple(self.slots[p] for p in range(position, self.end) if p in self.slots)
 
     def write(self, sender: int, request: WriteRequest) -> list[Action]:
         number, position, value = request.number, request.position, request.value
         if self._refuses_to_vote():
             return [Send(sender, WriteResponse(self._refusal(), number, position))]
+        # What is truncated was learned, and is settled for good.
         if position < self.begin:
             return [Send(sender, WriteResponse(Reply.LEARNED, number, position))]
         slot = self.slots.get(position)
         if slot is not None and slot.learned:
             return self._write_again(sender, request, slot)
         if self._is_outdated(number, slot):
+            # A REJECT promises nothing, so it need not wait for the disk.
             return [Send(sender, WriteResponse(Reply.REJECT, number, position, self.highest))]
         is_repeated = slot is not None and slot.number == number
         if slot is not None and is_repeated:
             assert slot.value in (value, UNKNOWN), "a number names one value per position"
         actions: list[Action] = self._begin_to_be_lazy() if request.is_lazy else []
+        # Lazy only when `may_forget` is on disk. Otherwise a crash could forget this accept, and the replica would go
+        # on voting under an id that a quorum has counted.
         is_lazy = request.is_lazy and self._mark is not None and self.journal.is_durable(self._mark)
+        # A repeated write of a slot that is whole changes nothing; to a faulty one it brings the payload back.
         if slot is None or not is_repeated or slot.faulty:
             is_held = slot is not None and slot.value == value and not slot.faulty
             accepted = Slot(position, number, value, faulty=request.is_named and not is_held)
             actions.append(self._store(accepted, is_urgent=not is_lazy, is_soon=is_lazy))
         self.highest = max(self.highest, number)
         answer = Send(sender, WriteResponse(Reply.ACCEPT, number, position))
+        # Durable before visible: an accept that was counted and then forgotten could let another value be chosen.
         return [*actions, *([answer] if is_lazy else self.journal.when_durable(answer))]
 
     def _begin_to_be_lazy(self) -> list[Action]:
-        """Before the first answer that does not wait for the disk, the disk says that there are such."""
+        """Sets `Metadata.may_forget` before the first answer that does not wait for the disk."""
         self._beats = 0
         if self._mark is not None:
             return []
@@ -162,25 +173,30 @@ class Replica:
         return [self._mark]
 
     def beat(self) -> list[Action]:
-        """Some time has passed. Who was not lazy for long, and has everything on disk, can forget nothing, and says so
-        there."""
+        """Clears `Metadata.may_forget` after some CATCHUP timers without a lazy write, once everything is on disk."""
         self._beats += 1
         if self._mark is None or self._beats < BEATS_TO_REST:
             return []
         if not self.journal.is_settled:
             return [self.journal.persist()] if self.journal.is_lazy else []
+        # From here on a lazy write sets the mark anew, and waits for it. If a crash loses this write instead, the
+        # replica gives up an id that it could have kept: that costs a change of voters, and no data.
         self._mark = None
         self.metadata = structs.replace(self.metadata, may_forget=False)
         return [self.journal.persist(self.metadata, is_urgent=False)]
 
     def _is_outdated(self, number: int, slot: Slot | None) -> bool:
+        # In Mesos an accept leaves the slot's promise as it was. Then a late write of an older coordinator, at a
+        # replica that missed the newer one's promise, puts the older value back over the newer, which may be chosen.
         return number < self.metadata.promised or (slot is not None and number < slot.number)
 
     def _write_again(self, sender: int, request: WriteRequest, slot: Slot) -> list[Action]:
-        """A write to a slot that is learned: the notice may overtake the write."""
+        """Answers a write to a learned slot: the notice may have overtaken the write."""
         number, position = request.number, request.position
         if request.value != slot.value:
             return [Send(sender, WriteResponse(Reply.LEARNED, number, position, value=slot.value))]
+        # This ACCEPT waits for no disk: the value is chosen, whatever this replica may forget. Without an answer (as in
+        # Mesos) a proposer whose other voters are down would wait for ever.
         repairs = self.learn(position, slot.value, has_payload=not request.is_named)
         return [*repairs, Send(sender, WriteResponse(Reply.ACCEPT, number, position))]
 
@@ -193,7 +209,7 @@ class Replica:
     # -- learner -----------------------------------------------------------------------------------------------------
 
     def learn(self, position: int, value: Value, *, has_payload: bool) -> list[Action]:
-        """This value is chosen here. Without its payload, and if it is not here already, it is learned as faulty."""
+        """Notes that this value is chosen. If its payload neither comes with it nor is here, the slot is faulty."""
         if position < self.begin or self.is_halted:
             return []
         slot = self.slots.get(position)
@@ -205,19 +221,23 @@ class Replica:
             if has_payload and slot.faulty:
                 return [self._store(structs.replace(slot, faulty=False), is_urgent=False), Repaired(position)]
             return []
+        # The accepted number stays only with the value that was accepted under it. Kept with another value, it would
+        # let (position, number) name two.
         number = slot.number if slot is not None and slot.value in (value, UNKNOWN) else NO_NUMBER
         learned = Slot(position, number, value, learned=True, faulty=not has_payload)
+        # Not urgent: what is chosen can be had again from others, so nobody waits for this write.
         return [self._store(learned, is_urgent=False), *self.apply()]
 
     def hear(self, notice: Learned) -> list[Action]:
-        """A notice comes without payload: it helps if the value is here, and else shows where the log goes on."""
+        """Takes a notice, which comes without payload: it is of use only if the value is here."""
         slot = self.slots.get(notice.position)
         if notice.value.kind in WITH_PAYLOAD and (slot is None or slot.value != notice.value):
             return []
         return self.learn(notice.position, notice.value, has_payload=False)
 
     def tell(self, sender: int, request: LearnRequest) -> list[Action]:
-        """Answers with what is learned here; in any status, for what is chosen is chosen."""
+        """Answers with learned slots, lowest positions first."""
+        # In any status: a replica without a vote may still tell what is chosen, for that never changes.
         found: list[Slot] = []
         for position in range(max(request.position, self.begin), min(request.end, self.end)):
             if self._is_learned(position):
@@ -227,7 +247,7 @@ class Replica:
         return [Send(sender, LearnResponse(self.floor, tuple(found), self.applied.position))]
 
     def take(self, response: LearnResponse) -> list[Action]:
-        """Copies what a peer has learned; if its log begins behind what is applied here, from its floor on."""
+        """Copies a peer's learned slots. If its log begins behind the applied prefix, this one goes on at its floor."""
         actions: list[Action] = []
         if response.floor.position > self.applied.position and not self.is_halted:
             actions += self._raise_floor(response.floor)
@@ -239,7 +259,7 @@ class Replica:
         return actions
 
     def apply(self) -> list[Action]:
-        """Goes on with in-order apply as far as it gets."""
+        """Applies learned positions in order, up to the first that is not learned."""
         actions: list[Action] = []
         while (slot := self.slots.get(self.applied.position)) is not None and slot.learned:
             self.applied, verdict = fold(self.applied, slot.value)
@@ -248,11 +268,12 @@ class Replica:
                 self.voters_position = slot.position
             if slot.value.kind is Kind.TRUNCATE and verdict is Verdict.APPLIED and slot.value.begin > self.begin:
                 assert slot.value.begin <= slot.position
+                # The floor is folded, not just set: what is void behind it depends on the newest birth before it.
                 actions += self._raise_floor(fold_to(self.floor, self.slots, slot.value.begin))
         return actions
 
     def note_payload(self, position: int, *, is_here: bool) -> list[Action]:
-        """The payload at this position is lost, or at hand again. The value's identity lies elsewhere on the disk."""
+        """Notes that the payload at this position is lost, or at hand again."""
         slot = self.slots.get(position)
         if slot is None or slot.value.kind not in WITH_PAYLOAD or slot.faulty is not is_here:
             return []
@@ -265,7 +286,7 @@ class Replica:
     # -- storage -----------------------------------------------------------------------------------------------------
 
     def issue(self, number: int, *, is_rejoining: bool) -> Persist:
-        """Uses up a number of this node. A rejoining replica is mute from here on, if it was not before."""
+        """Uses up a number of this node. A rejoining replica does not vote from here on."""
         assert number > self.metadata.issued
         status = Status.RECOVERING if is_rejoining else self.metadata.status
         self.metadata = structs.replace(self.metadata, issued=number, status=status)
@@ -278,13 +299,14 @@ class Replica:
         return self.journal.persist(self.metadata)
 
     def change(self, metadata: Metadata) -> list[Action]:
-        """Has metadata with another status made durable; it counts from then on, by `admit`."""
+        """Makes metadata with another status durable; `admit` follows."""
+        # It counts only from then on: a vote given before could be forgotten by a crash, together with the right to it.
         assert not self.is_changing and self._mark is None
         self.is_changing = True
         return [self.journal.persist(metadata), *self.journal.when_durable(Admit(metadata))]
 
     def admit(self, metadata: Metadata) -> list[Action]:
-        """Takes on what has become durable."""
+        """Takes over metadata that has become durable."""
         self.is_changing = False
         self.metadata = metadata
         self.highest = max(self.highest, metadata.promised)
@@ -303,12 +325,14 @@ class Replica:
             self._faulty.discard(slot.position)
 
     def _raise_floor(self, floor: Prefix) -> list[Action]:
-        """Forgets what lies below; on disk not before the floor is durable, or an acceptor would forget."""
+        """Drops the slots below the floor."""
         for position in range(self.floor.position, floor.position):
             self.slots.pop(position, None)
             self._faulty.discard(position)
         self.floor = floor
         persist = self.journal.persist(floor)
+        # The floor first, then the deletion: the other way round a crash would leave an acceptor without slots that it
+        # accepted, and nothing to say that they were learned.
         return [persist, *self.journal.when_durable(DeletePrefix(floor.position))]
 
     def _is_learned(self, position: int) -> bool:

@@ -31,7 +31,7 @@ FORMAT = 1
 
 
 class InvalidVoters(ValueError):
-    """This is no set of voters, or no step from the present one. Says what is wrong."""
+    """The voters are no valid set, or no step from the present one. The message says what is wrong."""
 
 
 class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     voters: tuple[Voter, ...]
     next_voter_id: int
-    """No voter so far has an id from here on."""
+    """The smallest id that no voter of this log has had."""
 
     def __post_init__(self) -> None:
         ids = [voter.voter_id for voter in self.voters]
@@ -62,11 +62,11 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         return Majority(self.ids)
 
     def find(self, node_id: int, incarnation: str) -> Voter | None:
-        """The voter that this disk is."""
+        """Returns the voter that this disk is; None if it is none."""
         return next((v for v in self.voters if (v.node_id, v.incarnation) == (node_id, incarnation)), None)
 
     def with_change(self, *, add: Voter | None = None, remove: int | None = None) -> VoterSet:
-        """These voters with one more, one (by its id) less, or one in the place of another.
+        """Returns these voters with one more, one (by its id) less, or one in the place of another.
 
         Raises `InvalidVoters` if that is no set of voters, or the new one's id may have been another's.
         """
@@ -75,15 +75,17 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         kept = tuple(voter for voter in self.voters if voter.voter_id != remove)
         if add is None:
             return VoterSet(kept, self.next_voter_id)
+        # An id stands for one disk. Given again, it would let a new disk answer for promises that the old one made.
         if add.voter_id < self.next_voter_id:
             raise InvalidVoters(f"voter id {add.voter_id} may have been another's; the next is {self.next_voter_id}")
         return VoterSet((*kept, add), add.voter_id + 1)
 
     def check_step(self, to: VoterSet) -> None:
-        """Raises `InvalidVoters` unless a single change leads there: a voter more, one less, one in the place of
-        another; and other addresses."""
+        """Raises `InvalidVoters` unless a single change leads there: a voter more, one less, or one in the place of
+        another. Addresses may change besides."""
         old, new = ({v.voter_id: (v.node_id, v.incarnation) for v in voters.voters} for voters in (self, to))
         added, removed = sorted(set(new) - set(old)), sorted(set(old) - set(new))
+        # One in the place of another is one step: majorities of both sets decide, so they need not overlap.
         if max(len(added), len(removed)) > 1:
             raise InvalidVoters(f"voters change one at a time, but these add {added} and remove {removed}")
         if to == self:
@@ -104,8 +106,10 @@ def decode_voters(content: bytes) -> VoterSet:
     write."""
     try:
         version, voters = msgspec.msgpack.decode(content, type=tuple[int, VoterSet])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
+    # msgspec does not wrap the second one.
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidVoters(f"these bytes are no set of voters: {error}") from error
+    # Equal voters are equal bytes: the digest in a VOTERS value stands for them.
     if version != FORMAT or encode_voters(voters) != content:
         raise InvalidVoters(f"these bytes are no set of voters in format {FORMAT}")
     return voters
@@ -146,29 +150,35 @@ class Membership:
     """
 
     def __init__(self, voters: VoterSet, position: int = -1, *, since: int = 0) -> None:
-        """The voters below the log's floor, from a snapshot at or below it; or those who founded the log. If an
-        operator has had it go on without its voters, only VOTERS of births from `since` on count, and before there are
-        any, all that are left decide together."""
+        """Begins with the voters below the log's floor, from a snapshot at or below it, or with the log's founders.
+
+        If an operator has had the log go on without its voters, only VOTERS of births from `since` on count, and until
+        there are any, all voters that are left decide together.
+        """
+        # Not with newer voters, whatever a broker may remember elsewhere. What is learned is written lazily, so a
+        # majority of new voters may all have forgotten the VOTERS that name them, and would then decide that position
+        # anew.
         self.since = since
         self.voters = voters
-        """In force: of the newest VOTERS value applied here."""
+        """The voters in force: those of the newest VOTERS value applied here."""
         self.position = position
         """The position of that value; -1 if there is none."""
         self._found: tuple[_Found, ...] = ()
         self._change: _Change | None = None
         self._unread = -1
-        """Voters up to this position are applied, and who they are is not known here."""
+        """The newest position at which VOTERS may be applied whose content is not known here; -1 if there is none."""
 
     # -- who decides -------------------------------------------------------------------------------------------------
 
     @property
     def is_union(self) -> bool:
-        """True until those who are left of a log have agreed on what it holds, and say so in it."""
+        """True until the voters that are left of a log have agreed on what it holds, and a VOTERS value says so."""
         return self.since > 0 and self.position < 0
 
     @property
     def is_known(self) -> bool:
-        """False while the voters in force are not known here, for want of a payload or of a snapshot: no candidate."""
+        """False while the voters in force are not known here, for want of a payload or of a snapshot: this node is no
+        candidate then."""
         return self._unread <= self.position
 
     @property
@@ -193,9 +203,11 @@ class Membership:
             return Unanimous(self.voters.ids)
         sets = [self.voters]
         candidates = [found.voters for found in self._found]
+        # While the window drains, the old voters still decide alone. From joining on, the new ones may come to decide.
         if self._change is not None and self._change.phase is not Phase.DRAINING:
             candidates.append(self._change.voters)
         for voters in candidates:
+            # A change of addresses alone leaves the same majority.
             if voters.ids not in [other.ids for other in sets]:
                 sets.append(voters)
         return sets[0].majority if len(sets) == 1 else Joint([voters.majority for voters in sets])
@@ -207,7 +219,7 @@ class Membership:
         return Reconfigure(me, self.quorum(), in_force, self.position, settling)
 
     def voter_of(self, node_id: int, incarnation: str) -> Voter | None:
-        """The voter that this disk is, or is about to be."""
+        """Returns the voter that this disk is, or is about to be; None if it is none."""
         sets = [self.voters, *(found.voters for found in self._found)]
         if self._change is not None:
             sets.append(self._change.voters)
@@ -215,37 +227,41 @@ class Membership:
         return next((voter for voter in found if voter is not None), None)
 
     def is_used_up(self, voter_id: int, node_id: int, incarnation: str) -> bool:
-        """Returns True for an id that other voters have come after, unless it is in force: it votes no more."""
+        """Returns True if the id was given out, and is neither in force nor about to be for this disk: it votes no
+        more."""
         return voter_id < self.voters.next_voter_id and self.voter_of(node_id, incarnation) is None
 
     # -- what the log says -------------------------------------------------------------------------------------------
 
     def on_applied(self, position: int, voters: VoterSet | None, verdict: Verdict) -> bool:
-        """The next position is applied; `voters` if its value is VOTERS, None if not. True if others decide now.
+        """Notes an applied position, with its voters if the value is VOTERS. Returns True if others decide now.
 
-        Again, with VOTERS, when a payload that was missing has come.
+        It is called again for VOTERS whose payload was missing and has come.
         """
         before = self._found
+        # What is applied there is settled, whether these voters or another value.
         self._found = tuple(found for found in before if found.position > position)
+        # A payload that comes late may be of voters that newer ones have followed already.
         if voters is None or verdict is not Verdict.APPLIED or position <= self.position:
             return self._found != before
         self.voters, self.position, self._change = voters, position, None
         return True
 
     def on_unread(self, position: int) -> None:
-        """VOTERS are applied, not void, and their payload is not here: until `on_applied` tells who they are, nobody is
-        elected here."""
+        """Notes VOTERS that are applied, not void, and whose payload is not here. Until `on_applied` names
+        them, this node is no candidate."""
         self._unread = max(self._unread, position)
 
     def on_jumped(self, begin: int) -> None:
-        """The log here goes on at a peer's floor, and what lay below may have been about voters: until `on_snapshot`,
-        nobody is elected here."""
+        """Notes that the log goes on at a peer's floor. Below it VOTERS may have stood, so until `on_snapshot` this
+        node is no candidate."""
         self._found = tuple(found for found in self._found if found.position >= begin)
         self._unread = max(self._unread, begin - 1)
 
     def on_snapshot(self, voters: VoterSet, position: int, end: int) -> bool:
-        """A snapshot of all below `end` says who the voters are, and that their value stands at `position` (-1 for the
-        first). True if others decide now."""
+        """Takes the voters of a snapshot of all below `end`, whose value stands at `position` (-1 for the founders).
+        Returns True if others decide now."""
+        # A snapshot that ends before the unread VOTERS does not say who they are.
         if self._unread < end:
             self._unread = -1
         if position <= self.position:
@@ -254,43 +270,51 @@ class Membership:
         return True
 
     def on_found(self, position: int, value: Value, voters: VoterSet) -> bool:
-        """An election ended because these may be the voters. True if others decide now."""
+        """Notes open VOTERS, for which an election has ended. Returns True if others decide now."""
         if position <= self.position or any(found.value == value for found in self._found):
             return False
+        # The next attempt asks them besides those in force, since they may be chosen; and not instead, since they may
+        # not be.
         self._found = (*self._found, _Found(position, value, voters))
         return True
 
     # -- a change, by the leader -------------------------------------------------------------------------------------
 
     def begin(self, voters: VoterSet, number: int) -> None:
-        """The leader under `number` is to change the voters. From now on it takes no values, until `join`.
+        """Begins a change of voters by the leader under `number`, which takes no values from now on.
 
         Raises `InvalidVoters` if a change is open, or these differ by more than one voter from those in force.
         """
+        # One change at a time: a second one on top would be decided by voters that are not in force yet.
         if not self.is_settled:
             raise InvalidVoters("another change of the voters is not settled yet; try again when it is")
         self.voters.check_step(voters)
         self._change = _Change(voters, Phase.DRAINING, number)
 
     def join(self, number: int) -> VoterSet:
-        """The window is drained: old and new voters (returned) are to elect this leader again, under `number`."""
+        """Takes the change, once the window is drained, to its election by old and new voters, under `number`. Returns
+        the new voters."""
         assert self._change is not None and self._change.phase is Phase.DRAINING
         self._change = _Change(self._change.voters, Phase.JOINING, number)
         return self._change.voters
 
     def write(self, number: int) -> VoterSet | None:
-        """This node is elected under `number`: the voters that it is to append now, if it was elected for that."""
+        """Returns the voters that the leader elected under `number` has to append now; None if it was elected for
+        nothing of the kind."""
         change = self._change
+        # Only a reign that both sets have elected may write them: else the new voters could decide unaware of values
+        # that the old have chosen.
         if change is None or change.phase is not Phase.JOINING or change.number != number:
             return None
         self._change = _Change(change.voters, Phase.WRITING, number)
         return change.voters
 
     def on_lost(self, number: int) -> bool:
-        """The reign or attempt under `number` has ended. True if a change ended with it, and others decide now: it is
-        begun anew by somebody, or found."""
+        """Notes that the reign or attempt under `number` has ended. Returns True if a change ended with it, so that
+        others decide now."""
         change = self._change
         if change is None or change.number != number:
             return False
+        # If its VOTERS were written, some later candidate finds them; if not, the change is begun anew.
         self._change = None
         return change.phase is not Phase.DRAINING
