@@ -5,13 +5,10 @@ to another that does not hold it. Wanted, in this order: nothing is left on brok
 the rules permit (the least sum of squares, which is floor and ceiling of the mean wherever that can be reached); the
 fewest items end up where they were not before.
 
-First come direct moves, from the fullest broker to the emptiest. A broker that gives never takes and the other way
-round, so no assignment with these loads has fewer moves, and where the loads end within one of each other the count is
-the lower bound of `fewest_moves`: done. Where items cannot be chosen freely, a direct move may not exist, or may have
-been a bad one. Then a chain helps: a gives an item to b, and b another one to c. Chains are shortest paths between
-brokers in the residual network of the flow: sending an item back to where it was first costs -1, sending on one that
-just came costs 0, a new move costs 1. The loads' cost is convex, so when no chain improves anything, nothing does
-(Ahuja, Magnanti, Orlin, "Network Flows", 1993, theorem 3.8 and section 14.4).
+First come direct moves, from the fullest broker to the emptiest. Where items cannot be chosen freely, a direct move may
+not exist, or may have been a bad one. Then a chain helps: a gives an item to b, and b another one to c. Chains are
+shortest paths between brokers in the residual network of the flow. The loads' cost is convex, so when no chain improves
+anything, nothing does (Ahuja, Magnanti, Orlin, "Network Flows", 1993, theorem 3.8 and section 14.4).
 
 That is exact if the rules are those of a network: at most, or at least, one replica of a partition in each rack. A rule
 that is not ("two of three racks, as now") is kept all the same; only the fewest moves are then no longer certain.
@@ -68,9 +65,13 @@ class Balancer:
         self._groups = groups
         self._rules = rules
         nodes = [*self._staying, *self._leaving]
-        self._items: dict[int, dict[int, dict[int, None]]] = {node: {} for node in nodes}  # broker, group, items
+        # Dicts in place of sets: their order is that of insertion, so that a plan is the same on every run.
+        self._items: dict[int, dict[int, dict[int, None]]] = {node: {} for node in nodes}
+        """The items of each broker, by group."""
         self._taken: dict[int, dict[int, None]] = {node: {} for node in nodes}
+        """The items of each broker that it did not hold at first."""
         self._given: dict[int, dict[int, None]] = {node: {} for node in nodes}
+        """The items that each broker held at first and holds no more."""
         self._loads = dict.fromkeys(nodes, 0)
         self._group_loads: Counter[tuple[int, int]] = Counter()
         for item, brokers in enumerate(held):
@@ -82,14 +83,15 @@ class Balancer:
 
     @property
     def moves(self) -> int:
-        """How many items are where they were not at first."""
+        """Returns the number of items that are on brokers that did not hold them at first."""
         return sum(len(items) for items in self._taken.values())
 
     def settle(self) -> None:
-        """Moves items until nothing can be better."""
+        """Moves items until no move or chain of moves makes anything better."""
         stuck: set[tuple[int, int]] = set()
         while self._move_directly(stuck):
             pass
+        # At the bound neither loads nor moves can be better, so the costly search for chains is spared.
         while not self._is_at_bound() and self._improve():
             pass
         assert not any(self._loads[node] for node in self._leaving), "RF <= brokers left, so all can go somewhere"
@@ -104,11 +106,14 @@ class Balancer:
     def _move_directly(self, stuck: set[tuple[int, int]]) -> bool:
         """Makes one move from as full a broker as possible to as empty a one as possible. Returns False if there is
         none."""
+        # A broker that gives never takes, and the other way round: so no assignment with the same loads has fewer
+        # moves.
         targets = sorted((node for node in self._staying if not self._given[node]), key=self._loads.__getitem__)
         for source in self._sources():
             if self._taken[source]:
                 continue
             for target in targets:
+                # Targets come emptiest first, so no later one gives more relief.
                 if self._relief(source, target) <= 0:
                     break
                 if (source, target) in stuck:
@@ -125,10 +130,11 @@ class Balancer:
         yield from sorted(self._staying, key=lambda node: (-self._loads[node], node))
 
     def _relief(self, source: int, target: int) -> int:
-        """Returns half of what the sum of squares falls by if `source` gives an item to `target`; 1 for a broker that
+        """Returns half of the fall of the sum of squares if `source` gives an item to `target`; 1 for a broker that
         leaves."""
         if source in self._leaving:
             return 1
+        # a^2 + b^2 - (a - 1)^2 - (b + 1)^2 = 2 (a - b - 1).
         return self._loads[source] - self._loads[target] - 1
 
     def _best_item(self, source: int, target: int) -> int | None:
@@ -155,12 +161,14 @@ class Balancer:
     # -- chains --------------------------------------------------------------------------------------------------
 
     def _improve(self) -> bool:
-        """Follows the best chain from the first broker that has one which makes anything better."""
+        """Makes the moves of the best chain from the first broker with a chain that makes anything better. Returns
+        False if there is none."""
         for source in self._sources():
             ends = [step for step in self._chains(source).values() if step.target in self._staying]
             if not ends:
                 continue
             best = min(ends, key=lambda step: (self._gain(source, step.target), step.cost, step.hops, step.target))
+            # Better loads at any cost; with the same loads only fewer moves.
             if (self._gain(source, best.target), best.cost) < (0, 0):
                 for step in _moves(best):
                     self._shift(step.item, step.source, step.target)
@@ -168,14 +176,14 @@ class Balancer:
         return False
 
     def _gain(self, source: int, target: int) -> int:
-        """Returns what a chain of moves does to the loads; the less, the better. Leaving brokers are fuller than
-        any."""
+        """Returns the change of the loads' cost by a chain of moves; the less, the better."""
         if source in self._leaving:
+            # Below any other gain, so that leaving brokers are emptied first.
             return self._loads[target] - sum(self._loads.values()) - 1
         return self._loads[target] + 1 - self._loads[source]
 
     def _chains(self, start: int) -> dict[int, _Step]:
-        """The cheapest chain to each broker, of those the shortest (Bellman and Ford, with a queue)."""
+        """Returns the cheapest chain to each broker, and the shortest of these (Bellman and Ford, with a queue)."""
         chains: dict[int, _Step] = {}
         waiting = deque([start])
         while waiting:
@@ -184,6 +192,7 @@ class Balancer:
             moves = [*_moves(so_far)]
             bound = {step.item for step in moves if self._rules.is_bound(step.source, step.target)}
             for target in (*self._staying, *self._leaving):
+                # Chains visit no broker twice: a cycle of negative cost would otherwise be followed for ever.
                 if target == start or any(target == step.target for step in moves):
                     continue
                 step = self._step(node, target, so_far, chains.get(target), bound)
@@ -196,8 +205,11 @@ class Balancer:
     def _step(
         self, source: int, target: int, so_far: _Step | None, known: _Step | None, bound: set[int]
     ) -> _Step | None:
-        """The cheapest move from `source` to `target` after `so_far`, if that makes a better chain than `known`."""
+        """Returns the cheapest move from `source` to `target` after `so_far`, if that makes a better chain than
+        `known`."""
         paid, hops = (so_far.cost, so_far.hops + 1) if so_far is not None else (0, 1)
+        # To send an item back to where it was first costs -1, to send on one that just came, or from a first holder to
+        # another, 0; a new move costs 1. Cheapest first, so the search ends with the first item that may move.
         for cost, items in ((-1, self._given[target]), (0, self._given[target]), (0, self._taken[source]), (1, None)):
             if known is not None and (paid + cost, hops) >= (known.cost, known.hops):
                 return None
@@ -207,15 +219,18 @@ class Balancer:
         return None
 
     def _cost(self, item: int, source: int, target: int) -> int:
-        """How many more items this move puts where they were not."""
+        """Returns the change in the number of moved items: -1, 0 or 1."""
         return (target not in self._first[item]) - (source not in self._first[item])
 
     def _is_allowed(self, item: int, source: int, target: int, bound: set[int]) -> bool:
         holders = self.holders[item]
         if source not in holders or target in holders:
             return False
+        # A leaving broker may get an item back within a chain, but never another one.
         if target in self._leaving and target not in self._first[item]:
             return False
+        # The rules judged this item's earlier move in the chain by the racks of before it, so a second one must not
+        # change them as well.
         if item in bound and self._rules.is_bound(source, target):
             return False
         return self._rules.merit(item, holders, source, target) >= 0
@@ -254,17 +269,17 @@ class Balancer:
 
 
 def _moves(chain: _Step | None) -> Iterator[_Step]:
-    """A chain's moves, from the last to the first. They don't disturb each other: each was looked for before any."""
+    """Yields the moves of a chain, from the last to the first."""
+    # They do not disturb each other: each was found possible with the holders as they are before any of them.
     while chain is not None:
         yield chain
         chain = chain.before
 
 
 def fewest_moves(loads: Sequence[int], leaving: int) -> int:
-    """How many moves bring loads to floor and ceiling of their mean, if every item could go everywhere.
-
-    `leaving` items are on brokers that will have none: max(sum of what is too much, sum of what is missing).
-    """
+    """Returns the fewest moves that bring loads to floor and ceiling of their mean, if every item could go everywhere.
+    `leaving` is the number of items on brokers that leave."""
     low, more = divmod(sum(loads) + leaving, len(loads))
     high = low + (more > 0)
+    # Each item above the ceiling has to go, and each one missing to the floor has to come; a move may do both.
     return max(leaving + sum(max(0, load - high) for load in loads), sum(max(0, low - load) for load in loads))

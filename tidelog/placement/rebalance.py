@@ -36,7 +36,7 @@ class Assignment(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """A partition whose list changes. Without `adding` only the order does: no data moves."""
+    """A partition whose replica list changes. Without `adding` only the order changes, and no data moves."""
 
     partition: TopicPartition
     old: tuple[int, ...]
@@ -44,12 +44,12 @@ class Reassignment(NamedTuple):
 
     @property
     def adding(self) -> tuple[int, ...]:
-        """Brokers that must copy the partition."""
+        """Returns the brokers that must copy the partition."""
         return tuple(node for node in self.new if node not in self.old)
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """Brokers that drop their copy once the others have theirs."""
+        """Returns the brokers that drop their copy once the others have theirs."""
         return tuple(node for node in self.old if node not in self.new)
 
 
@@ -63,11 +63,11 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changed partitions, in their order, and what they amount to.
+    """The reassignments of a rebalance, in the order of their partitions, and their cost and effect.
 
-    `replica_moves` copies are made. `lower_bound` of them would give every broker the floor or ceiling of the mean if
-    each replica could go anywhere; the two differ only where racks, or partitions with a replica at the emptier
-    brokers already, force a move more or an evenness less.
+    Carrying it out makes `replica_moves` copies. With `lower_bound` copies every broker would have the floor or ceiling
+    of the mean, if each replica could go anywhere; the two differ only where racks, or partitions with a replica at the
+    emptier brokers already, force a move more or an evenness less.
     """
 
     reassignments: tuple[Reassignment, ...]
@@ -81,12 +81,13 @@ class Plan:
 def plan_rebalance(
     current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker] = ()
 ) -> Plan:
-    """The plan that spreads `current` over `brokers` (those that stay or join) and takes all from `leaving`.
+    """Returns the plan that spreads `current` over `brokers` (those that stay or join) and takes all from `leaving`.
 
     Raises `InvalidRequest` if a partition has more replicas than brokers remain, if only some brokers have a rack, or
     if a replica is on a broker that neither stays nor leaves.
     """
     _check(current, brokers, leaving)
+    # In this order: only the first pass moves data, and the later ones choose among the copies that it leaves.
     evened = _even_replicas(current, brokers, leaving)
     led = _even_leaders(current, evened.lists, brokers)
     new = _even_followers(current, led, brokers)
@@ -107,6 +108,7 @@ def plan_rebalance(
 
 
 def _check(current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker]) -> None:
+    # For its check alone: either all brokers have a rack, or none.
     arrange(brokers)
     known = Counter(broker.node_id for broker in (*brokers, *leaving))
     assert max(known.values(), default=1) == 1, "a broker stays or leaves, once"
@@ -132,14 +134,15 @@ class _Moved(NamedTuple):
 
 
 class _RackRules:
-    """A partition stays spread over as many racks as it is, or as the remaining brokers have; better if over more,
-    and if its leader need not move."""
+    """The rules of moves of replicas: a partition stays spread over as many racks as it is, or as the remaining brokers
+    have. A move is better if the partition is then spread over more, and if it does not move the leader."""
 
     def __init__(
         self, current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker]
     ) -> None:
         self._rack_of = {broker.node_id: broker.rack for broker in (*brokers, *leaving)}
         racks = len({broker.rack for broker in brokers})
+        # Of a single replica the leader is all there is to move, so no move is better for sparing it.
         self._leaders = [replicas[0] if len(replicas) > 1 else None for _, replicas in current]
         self._best = [min(len(replicas), racks) for _, replicas in current]
         self._least = [
@@ -155,6 +158,7 @@ class _RackRules:
         return (len(racks) >= self._best[item]) + (self._leaders[item] != source)
 
     def is_bound(self, source: int, target: int) -> bool:
+        # Within a rack a move leaves the partition's racks as they are, so any other move of it stays allowed.
         return self._rack_of[source] != self._rack_of[target]
 
 
@@ -174,7 +178,8 @@ def _even_replicas(
 
 
 def _replaced(old: tuple[int, ...], holders: Collection[int]) -> tuple[int, ...]:
-    """The old list, with new brokers instead of those that no longer hold the partition."""
+    """Returns the old list, with new brokers in the slots of those that no longer hold the partition."""
+    # Brokers that stay keep their slots: the order of preference changes no more than it must.
     new = iter(sorted(node for node in holders if node not in old))
     return tuple(node if node in holders else next(new) for node in old)
 
@@ -183,7 +188,7 @@ def _replaced(old: tuple[int, ...], holders: Collection[int]) -> tuple[int, ...]
 
 
 class _ListRules:
-    """A slot in a list goes to a broker that has a copy, other than those in the slots before."""
+    """The rules of choosing the broker for a slot of a list: it has a copy, and is in none of the slots before."""
 
     def __init__(self, candidates: Sequence[tuple[int, ...]]) -> None:
         self._candidates = candidates
@@ -208,6 +213,7 @@ def _even_followers(
     topics = _topics(current)
     new = list(lists)
     for broker in brokers:
+        # A list of two leaves no choice of the first follower.
         led = [item for item, replicas in enumerate(lists) if replicas[0] == broker.node_id and len(replicas) > 2]
         followers = [lists[item][1:] for item in led]
         others = [other for other in brokers if other != broker]
@@ -222,7 +228,8 @@ def _even_followers(
 def _even_choice(
     first: Sequence[int], candidates: Sequence[tuple[int, ...]], brokers: Sequence[UsableBroker], groups: Sequence[int]
 ) -> list[int]:
-    """Chooses one of each item's candidates, evenly, with the fewest other than `first`."""
+    """Chooses one of each item's candidates so that brokers are chosen equally often, with the fewest changes from
+    `first`."""
     if not first:
         return []
     balancer = Balancer(
@@ -233,7 +240,7 @@ def _even_choice(
 
 
 def _swapped(replicas: tuple[int, ...], slot: int, node: int) -> tuple[int, ...]:
-    """The list with `node` at `slot`, and who was there where `node` was."""
+    """Returns the list with `node` and the broker at `slot` in each other's places."""
     there = replicas[slot]
     return tuple({there: node, node: there}.get(other, other) for other in replicas)
 
@@ -242,7 +249,7 @@ def _swapped(replicas: tuple[int, ...], slot: int, node: int) -> tuple[int, ...]
 
 
 def _topics(current: Sequence[Assignment]) -> list[int]:
-    """The number of each partition's topic, in order of first appearance."""
+    """Returns the number of each partition's topic; topics count in the order of their first appearance."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(partition.topic, len(numbers)) for partition, _ in current]
 

@@ -2,8 +2,8 @@
 
 With n brokers in order of their ids, partition p's preferred replica goes to broker i = (start + p) mod n, and its
 replica j to broker (i + 1 + ((k + j - 1) mod (n - 1))) mod n, where k = p div n counts the rounds. That is Kafka's
-rule, and the (i + j + k) mod n of its 2012 design as long as j + k < n; at j + k = n that one puts two replicas on one
-broker. The shift k makes the successors of a broker's partitions differ: when it fails, its load goes to all others.
+rule, and the (i + j + k) mod n of its 2012 design as long as j + k < n. The shift k makes the successors of a broker's
+partitions differ: when it fails, its load goes to all others.
 
 15 partitions, 5 brokers, 3 replicas:
 
@@ -13,8 +13,8 @@ broker. The shift k makes the successors of a broker's partitions differ: when i
     3rd        p3 p7 p11    p4 p8 p12    p0 p9 p13    p1 p5 p14    p2 p6 p10
 
 With racks, the brokers are ordered rack by rack in turn, the shift counts in racks, and a broker is passed over while
-its rack has a replica and another rack has none. Assignments are stored, never computed again: the rule is for new
-partitions only, because applying it anew after a change of brokers would move most of the data.
+its rack has a replica and another rack has none. The rule is for new partitions only: assignments are stored, and never
+computed again, because that would move most of the data after a change of brokers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class UsableBroker(NamedTuple):
 def assigned_replicas(
     brokers: Sequence[UsableBroker], partitions: range, replication_factor: int, *, start: int = 0
 ) -> list[list[int]]:
-    """The replicas of each partition, preferred leader first. `start` is an index into the brokers as ordered here.
+    """Returns the replicas of each partition, preferred leader first. `start` is an index into the brokers as `arrange`
+    orders them.
 
     Raises `InvalidRequest` if there are fewer brokers than replicas, or only some of them have a rack.
     """
@@ -59,21 +60,27 @@ def arrange(brokers: Sequence[UsableBroker]) -> list[UsableBroker]:
         raise InvalidRequest(
             f"some brokers have a rack and some have none ({bare}); set broker.rack on all, or on none"
         )
+    # One broker of each rack in turn: neighbours, and so the replicas of a partition, are of different racks as far as
+    # there are any. Racks that are smaller run out first.
     return [broker for broker in chain.from_iterable(zip_longest(*by_rack.values())) if broker is not None]
 
 
 def _replicas(ordered: list[UsableBroker], partition: int, replication_factor: int, start: int) -> list[int]:
     count, racks = len(ordered), len(dict.fromkeys(broker.rack for broker in ordered))
     first = (start + partition) % count
+    # In steps of whole racks, so that the next broker in order is still of the next rack.
     shift = partition // count * racks
     chosen = [ordered[first]]
     for step in range(count - 1):
         if len(chosen) == replication_factor:
             break
+        # Modulo n - 1, beginning behind the preferred replica: so no shift ever comes back to it. Modulo n (Kafka's
+        # design of 2012) puts two replicas on one broker at j + k = n.
         candidate = ordered[(first + 1 + (shift + step) % (count - 1)) % count]
         if _is_wanted(candidate, chosen, racks):
             chosen.append(candidate)
-    for step in range(count - 1):  # racks too small for an even spread: whoever is left
+    # Every rack has its replicas by now, or is too small for more: the rest goes to any brokers that are left.
+    for step in range(count - 1):
         if len(chosen) == replication_factor:
             break
         candidate = ordered[(first + 1 + (shift + step) % (count - 1)) % count]
@@ -88,6 +95,6 @@ def _is_wanted(candidate: UsableBroker, chosen: list[UsableBroker], racks: int) 
 
 
 def least_leading(ordered: Sequence[UsableBroker], leaders: Sequence[int]) -> int:
-    """The index of the broker that leads the fewest partitions, the first of equals: where a new topic starts."""
+    """Returns the index of the broker that leads the fewest partitions, the first of equals. New topics start there."""
     counts = [leaders.count(broker.node_id) for broker in ordered]
     return counts.index(min(counts))

@@ -11,13 +11,12 @@ Their theory is in `election_lease`.) It follows Raft's dissertation, sections 6
 | CANDIDATE | the engine's word: won, lost, or T to 2T without one | LEADER; or waits T to 2T: FOLLOWER |
 | LEADER | each H: heartbeat; no quorum answered for T (*check-quorum*), or a newer number | resigns: FOLLOWER |
 
-*Pre-vote* lets a node come back that was cut off, without a campaign that would depose a healthy leader: who hears one,
-or is bound by a lease, would not promise. *Check-quorum* ends the reign of a leader that can still be heard by others,
-and so keeps them quiet, but hears nobody. A leader that resigns releases its leases, and the others need not wait.
+*Pre-vote* lets a node come back that was cut off, without a campaign that would depose a healthy leader. *Check-quorum*
+ends the reign of a leader that can still be heard by others, and so keeps them quiet, but hears nobody. A leader that
+resigns releases its leases, and the others need not wait.
 
-Two that campaign at the same moment both fail. So a voter welcomes one at a time, each for half an H; of two that ask,
-the one with the smaller id lets the other go first; and those that wait for the same event wait a random part of H
-more.
+Two nodes that campaign at the same moment both fail. So a voter welcomes one at a time, each for half an H, and voters
+that wait for the same event wait a random part of H more.
 
 A node that is no voter (a learner) follows, and hears who leads; it never asks.
 """
@@ -68,8 +67,7 @@ class Role(Enum):
 
 
 class Election:
-    """The election's state machine of one node, pure: `now_s` is monotonic, from the node's own clock, and never goes
-    back.
+    """The election's state machine of one node, pure: `now_s` is seconds of the node's own monotonic clock.
 
     `has_voted_before`: the node may have promised, or granted leases, before it was started. `promised` is the largest
     number that its replica has promised durably.
@@ -89,15 +87,17 @@ class Election:
         self.me = me
         self.role = Role.FOLLOWER
         self.leader: int | None = None
-        """The node that leads, as far as this node knows (perhaps itself); None if it knows of nobody."""
+        """The node that leads, as far as this node knows (perhaps itself); None if it knows of none."""
         self.number = NO_NUMBER
-        """The largest number that a leader was heard of."""
+        """The largest number under which a leader was heard of."""
         self._quorum = quorum
         self._uniform = uniform
         self._heartbeat_s = settings.heartbeat_ms / 1000
         self._turn_s = self._heartbeat_s / 2
         self._timeout_s = settings.timeout_ms / 1000
         self._lease_s = settings.lease_ms / 1000
+        # The leader counts less than the voters that granted, because its clock may be slower than theirs by so much:
+        # so the lease ends here first.
         self._backing_s = self._lease_s * (1 - settings.drift)
         self._grants = Grants(self._lease_s, muted_until_s=now_s + self._lease_s if has_voted_before else -inf)
         self._promised = promised
@@ -112,17 +112,19 @@ class Election:
         self._reign: Reign | None = None
         self._listeners: tuple[int, ...] = ()
         self._log_end = 0
+        # Voters that are started together would otherwise campaign together.
         self._due_s = now_s if self._is_alone else self._mute_end_s(now_s) + uniform(0, self._timeout_s)
         self._told_s: float | None = None
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
     def has_lease(self, now_s: float) -> bool:
-        """True if nobody else can have been elected: what this leader has applied is the newest there is."""
+        """True if no other node can have been elected, so that this leader's applied prefix is the newest there is."""
         return self._reign is not None and now_s < self._reign.backed_s + self._backing_s
 
     def may_promise(self, candidate: int, now_s: float) -> bool:
         """False while a lease binds this voter: a promise request of this candidate must be dropped, unanswered."""
+        # An only voter has granted leases to nobody but itself, so it need not wait after a restart either.
         if candidate == self.me and self._is_alone:
             return True
         return now_s >= self._grants.binds_until_s(candidate)
@@ -173,6 +175,7 @@ class Election:
             case Won(number):
                 return self._on_won(number, now_s)
             case LostReign(number):
+                # The end of an earlier reign may be told late, and says nothing about the one that has begun since.
                 is_mine = self._reign is None or self._reign.number == number
                 return self._give_up(now_s) if is_mine and self.role in {Role.CANDIDATE, Role.LEADER} else []
             case StepAside(to):
@@ -207,25 +210,29 @@ class Election:
     # -- following ---------------------------------------------------------------------------------------------------
 
     def _on_heartbeat(self, sender: int, heartbeat: Heartbeat, now_s: float) -> list[ElectionEffect]:
-        """Follows, and grants; unless the reign is known to be over, be it only by a promise to a newer one."""
+        """Follows the leader and grants it a lease, unless its reign is known to be over."""
         number = heartbeat.number
+        # A promise to a newer number is enough to know that. Its candidate may be leader by now, with this voter's
+        # promise: a grant to the older reign would let two nodes hold a lease at one time.
         if owner_of(number) != sender or number <= self._ended or number < max(self.number, self._promised):
             return []
         effects = self._yield(now_s)
         self._heard_s = now_s
         self._is_leader_down = False
         self._grants.give(sender, number, now_s)
+        # A learner promises nobody, so its grant would be worth nothing.
         if self.me <= NODE_MAX:
             effects.append(Tell(sender, HeartbeatAnswer(number, heartbeat.beat)))
         return [*effects, *self._know(sender, number)]
 
     def _on_promised(self, number: int, now_s: float) -> list[ElectionEffect]:
-        """A promise binds like a heartbeat. It ends what this node knew of older reigns, its own included."""
+        """Grants a lease to the candidate that its replica promises, and ends older reigns, its own included."""
         if number <= max(self._promised, self.number):
             self._promised = max(number, self._promised)
             return []
         self._promised = number
         owner = owner_of(number)
+        # A promise binds like a heartbeat: until the new leader's first one comes, no other is to be promised.
         self._grants.give(owner, number, now_s)
         if owner == self.me:
             return []
@@ -242,9 +249,11 @@ class Election:
 
     def _on_silence(self, now_s: float) -> list[ElectionEffect]:
         if self.me not in self._quorum:
+            # A node that is no voter waits for nothing: it never asks.
             self._due_s = inf
             return self._know(None)
         if now_s < self._welcomed_s + self._turn_s:
+            # The voter that it has just welcomed has its turn first: two campaigns at the same moment would both fail.
             self._due_s = self._welcomed_s + self._turn_s
             return []
         self.role = Role.PROSPECTIVE
@@ -253,22 +262,24 @@ class Election:
         return [*self._know(None), *self._ask(now_s)]
 
     def _on_peer_down(self, voter: int, now_s: float) -> list[ElectionEffect]:
-        """A dead leader need not be waited for, only its lease, by everybody's clock."""
+        """Waits for the lease of a dead leader, and no longer."""
         if voter == self.leader and self.role is Role.FOLLOWER:
             self._is_leader_down = True
+            # Other voters' clocks may be slower than this one's, by the drift: they are bound for so much longer.
             free_s = self._mute_end_s(now_s) + self._lease_s - self._backing_s
             self._due_s = min(self._due_s, free_s + self._uniform(0, self._heartbeat_s))
         return []
 
     def _on_ready(self, now_s: float) -> list[ElectionEffect]:
-        """Asks soon if nobody leads: there is nothing else to wait for."""
+        """Asks soon, if no node leads: there is nothing else to wait for."""
         if self.role is Role.FOLLOWER and self.leader is None:
             self._due_s = min(self._due_s, now_s + self._uniform(0, self._heartbeat_s))
         return []
 
     def _on_released(self, released: LeaseReleased, now_s: float) -> list[ElectionEffect]:
-        """Others may lead at once; a named successor before all."""
+        """Takes note that a reign is over: its successor asks at once, the others later."""
         self._grants.release(released.number)
+        # A heartbeat of that reign may be under way still, and must not be followed, nor granted a lease.
         self._ended = max(self._ended, released.number)
         if self.role is not Role.FOLLOWER or released.number < self.number:
             return []
@@ -283,13 +294,14 @@ class Election:
     # -- becoming leader ---------------------------------------------------------------------------------------------
 
     def _begin_round(self, now_s: float) -> None:
-        """Nothing counts that was answered before."""
+        """Begins another round of pre-vote: answers to earlier ones count no more."""
         self._round += 1
         self._granted = {}
         self._due_s = now_s + self._uniform(self._turn_s, 2 * self._turn_s)
 
     def _ask(self, now_s: float) -> list[ElectionEffect]:
-        """Asks all, and again until somebody leads: whoever did not answer, or refused, may do otherwise by now."""
+        """Sends every voter a pre-vote request; repeated until some node leads."""
+        # All of them each time: a voter that did not answer, or refused, may grant by now.
         self._due_s = now_s + self._uniform(self._turn_s, 2 * self._turn_s)
         self._granted[self.me] = True
         if self._is_alone:
@@ -297,10 +309,11 @@ class Election:
         return [Tell(voter, PreVote(self._round)) for voter in self._quorum.members if voter != self.me]
 
     def _would_promise(self, candidate: int, now_s: float) -> bool:
-        """Binds nobody, but is said to one at a time, oneself included: else several would get their quorums, and
-        hinder each other."""
+        """Returns the answer to a pre-vote request, and welcomes the candidate if it is granted. That binds nobody."""
         if not self._is_free_for(candidate, now_s):
             return False
+        # One at a time, this voter itself included: else several candidates would get their quorums, and hinder each
+        # other. So grants that it has collected for itself count no more.
         self._welcomed, self._welcomed_s = candidate, now_s
         if self.role is Role.PROSPECTIVE:
             self._begin_round(now_s)
@@ -312,7 +325,10 @@ class Election:
         if self._welcomed != candidate and now_s < self._welcomed_s + self._turn_s:
             return False
         if self.role is Role.PROSPECTIVE:
+            # Of two voters that ask, the one with the smaller id gives way, unless it has had half an H and got no
+            # quorum.
             return candidate > self.me or now_s >= self._round_s + self._turn_s
+        # A voter that hears a leader grants nothing: so a node that was cut off, and comes back, deposes nobody.
         is_led = self.leader not in {None, candidate} and not self._is_leader_down
         return not is_led or now_s >= self._heard_s + self._timeout_s
 
@@ -324,7 +340,8 @@ class Election:
         return self._campaign(now_s) if is_welcome else []
 
     def _campaign(self, now_s: float) -> list[ElectionEffect]:
-        """To campaign is to promise oneself, for which this voter must be free like for any other."""
+        """Has the engine campaign, if this voter may promise itself."""
+        # It counts among its own quorum, so its own grant to another leader binds it like anybody's.
         if not self.may_promise(self.me, now_s):
             self.role = Role.FOLLOWER
             self._due_s = self._mute_end_s(now_s) + self._uniform(0, self._heartbeat_s)
@@ -335,6 +352,8 @@ class Election:
 
     def _on_won(self, number: int, now_s: float) -> list[ElectionEffect]:
         if self.role is not Role.CANDIDATE:
+            # The attempt was given up at its deadline, and this voter may have granted pre-votes or leases to others
+            # since.
             return [Resign()]
         assert owner_of(number) == self.me and number >= max(self._promised, self.number)
         self.role = Role.LEADER
@@ -346,8 +365,10 @@ class Election:
     def _on_beat(self, now_s: float) -> list[ElectionEffect]:
         reign = self._reign
         assert reign is not None
+        # Check-quorum: its heartbeats may still arrive, and keep the others from electing a leader that hears them.
         if now_s - max(reign.began_s, reign.backed_s) > self._timeout_s:
             return [Resign(), *self._give_up(now_s)]
+        # The leader counts among the voters that back its lease, so it is bound as they are.
         self._grants.give(self.me, reign.number, now_s)
         self._due_s = now_s + self._heartbeat_s
         heartbeat = Heartbeat(reign.number, reign.beat(now_s, forget_s=self._timeout_s), self._log_end)
@@ -358,7 +379,8 @@ class Election:
         return [node for node in (*self._quorum.members, *learners) if node != self.me]
 
     def _give_up(self, now_s: float, *, successor: int | None = None) -> list[ElectionEffect]:
-        """Back to FOLLOWER, for at least a whole timeout. If it led, others need not wait for its leases."""
+        """Becomes FOLLOWER, for at least a whole timeout; releases its leases if it led."""
+        # Where a `Resign` is due, callers put it before these effects: the engine stops before others may lead.
         reign, self._reign = self._reign, None
         self.role = Role.FOLLOWER
         self._due_s = self._after_timeout_s(now_s)
@@ -370,16 +392,18 @@ class Election:
         return [*released, *self._know(None)]
 
     def _on_reconfigured(self, me: int, quorum: Quorum, now_s: float) -> list[ElectionEffect]:
-        """A leader, or a candidate, tries again among the new voters at once: those who follow it are bound to it."""
+        """Goes by other voters. A leader, or a candidate, campaigns among them at once."""
         was_trying, was_member = self.role in {Role.CANDIDATE, Role.LEADER}, self.me in self._quorum
         if was_trying and me not in quorum:
             given_up = [Resign(), *self._give_up(now_s)]
         else:
             given_up = []
+            # Its leases are not released: the voters that they bind may promise this node, and no other.
             self._reign = None
         self.me, self._quorum = me, quorum
         if was_trying and me in quorum:
             return [*self._know(None), *self._campaign(now_s)]
+        # Grants were counted for the old quorum.
         if self.role is Role.PROSPECTIVE or not was_member:
             self.role = Role.FOLLOWER
             self._due_s = now_s if self._is_alone else self._after_timeout_s(now_s)

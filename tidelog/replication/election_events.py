@@ -14,7 +14,7 @@ from tidelog.replication.quorum import Quorum
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The leader lives, and asks for the next lease."""
+    """Tells that the leader lives, and asks for the next lease."""
 
     number: Natural
     """The proposal number that it was elected under."""
@@ -25,27 +25,28 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Granted: the sender promises nobody else for the length of a lease."""
+    """Grants a lease: the sender promises nobody else for the length of one."""
 
     number: Natural
     beat: Natural
 
 
 class PreVote(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Would you promise me?"""
+    """Asks a voter whether it would promise the sender."""
 
     round: Natural
     """Counts the sender's rounds of asking."""
 
 
 class PreVoteAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Tells whether the sender would promise. It binds nobody."""
+
     round: Natural
     granted: bool
-    """Binds nobody."""
 
 
 class LeaseReleased(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The reign under this number is over, and so are its leases."""
+    """Tells that the reign under this number is over, and so are its leases."""
 
     number: Natural
     successor: Natural | None = None
@@ -58,26 +59,28 @@ ElectionMessage = Heartbeat | HeartbeatAnswer | PreVote | PreVoteAnswer | LeaseR
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed. Comes first, and then whenever the last `WakeAt` says; more often does no harm."""
+    """Time has passed. The event comes first, and then when the last `WakeAt` says; more often does no harm."""
 
 
 class Heard(msgspec.Struct, frozen=True):
+    """A message of another node has come."""
+
     sender: int
     message: ElectionMessage
 
 
 class PeerDown(msgspec.Struct, frozen=True):
-    """This voter's process has ended: its connections broke, and its host refuses new ones. Comes after all that was
-    heard of it. If it is not true after all, that costs time, and no lease."""
+    """A voter's process has ended: its connections broke, and its host refuses new ones. The event comes after all of
+    its messages. If it is not true after all, that costs time, and no lease."""
 
     voter: int
 
 
 class Promised(msgspec.Struct, frozen=True):
-    """This node's own replica takes up this promise, its own proposer's included.
+    """The node's own replica takes up a promise request, its own proposer's included.
 
-    To be told in the same turn of the loop in which the replica takes the request up, not when the promise is durable:
-    between the two, no heartbeat of an older reign may be answered.
+    The caller tells it in the same turn of the loop in which the replica takes the request up, not when the promise is
+    durable: between the two, no heartbeat of an older reign may be answered.
     """
 
     number: int
@@ -90,7 +93,7 @@ class Won(msgspec.Struct, frozen=True):
 
 
 class LostReign(msgspec.Struct, frozen=True):
-    """The engine's attempt, or its reign, has ended, and the caller has not begun another by itself."""
+    """The attempt of the engine, or its reign, has ended, and the caller has not begun another by itself."""
 
     number: int
 
@@ -103,23 +106,23 @@ class Reconfigured(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """This node could not have led, and had no use for a campaign; now it can."""
+    """This node could not have led before, and can now."""
 
 
 class StepAside(msgspec.Struct, frozen=True):
-    """Let another lead: this node is about to stop."""
+    """Let another node lead, because this one is about to stop. `to` is the successor; None if any voter may be."""
 
     to: int | None
 
 
 class Advanced(msgspec.Struct, frozen=True):
-    """This node's log has come this far: what heartbeats say from now on, if it leads."""
+    """The end of this node's log has moved; its heartbeats tell it from now on, if it leads."""
 
     end: int
 
 
 class Listeners(msgspec.Struct, frozen=True):
-    """The learners that this node knows: they hear the heartbeats beside the voters."""
+    """The learners that this node knows have changed; they hear heartbeats beside the voters."""
 
     nodes: tuple[int, ...]
 
@@ -132,21 +135,25 @@ ElectionEvent = (
 
 
 class Tell(msgspec.Struct, frozen=True):
+    """Send this message to a node."""
+
     to: int
     message: ElectionMessage
 
 
 class Campaign(msgspec.Struct, frozen=True):
-    """Have the engine elected; tell `Won` or `LostReign`. The number must be larger than all the engine knows, and than
-    `Election.number`: of a leader, a follower may have got nothing but heartbeats."""
+    """Have the engine elected; report `Won` or `LostReign`."""
+
+    # Under a number larger than all that the engine knows, and than `Election.number`: of the last leader, this node
+    # may have got nothing but heartbeats, so that the engine does not know its number.
 
 
 class Resign(msgspec.Struct, frozen=True):
-    """Have the engine stop leading, or trying to (`Demote`). Nothing need be told back."""
+    """Have the engine stop leading, or trying to (`Demote`). No report is needed."""
 
 
 class LeaderChanged(msgspec.Struct, frozen=True):
-    """The leader changed, as far as this node believes: no proof. `leader` is None if it knows of nobody."""
+    """The leader changed, as far as this node believes, which proves nothing. `leader` is None if it knows of none."""
 
     leader: int | None
     number: int
@@ -154,7 +161,8 @@ class LeaderChanged(msgspec.Struct, frozen=True):
 
 
 class WakeAt(msgspec.Struct, frozen=True):
-    """Tell `Tick` at this time, monotonic seconds; replaces the one before. Infinite: there is nothing to wait for."""
+    """Report `Tick` at this time, in monotonic seconds, in place of the time before. If infinite, there is nothing to
+    wait for."""
 
     at_s: float
 

@@ -2,14 +2,11 @@
 
 A voter that answers a heartbeat *grants* a lease: it promises nobody else for L seconds, from receipt, on its own
 clock. The leader counts each grant from the moment when it *sent* the heartbeat, L (1 - drift) seconds on its own
-clock. So whoever granted has not begun to count before the leader has, and counts longer. A new leader needs the
-promises of a quorum, one of which is of the lease's quorum: as long as the lease holds, there is no new leader.
+clock. A new leader needs the promises of a quorum, one of which is of the lease's quorum: as long as the lease holds,
+there is no new leader.
 
 `drift` bounds by how much one clock may run faster than another: in the time that the slowest needs for (1 - drift)
 seconds, the fastest counts at most one. Wall clocks play no part.
-
-A grant is not durable. So a voter that may have granted before it was restarted promises nobody for L; and one that
-has promised a newer number never again answers a heartbeat of an older one.
 """
 
 from __future__ import annotations
@@ -21,8 +18,7 @@ from tidelog.replication.quorum import Quorum
 
 
 class Grants:
-    """The lease that a voter has granted: one at a time. That the last one replaces the others is safe, because the
-    newer reign was only possible with the promises of a quorum, which ended the older one's lease for good."""
+    """The lease that a voter has granted: one at a time."""
 
     def __init__(self, lease_s: float, *, muted_until_s: float) -> None:
         self._lease_s = lease_s
@@ -34,21 +30,26 @@ class Grants:
     def give(self, owner: int, number: int, now_s: float) -> None:
         """Grants the lease to the owner of this proposal number, from now on."""
         assert number >= self._number, "nothing is granted to a reign that is known to be over"
+        # The last grant replaces the one before. That is safe, because the newer reign needed the promises of a quorum,
+        # which ended the older one's lease for good.
         self._owner, self._number, self._until_s = owner, number, now_s + self._lease_s
 
     def release(self, number: int) -> None:
-        """The holder says that its reign under this number is over. Later ones of the same holder are not touched."""
+        """Ends the lease, if it was granted to the reign under this number."""
+        # A late release of an earlier reign must not end a newer one's lease, be it of the same leader.
         if number == self._number:
             self._until_s = -inf
 
     def binds_until_s(self, candidate: int) -> float:
-        """When this candidate may be promised."""
+        """Returns the time from which on this candidate may be promised."""
+        # The holder may be promised at any time: it would only follow itself. Not so after a restart: a grant is not
+        # durable, so nobody knows to whom the last one was, and a whole lease is waited for.
         held_until_s = self._until_s if candidate != self._owner else -inf
         return max(held_until_s, self._muted_until_s)
 
 
 class Reign:
-    """A leader's own book: its heartbeats, and who answered them."""
+    """The heartbeats of a leader, and the voters that have answered them."""
 
     def __init__(self, number: int, me: int, quorum: Quorum, now_s: float) -> None:
         self.number = number
@@ -58,10 +59,11 @@ class Reign:
         self._beat = 0
         self._sent_s: dict[int, float] = {}
         self._backed_s: dict[int, float] = {}
-        """When the newest heartbeat was sent that this voter has answered."""
+        """The time, for each voter, at which the newest heartbeat was sent that it has answered."""
 
     def beat(self, now_s: float, *, forget_s: float) -> int:
-        """The next heartbeat goes out; the leader grants itself. Answers to those older than `forget_s` are late."""
+        """Returns the number of the next heartbeat, which the leader grants itself. Forgets those older than
+        `forget_s`."""
         self._beat += 1
         for beat in [beat for beat, sent_s in self._sent_s.items() if sent_s < now_s - forget_s]:
             del self._sent_s[beat]
@@ -72,11 +74,13 @@ class Reign:
     def answered(self, voter: int, beat: int) -> None:
         sent_s = self._sent_s.get(beat)
         if sent_s is not None and voter in self._quorum:
+            # From the sending, not from the answer: a voter counts from receipt, which is in between. Counted from the
+            # answer, the lease could outlive the grant. Answers may come out of order.
             self._backed_s[voter] = max(sent_s, self._backed_s.get(voter, -inf))
 
     @property
     def backed_s(self) -> float:
-        """The latest moment at which a quorum can be said to have backed this leader."""
+        """Returns the latest time from which on the grants of a quorum count; -inf if there is none."""
         for since_s in sorted(self._backed_s.values(), reverse=True):
             if self._quorum.is_met(self._since(since_s)):
                 return since_s

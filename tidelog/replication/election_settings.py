@@ -1,4 +1,4 @@
-"""The times of an election."""
+"""The timing of elections among the voters of one log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ class ElectionSettings:
     those that grant."""
 
     heartbeat_ms: int = 100
-    """H: milliseconds between two heartbeats of a leader."""
+    """H: the milliseconds between two heartbeats of a leader."""
     timeout_ms: int = 1000
     """T: silence of T to 2T starts an election; a leader without a quorum for T resigns."""
     lease_ms: int = 400
-    """L: for how long a voter that answers a heartbeat promises nobody else."""
+    """L: the time for which a voter that answers a heartbeat promises nobody else."""
     drift: float = 0.05
     """The fraction by which one voter's clock may run faster than another's."""
 
     def __post_init__(self) -> None:
+        # A lease has to outlast a heartbeat's interval, or a leader would have one only now and then. And a follower
+        # must not time out while its own grant still keeps it from campaigning.
         assert 0 < self.heartbeat_ms < self.lease_ms * (1 - self.drift) <= self.lease_ms < self.timeout_ms
         assert 0 <= self.drift < 1

@@ -3,8 +3,8 @@
 All that a quorum must do is to meet every other quorum. Protocol code asks `is_met`, never for a number, so that the
 joint majorities of a membership change (Ongaro's dissertation, 4.3) replace a plain majority without its noticing.
 
-Those who deny that anything was decided need not be a quorum. It is enough that they `block` every quorum: each has one
-of them. Of an even number of members fewer do that than are a quorum: one of two, two of four.
+Members that deny that anything was decided need not be a quorum. It is enough that they `block` every quorum: each has
+one of them. Of an even number of members fewer do that than are a quorum: one of two, two of four.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Quorum(Protocol):
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Everybody whose answer may count, in order."""
+        """Returns the members whose answers may count, in the order of their ids."""
 
     def is_met(self, nodes: Iterable[int]) -> bool:
         """True if enough members are among `nodes`; others, and repetitions, count for nothing."""
@@ -27,13 +27,15 @@ class Quorum(Protocol):
 
 
 class Majority:
-    """floor(N / 2) + 1 of the members. For four it is three: two pairs of four need not meet."""
+    """The majorities of the members: floor(N / 2) + 1 of them, or more."""
 
     def __init__(self, members: Iterable[int]) -> None:
         self.members = tuple(sorted(members))
         """Engine ids, in order."""
+        # More than half, also of an even number: two pairs of four need not meet.
         self.size = len(self.members) // 2 + 1
         self._among = frozenset(self.members)
+        # A member counted twice would make quorums of too few nodes.
         assert self.members and len(self._among) == len(self.members), "members are distinct nodes"
 
     def is_met(self, nodes: Iterable[int]) -> bool:
@@ -44,7 +46,7 @@ class Majority:
 
 
 class Unanimous:
-    """All of the members: it meets whatever has a member among them."""
+    """All of the members at once: it meets every set that has one of them."""
 
     def __init__(self, members: Iterable[int]) -> None:
         self.members = tuple(sorted(members))
@@ -59,7 +61,7 @@ class Unanimous:
 
 
 class Joint:
-    """All of several quorums at once: it meets whatever meets one of them."""
+    """Quorums of several sets at once: it meets every quorum of each set."""
 
     def __init__(self, quorums: Iterable[Quorum]) -> None:
         self.quorums = tuple(quorums)
@@ -67,6 +69,7 @@ class Joint:
         self.members = tuple(sorted({member for quorum in self.quorums for member in quorum.members}))
 
     def is_met(self, nodes: Iterable[int]) -> bool:
+        # `nodes` may be an iterator, and every quorum reads it.
         among = frozenset(nodes)
         return all(quorum.is_met(among) for quorum in self.quorums)
 
@@ -75,7 +78,8 @@ class Joint:
 
 
 def blocks(nodes: Iterable[int], quorum: Quorum) -> bool:
-    """Returns True if each quorum has one of `nodes`: the other members are none."""
+    """Returns True if each quorum has one of `nodes`."""
+    # A quorum without any of them would consist of the other members alone.
     return not quorum.is_met(set(quorum.members).difference(nodes))
 
 

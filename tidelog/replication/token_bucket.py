@@ -1,21 +1,23 @@
 """A rate per second, of bytes or of requests, kept by a token bucket. Pure: time comes in with each question.
 
-Bytes flow into the bucket at the rate, and it holds `burst_s` worth of them. Whoever wants to move data asks how much
-(`allowance`), moves at most that, or one batch if that is larger, and says how much it was (`spend`). A batch that was
-larger leaves a debt, so that the rate is kept over any time, whatever the batches' sizes:
+Bytes flow into the bucket at the rate, and it holds `burst_s` worth of them. A caller that moves data asks how much it
+may (`allowance`), moves at most that, or one batch if that is larger, and reports how much it was (`spend`). A batch
+that was larger leaves a debt, so that the rate is kept over any time, whatever the batches' sizes:
 
     taken within any t seconds  <=  rate x (t + burst_s) + one batch
 
-Whoever cannot be given a part (a request is served, or not) asks instead for how long the debt lasts (`owed_s`).
-
-Allowances are not given out in crumbs: below `QUANTUM_S` worth of bytes there is none, and `ready_in_s` tells when.
+A caller that cannot take a part (a request is served, or not) asks instead for how long the debt lasts (`owed_s`).
 """
 
 from __future__ import annotations
 
 UNLIMITED = 1 << 62
+"""The allowance, in bytes, of a bucket without a rate."""
 BURST_S = 0.25
+"""The content of a full bucket, in seconds of the rate."""
+# A bucket that gave out every byte would make callers move data in crumbs.
 QUANTUM_S = 0.05
+"""The smallest allowance, in seconds of the rate."""
 
 
 class TokenBucket:
@@ -27,7 +29,7 @@ class TokenBucket:
         self.rate: float | None = None
         self._burst_s = burst_s
         self._bytes = 0.0
-        """Negative: a debt."""
+        """The content of the bucket; negative if more was taken than there was."""
         self._at_s = 0.0
 
     def set_rate(self, rate: float | None, now_s: float) -> None:
@@ -36,36 +38,37 @@ class TokenBucket:
         if rate != self.rate:
             self._refill(now_s)
             self.rate = rate
+            # What was saved at the old rate would be a burst at the new one; what is owed stays owed.
             self._bytes = min(self._bytes, 0.0) if rate is not None else 0.0
 
     def fill(self, now_s: float) -> None:
-        """Lets as much be taken now as may ever be at once."""
+        """Fills the bucket, so that as much may be taken now as ever at once."""
         self._at_s = max(self._at_s, now_s)
         self._bytes = self._full
 
     def owed_s(self, now_s: float) -> float:
-        """Returns for how long nobody should take anything, because more was taken than there was; 0 without a debt."""
+        """Returns the seconds until the debt is paid, in which nothing should be taken; 0 without a debt."""
         if self.rate is None:
             return 0.0
         self._refill(now_s)
         return max(0.0, -self._bytes / self.rate)
 
     def allowance(self, now_s: float) -> int:
-        """How many bytes may be taken now."""
+        """Returns the bytes that may be taken now."""
         if self.rate is None:
             return UNLIMITED
         self._refill(now_s)
         return int(self._bytes) if self._bytes >= self._quantum else 0
 
     def spend(self, count: float, now_s: float) -> None:
-        """So many bytes are taken."""
+        """Takes so many bytes, be they more than the bucket holds."""
         assert count >= 0, count
         if self.rate is not None:
             self._refill(now_s)
             self._bytes -= count
 
     def ready_in_s(self, now_s: float) -> float:
-        """After this time there is an allowance, if nobody takes it before; 0 if there is one now."""
+        """Returns the seconds until there is an allowance, if none is taken before; 0 if there is one now."""
         if self.rate is None:
             return 0.0
         self._refill(now_s)
@@ -74,6 +77,7 @@ class TokenBucket:
     @property
     def _quantum(self) -> float:
         assert self.rate is not None
+        # At least one byte, or a bucket with a very small rate would never have an allowance.
         return max(1.0, self.rate * QUANTUM_S)
 
     @property
@@ -81,7 +85,8 @@ class TokenBucket:
         return 0.0 if self.rate is None else max(1.0, self.rate * self._burst_s)
 
     def _refill(self, now_s: float) -> None:
-        """Time that runs backwards brings nothing."""
+        """Adds what has flowed in since the last call."""
+        # Calls may come with times out of order: an earlier one must not be paid for twice.
         if self.rate is not None and now_s > self._at_s:
             self._bytes = min(self._full, self._bytes + (now_s - self._at_s) * self.rate)
         self._at_s = max(self._at_s, now_s)

@@ -49,8 +49,8 @@ class Journal(Generic[E]):
 
     def when_durable(self, effect: E) -> list[E]:
         """Returns the effect if all urgent writes so far are durable; else nothing, and `stored` will return it."""
-        # Not all writes: those that are not urgent are learned slots and lazy accepts, which nothing here relies on.
-        # The disk writes in order, so an urgent write takes all before it along.
+        # Not all writes: those that are not urgent are learned slots and lazy accepts, for which no answer waits.
+        # Writes become durable in order, so an urgent one covers all before it.
         if self._stored >= self._urgent:
             return [effect]
         self._waiting.append((self._urgent, effect))

@@ -19,14 +19,14 @@ from tidelog.replication.paxos.numbers import NO_NUMBER
 
 
 class Status(Enum):
-    """A replica's right to vote; only VOTING replicas promise and accept."""
+    """The right of a replica to vote; only VOTING replicas promise and accept."""
 
     EMPTY = "empty"
-    """A new disk, or a lost one: it cannot tell."""
+    """The disk is new, or was lost: the replica cannot tell which, and must not vote."""
     STARTING = "starting"
-    """It knows the founders of its group, and that it has never voted."""
+    """The replica knows the founders of its group, and that it has never voted."""
     RECOVERING = "recovering"
-    """It lost its disk and rejoins behind a fence."""
+    """The replica lost its disk, and rejoins behind a fence."""
     VOTING = "voting"
 
 
@@ -34,9 +34,9 @@ class Kind(Enum):
     """The purpose of a value."""
 
     NOP = 0
-    """Fills a position that no value was found for."""
+    """Fills a position for which no value was found."""
     BARRIER = 1
-    """A coordinator's first: chosen before anything of its clients."""
+    """The first value of a coordinator, chosen before any value of its clients is proposed."""
     APPEND = 2
     TRUNCATE = 3
     """Drops the positions below `Value.begin`: the log's head, never its tail."""
@@ -49,29 +49,30 @@ class Kind(Enum):
 
 
 WITH_PAYLOAD = (Kind.APPEND, Kind.VOTERS)
-"""Values whose bytes lie with the shell."""
+"""The kinds of values whose bytes lie with the shell."""
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
     """A value that a position may hold. Equal values are the same value, payload included."""
 
     kind: Kind
+    # Kept when the value is proposed again under another number: only by its birth can the log tell that a value found
+    # behind a newer coordinator's is a ghost.
     birth: Natural = NO_NUMBER
-    """The number of the coordinator that proposed it first; proposing it again under another number keeps it.
-    A NOP has none: it is neutral in the order of births."""
+    """The number of the coordinator that proposed it first. A NOP has none: it is neutral in the order of births."""
     base_offset: Natural = 0
     count: Natural = 0
-    """Offsets taken, from `base_offset` on: by an APPEND, and by records that come with VOTERS; 0 for the rest. Of a
-    DELETE, `base_offset` is the first to stay."""
+    """The number of offsets taken from `base_offset` on, by an APPEND, or by records that come with VOTERS; else 0. In
+    a DELETE, `base_offset` is the first to stay."""
     digest: bytes = b""
-    """Names the payload's content: any copy with this digest is right."""
+    """The digest of the payload: any copy with this digest is right."""
     begin: Natural = 0
-    """A TRUNCATE has here the first position to stay, at most its own. An APPEND, if this is not 0, counts only if the
-    log is unbroken from this position to its own (`apply`). A NOP has here its own position if an operator gave up
-    what stood there: it breaks nothing then."""
+    """A TRUNCATE has here the first position to stay, at most its own; an APPEND, if not 0, the position from which on
+    the log has to be unbroken for it to count (`apply`); a NOP, if not 0, its own position, because an operator gave up
+    the value there: such a NOP breaks no order."""
 
     def names_voters(self, since: int) -> bool:
-        """Returns True if this says who votes, in a log where only births from `since` on count for that."""
+        """Returns True if this is VOTERS that count, in a log where only births from `since` on do."""
         return self.kind is Kind.VOTERS and self.birth >= since
 
 
@@ -89,47 +90,48 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
     position: Natural
     number: Natural
-    """The highest under which this value was accepted here; NO_NUMBER if it only was learned."""
+    """The highest number under which this value was accepted here; NO_NUMBER if it was only learned."""
     value: Value
     learned: bool = False
-    """The value is chosen, for good."""
+    """True if the value is known to be chosen."""
     faulty: bool = False
-    """The value is known, its payload is not to be had here (CTRL's have_faulty)."""
+    """True if the payload of the value cannot be read here (CTRL's have_faulty)."""
 
 
 class Prefix(msgspec.Struct, frozen=True, gc=False):
-    """All that the rest of a log depends on of what lies before `position`."""
+    """The state of a log before `position`, as far as what follows depends on it."""
 
     position: Natural = 0
     epoch: Natural = NO_NUMBER
     """The newest birth applied."""
     next_offset: Natural = 0
-    """The offset that the next record gets."""
+    """The offset of the next record."""
     start_offset: Natural = 0
-    """Records below are deleted."""
+    """The log start offset: records below are deleted."""
     unbroken_from: Natural = 0
-    """From there to `position`, all values are of the newest birth, and in force."""
+    """The position from which on all values are of the newest birth, and not void."""
 
 
 ORIGIN = Prefix()
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """A replica's own facts, which no peer can give back: two copies on disk, both durable before it counts."""
+    """The metadata of a replica, which no peer can give back: two copies on disk, both durable before it counts."""
 
     incarnation: str
-    """Drawn when the replica was made on this disk: after the loss of a disk it is another."""
+    """The random name of this disk's replica, drawn when it was made: after the loss of a disk it is another."""
     status: Status = Status.EMPTY
     promised: int = NO_NUMBER
-    """No smaller number is accepted at any position."""
+    """The largest number promised: no smaller one is accepted at any position."""
     issued: int = NO_NUMBER
     """The largest number this node has used."""
     cluster_id: str = ""
+    # A replica that finds this set at its start was not stopped in good order. It has perhaps forgotten what it
+    # accepted, so it must not vote under its old id: a quorum may count on that.
     may_forget: bool = False
-    """Values are accepted here before they are on disk. Whoever finds this at its start was not stopped in good order,
-    has perhaps forgotten what it accepted, and must not vote under its old id."""
+    """True while values are accepted here before they are on disk."""
     founders: tuple[tuple[int, str], ...] = ()
-    """Node and incarnation of each founding replica, if this is one of them."""
+    """The node and incarnation of each founding replica, if this is one of them."""
 
 
 class StoredLog(msgspec.Struct, frozen=True):
@@ -137,10 +139,10 @@ class StoredLog(msgspec.Struct, frozen=True):
 
     metadata: Metadata
     floor: Prefix = ORIGIN
-    """The log begins at its position; what lay before is chosen, applied, and gone."""
+    """The prefix at whose position the log begins; what lay before was chosen, applied, and truncated."""
     slots: tuple[Slot, ...] = ()
     voters_since: int = NO_NUMBER
-    """VOTERS of an older birth say nothing any more: an operator has had the log go on without them."""
+    """The smallest birth of VOTERS that count: an operator has had the log go on without those of older births."""
 
 
 Record = Metadata | Prefix | Slot
