@@ -164,10 +164,10 @@ class Balancer:
         """Makes the moves of the best chain from the first broker with a chain that makes anything better. Returns
         False if there is none."""
         for source in self._sources():
-            ends = [step for step in self._chains(source).values() if step.target in self._staying]
-            if not ends:
+            chains = [step for step in self._chains(source).values() if step.target in self._staying]
+            if not chains:
                 continue
-            best = min(ends, key=lambda step: (self._gain(source, step.target), step.cost, step.hops, step.target))
+            best = min(chains, key=lambda step: (self._gain(source, step.target), step.cost, step.hops, step.target))
             # Better loads at any cost; with the same loads only fewer moves.
             if (self._gain(source, best.target), best.cost) < (0, 0):
                 for step in _moves(best):
@@ -188,14 +188,14 @@ class Balancer:
         waiting = deque([start])
         while waiting:
             node = waiting.popleft()
-            so_far = chains.get(node)
-            moves = [*_moves(so_far)]
-            bound = {step.item for step in moves if self._rules.is_bound(step.source, step.target)}
+            chain = chains.get(node)
+            moves = [*_moves(chain)]
+            bound_items = {step.item for step in moves if self._rules.is_bound(step.source, step.target)}
             for target in (*self._staying, *self._leaving):
                 # Chains visit no broker twice: a cycle of negative cost would otherwise be followed for ever.
                 if target == start or any(target == step.target for step in moves):
                     continue
-                step = self._step(node, target, so_far, chains.get(target), bound)
+                step = self._step(node, target, chain, chains.get(target), bound_items)
                 if step is not None:
                     chains[target] = step
                     if target not in waiting:
@@ -203,26 +203,26 @@ class Balancer:
         return chains
 
     def _step(
-        self, source: int, target: int, so_far: _Step | None, known: _Step | None, bound: set[int]
+        self, source: int, target: int, chain: _Step | None, known_chain: _Step | None, bound_items: set[int]
     ) -> _Step | None:
-        """Returns the cheapest move from `source` to `target` after `so_far`, if that makes a better chain than
-        `known`."""
-        paid, hops = (so_far.cost, so_far.hops + 1) if so_far is not None else (0, 1)
+        """Returns the cheapest move from `source` to `target` after `chain`, if that makes a better chain than
+        `known_chain`."""
+        chain_cost, hops = (chain.cost, chain.hops + 1) if chain is not None else (0, 1)
         # To send an item back to where it was first costs -1, to send on one that just came, or from a first holder to
         # another, 0; a new move costs 1. Cheapest first, so the search ends with the first item that may move.
         for cost, items in ((-1, self._given[target]), (0, self._given[target]), (0, self._taken[source]), (1, None)):
-            if known is not None and (paid + cost, hops) >= (known.cost, known.hops):
+            if known_chain is not None and (chain_cost + cost, hops) >= (known_chain.cost, known_chain.hops):
                 return None
             for item in self._all_items(source) if items is None else items:
-                if self._cost(item, source, target) == cost and self._is_allowed(item, source, target, bound):
-                    return _Step(paid + cost, hops, item, source, target, so_far)
+                if self._cost(item, source, target) == cost and self._is_allowed(item, source, target, bound_items):
+                    return _Step(chain_cost + cost, hops, item, source, target, chain)
         return None
 
     def _cost(self, item: int, source: int, target: int) -> int:
         """Returns the change in the number of moved items: -1, 0 or 1."""
         return (target not in self._first[item]) - (source not in self._first[item])
 
-    def _is_allowed(self, item: int, source: int, target: int, bound: set[int]) -> bool:
+    def _is_allowed(self, item: int, source: int, target: int, bound_items: set[int]) -> bool:
         holders = self.holders[item]
         if source not in holders or target in holders:
             return False
@@ -231,7 +231,7 @@ class Balancer:
             return False
         # The rules judged this item's earlier move in the chain by the racks of before it, so a second one must not
         # change them as well.
-        if item in bound and self._rules.is_bound(source, target):
+        if item in bound_items and self._rules.is_bound(source, target):
             return False
         return self._rules.merit(item, holders, source, target) >= 0
 
@@ -279,7 +279,7 @@ def _moves(chain: _Step | None) -> Iterator[_Step]:
 def fewest_moves(loads: Sequence[int], leaving: int) -> int:
     """Returns the fewest moves that bring loads to floor and ceiling of their mean, if every item could go everywhere.
     `leaving` is the number of items on brokers that leave."""
-    low, more = divmod(sum(loads) + leaving, len(loads))
-    high = low + (more > 0)
+    low, remainder = divmod(sum(loads) + leaving, len(loads))
+    high = low + (remainder > 0)
     # Each item above the ceiling has to go, and each one missing to the floor has to come; a move may do both.
     return max(leaving + sum(max(0, load - high) for load in loads), sum(max(0, low - load) for load in loads))

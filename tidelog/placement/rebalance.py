@@ -88,30 +88,30 @@ def plan_rebalance(
     """
     _check(current, brokers, leaving)
     # In this order: only the first pass moves data, and the later ones choose among the copies that it leaves.
-    evened = _even_replicas(current, brokers, leaving)
-    led = _even_leaders(current, evened.lists, brokers)
-    new = _even_followers(current, led, brokers)
+    even_replicas = _even_replicas(current, brokers, leaving)
+    even_leaders = _even_leaders(current, even_replicas.lists, brokers)
+    new_lists = _even_followers(current, even_leaders, brokers)
     changes = [
         Reassignment(partition, old, replicas)
-        for (partition, old), replicas in zip(current, new, strict=True)
+        for (partition, old), replicas in zip(current, new_lists, strict=True)
         if replicas != old
     ]
     nodes = [broker.node_id for broker in (*brokers, *leaving)]
     return Plan(
         reassignments=tuple(changes),
-        replica_moves=evened.moves,
-        lower_bound=evened.lower_bound,
+        replica_moves=even_replicas.moves,
+        lower_bound=even_replicas.lower_bound,
         leader_changes=sum(change.old[0] != change.new[0] for change in changes),
         before=_loads(nodes, [assignment.replicas for assignment in current]),
-        after=_loads(nodes, new),
+        after=_loads(nodes, new_lists),
     )
 
 
 def _check(current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker]) -> None:
     # For its check alone: either all brokers have a rack, or none.
     arrange(brokers)
-    known = Counter(broker.node_id for broker in (*brokers, *leaving))
-    assert max(known.values(), default=1) == 1, "a broker stays or leaves, once"
+    broker_counts = Counter(broker.node_id for broker in (*brokers, *leaving))
+    assert max(broker_counts.values(), default=1) == 1, "a broker stays or leaves, once"
     for partition, replicas in current:
         assert len(set(replicas)) == len(replicas) > 0, "a broker holds a partition once"
         if len(replicas) > len(brokers):
@@ -120,14 +120,14 @@ def _check(current: Sequence[Assignment], brokers: Sequence[UsableBroker], leavi
                 "keep more brokers, or add others first"
             )
         for node in replicas:
-            if node not in known:
+            if node not in broker_counts:
                 raise InvalidRequest(f"{partition} has a replica on broker {node}, which neither stays nor leaves")
 
 
 # -- replicas -----------------------------------------------------------------------------------------------------
 
 
-class _Moved(NamedTuple):
+class _EvenedReplicas(NamedTuple):
     lists: list[tuple[int, ...]]
     moves: int
     lower_bound: int
@@ -164,7 +164,7 @@ class _RackRules:
 
 def _even_replicas(
     current: Sequence[Assignment], brokers: Sequence[UsableBroker], leaving: Sequence[UsableBroker]
-) -> _Moved:
+) -> _EvenedReplicas:
     balancer = Balancer(
         [replicas for _, replicas in current],
         [broker.node_id for broker in brokers],
@@ -174,14 +174,14 @@ def _even_replicas(
     )
     balancer.settle()
     lists = [_replaced(old, holders) for (_, old), holders in zip(current, balancer.holders, strict=True)]
-    return _Moved(lists, balancer.moves, balancer.lower_bound)
+    return _EvenedReplicas(lists, balancer.moves, balancer.lower_bound)
 
 
 def _replaced(old: tuple[int, ...], holders: Collection[int]) -> tuple[int, ...]:
     """Returns the old list, with new brokers in the slots of those that no longer hold the partition."""
     # Brokers that stay keep their slots: the order of preference changes no more than it must.
-    new = iter(sorted(node for node in holders if node not in old))
-    return tuple(node if node in holders else next(new) for node in old)
+    new_nodes = iter(sorted(node for node in holders if node not in old))
+    return tuple(node if node in holders else next(new_nodes) for node in old)
 
 
 # -- the order of replica lists -----------------------------------------------------------------------------------
@@ -211,18 +211,18 @@ def _even_followers(
     current: Sequence[Assignment], lists: Sequence[tuple[int, ...]], brokers: Sequence[UsableBroker]
 ) -> list[tuple[int, ...]]:
     topics = _topics(current)
-    new = list(lists)
+    new_lists = list(lists)
     for broker in brokers:
         # A list of two leaves no choice of the first follower.
-        led = [item for item, replicas in enumerate(lists) if replicas[0] == broker.node_id and len(replicas) > 2]
-        followers = [lists[item][1:] for item in led]
-        others = [other for other in brokers if other != broker]
-        chosen = _even_choice(
-            [replicas[0] for replicas in followers], followers, others, [topics[item] for item in led]
+        led_items = [item for item, replicas in enumerate(lists) if replicas[0] == broker.node_id and len(replicas) > 2]
+        followers = [lists[item][1:] for item in led_items]
+        other_brokers = [candidate for candidate in brokers if candidate != broker]
+        first_followers = _even_choice(
+            [replicas[0] for replicas in followers], followers, other_brokers, [topics[item] for item in led_items]
         )
-        for item, follower in zip(led, chosen, strict=True):
-            new[item] = _swapped(lists[item], 1, follower)
-    return new
+        for item, follower in zip(led_items, first_followers, strict=True):
+            new_lists[item] = _swapped(lists[item], 1, follower)
+    return new_lists
 
 
 def _even_choice(
@@ -241,8 +241,8 @@ def _even_choice(
 
 def _swapped(replicas: tuple[int, ...], slot: int, node: int) -> tuple[int, ...]:
     """Returns the list with `node` and the broker at `slot` in each other's places."""
-    there = replicas[slot]
-    return tuple({there: node, node: there}.get(other, other) for other in replicas)
+    replaced = replicas[slot]
+    return tuple({replaced: node, node: replaced}.get(replica, replica) for replica in replicas)
 
 
 # -- counting -----------------------------------------------------------------------------------------------------
@@ -255,6 +255,6 @@ def _topics(current: Sequence[Assignment]) -> list[int]:
 
 
 def _loads(nodes: Iterable[int], lists: Sequence[tuple[int, ...]]) -> dict[int, Load]:
-    replicas = Counter(node for held in lists for node in held)
-    leaders = Counter(held[0] for held in lists)
+    replicas = Counter(node for replica_list in lists for node in replica_list)
+    leaders = Counter(replica_list[0] for replica_list in lists)
     return {node: Load(replicas[node], leaders[node]) for node in sorted(nodes)}

@@ -56,9 +56,9 @@ def arrange(brokers: Sequence[UsableBroker]) -> list[UsableBroker]:
     for broker in sorted(brokers, key=lambda broker: (broker.rack or "", broker.node_id)):
         by_rack.setdefault(broker.rack, []).append(broker)
     if None in by_rack and len(by_rack) > 1:
-        bare = ", ".join(str(broker.node_id) for broker in by_rack[None])
+        without_rack = ", ".join(str(broker.node_id) for broker in by_rack[None])
         raise InvalidRequest(
-            f"some brokers have a rack and some have none ({bare}); set broker.rack on all, or on none"
+            f"some brokers have a rack and some have none ({without_rack}); set broker.rack on all, or on none"
         )
     # One broker of each rack in turn: neighbours, and so the replicas of a partition, are of different racks as far as
     # there are any. Racks that are smaller run out first.
@@ -66,32 +66,32 @@ def arrange(brokers: Sequence[UsableBroker]) -> list[UsableBroker]:
 
 
 def _replicas(ordered: list[UsableBroker], partition: int, replication_factor: int, start: int) -> list[int]:
-    count, racks = len(ordered), len(dict.fromkeys(broker.rack for broker in ordered))
-    first = (start + partition) % count
+    broker_count, rack_count = len(ordered), len(dict.fromkeys(broker.rack for broker in ordered))
+    first = (start + partition) % broker_count
     # In steps of whole racks, so that the next broker in order is still of the next rack.
-    shift = partition // count * racks
+    shift = partition // broker_count * rack_count
     chosen = [ordered[first]]
-    for step in range(count - 1):
+    for step in range(broker_count - 1):
         if len(chosen) == replication_factor:
             break
         # Modulo n - 1, beginning behind the preferred replica: so no shift ever comes back to it. Modulo n (Kafka's
         # design of 2012) puts two replicas on one broker at j + k = n.
-        candidate = ordered[(first + 1 + (shift + step) % (count - 1)) % count]
-        if _is_wanted(candidate, chosen, racks):
+        candidate = ordered[(first + 1 + (shift + step) % (broker_count - 1)) % broker_count]
+        if _keeps_spread(candidate, chosen, rack_count):
             chosen.append(candidate)
     # Every rack has its replicas by now, or is too small for more: the rest goes to any brokers that are left.
-    for step in range(count - 1):
+    for step in range(broker_count - 1):
         if len(chosen) == replication_factor:
             break
-        candidate = ordered[(first + 1 + (shift + step) % (count - 1)) % count]
+        candidate = ordered[(first + 1 + (shift + step) % (broker_count - 1)) % broker_count]
         if candidate not in chosen:
             chosen.append(candidate)
     return [broker.node_id for broker in chosen]
 
 
-def _is_wanted(candidate: UsableBroker, chosen: list[UsableBroker], racks: int) -> bool:
-    used = dict.fromkeys(broker.rack for broker in chosen)
-    return candidate.rack not in used or len(used) == racks
+def _keeps_spread(candidate: UsableBroker, chosen: list[UsableBroker], rack_count: int) -> bool:
+    used_racks = dict.fromkeys(broker.rack for broker in chosen)
+    return candidate.rack not in used_racks or len(used_racks) == rack_count
 
 
 def least_leading(ordered: Sequence[UsableBroker], leaders: Sequence[int]) -> int:

@@ -336,8 +336,8 @@ class Election:
         if self.role is not Role.PROSPECTIVE or round_ != self._round:
             return []
         self._granted[sender] = granted
-        is_welcome = self._quorum.is_met([voter for voter, would in self._granted.items() if would])
-        return self._campaign(now_s) if is_welcome else []
+        has_quorum = self._quorum.is_met([voter for voter, is_granted in self._granted.items() if is_granted])
+        return self._campaign(now_s) if has_quorum else []
 
     def _campaign(self, now_s: float) -> list[ElectionEffect]:
         """Has the engine campaign, if this voter may promise itself."""
@@ -388,8 +388,8 @@ class Election:
             return []
         self._ended = reign.number
         self._grants.release(reign.number)
-        released = [Tell(node, LeaseReleased(reign.number, successor)) for node in self._audience()]
-        return [*released, *self._know(None)]
+        releases = [Tell(node, LeaseReleased(reign.number, successor)) for node in self._audience()]
+        return [*releases, *self._know(None)]
 
     def _on_reconfigured(self, me: int, quorum: Quorum, now_s: float) -> list[ElectionEffect]:
         """Goes by other voters. A leader, or a candidate, campaigns among them at once."""

@@ -41,7 +41,7 @@ from tidelog.replication.isr.log_events import Appended, AppendRefused, Flushed
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _FetchInFlight:
     """A fetch that the leader has not answered, and the log's tail when it was sent."""
 
     correlation: int
@@ -63,7 +63,7 @@ class IsrFollower:
         self._lineage = Lineage(log.lineage)
         self._high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._leader_start_offset = log.log_start_offset
-        self._asked: _Asked | None = None
+        self._asked: _FetchInFlight | None = None
         self._appending: Fetched | None = None
         self._truncating: Truncate | StartOver | None = None
         self._is_aligned = False
@@ -111,9 +111,9 @@ class IsrFollower:
     def _fetch(self, correlation: int) -> list[FollowerEffect]:
         if self._appending is not None or self._truncating is not None or self._is_distrusting:
             return []
-        asked = _Asked(correlation, self._log_end_offset, self._tail_epoch)
-        self._asked = asked
-        return [Fetch(correlation, asked.fetch_offset, self._durable_offset, asked.last_epoch)]
+        fetch = _FetchInFlight(correlation, self._log_end_offset, self._tail_epoch)
+        self._asked = fetch
+        return [Fetch(correlation, fetch.fetch_offset, self._durable_offset, fetch.last_epoch)]
 
     @property
     def _tail_epoch(self) -> int | None:
@@ -155,12 +155,12 @@ class IsrFollower:
         """Returns True if the answer is the one to the newest fetch, and the log's tail is still that fetch's."""
         # The offset alone proves nothing. An old answer of divergence, come twice, may find a log that ends where it
         # did before, and would truncate what was fetched since. (Kafka has one request in flight on a connection.)
-        asked = self._asked
+        fetch = self._asked
         return (
-            asked is not None
-            and asked.correlation == correlation
-            and asked.fetch_offset == self._log_end_offset
-            and asked.last_epoch == self._tail_epoch
+            fetch is not None
+            and fetch.correlation == correlation
+            and fetch.fetch_offset == self._log_end_offset
+            and fetch.last_epoch == self._tail_epoch
         )
 
     def _on_fetched(self, answer: Fetched) -> list[FollowerEffect]:
@@ -180,17 +180,22 @@ class IsrFollower:
         """Returns True if this log is empty, and the epoch of what it deleted last is newer than the leader's batches
         behind that."""
         # Epochs never fall along a log: so the two had parted before the deleted end, and no batch is left to compare.
-        known = self._lineage.last_epoch
-        return self._tail_epoch is None and known is not None and bool(answer.epochs) and answer.epochs[0][0] < known
+        last_epoch = self._lineage.last_epoch
+        return (
+            self._tail_epoch is None
+            and last_epoch is not None
+            and bool(answer.epochs)
+            and answer.epochs[0][0] < last_epoch
+        )
 
     def _contradiction(self, answer: Fetched) -> str | None:
         # An append anywhere but at the log's end would leave a gap, or overwrite.
         if answer.base_offset != self._log_end_offset or answer.end_offset < answer.base_offset:
             return f"asked for {self._log_end_offset}, was given {answer.base_offset} to {answer.end_offset}"
         epochs = [epoch for epoch, _ in answer.epochs]
-        oldest = self._lineage.last_epoch
-        if oldest is not None:
-            epochs.insert(0, oldest)
+        last_epoch = self._lineage.last_epoch
+        if last_epoch is not None:
+            epochs.insert(0, last_epoch)
         # Epochs never fall along a log, and none is newer than its leader's.
         if epochs != sorted(epochs) or any(epoch > self.leader_epoch for epoch in epochs):
             return f"was given batches of epochs {epochs} in epoch {self.leader_epoch}"
@@ -241,8 +246,8 @@ class IsrFollower:
             )
         # Where one log's epochs up to this one end first, the other goes on with batches that it lacks: so they part
         # there at the latest (KIP-279). The leader's word alone could leave batches of a branch that it never saw.
-        own = self._lineage.end_of(epoch, self._log_end_offset)
-        to = min(end_offset, self._log_end_offset if own is None else own.offset)
+        own_end = self._lineage.end_of(epoch, self._log_end_offset)
+        to = min(end_offset, self._log_end_offset if own_end is None else own_end.offset)
         # It would truncate nothing, ask the same, and be told the same for ever.
         if to >= self._log_end_offset:
             return self._distrust(f"calls a log diverging that ends at {self._log_end_offset}, where its own goes on")

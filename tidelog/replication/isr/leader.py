@@ -97,8 +97,8 @@ class IsrLeader:
         self._lineage.begin(leader_epoch, log.log_end_offset)
         # A member of the set has acknowledged all below its high watermark. A leader elected unclean may not have: then
         # it calls no more committed than it keeps.
-        kept = log.durable_offset if partition.is_fsynced else log.log_end_offset
-        self._high_watermark = max(min(high_watermark, kept), log.log_start_offset)
+        acknowledged = log.durable_offset if partition.is_fsynced else log.log_end_offset
+        self._high_watermark = max(min(high_watermark, acknowledged), log.log_start_offset)
         self._low_watermark = 0
         self._settings = settings
         self._is_fsynced = partition.is_fsynced
@@ -232,9 +232,9 @@ class IsrLeader:
         self._broker_epochs, self._is_enough = event.broker_epochs, event.is_enough
         self._is_fsynced = event.is_fsynced
         self._assign(event.replicas)
-        before = self._isr.committed
+        committed_before = self._isr.committed
         self._isr.adopt(event.isr, event.partition_epoch)
-        self._forget(node for node in before if node not in self._isr.committed)
+        self._forget(node for node in committed_before if node not in self._isr.committed)
         return [*self._advance(), *self._expand()]
 
     def _forget(self, nodes: Iterable[int]) -> None:
@@ -245,9 +245,9 @@ class IsrLeader:
                 self._followers[node] = RemoteReplica(self._log_end_offset, self._now_ms, is_member=False)
 
     def _assign(self, replicas: tuple[int, ...]) -> None:
-        known, committed = self._followers, self._isr.committed
+        followers, committed = self._followers, self._isr.committed
         self._followers = {
-            node: known.get(node) or RemoteReplica(self._log_end_offset, self._now_ms, is_member=node in committed)
+            node: followers.get(node) or RemoteReplica(self._log_end_offset, self._now_ms, is_member=node in committed)
             for node in replicas
             if node != self._node_id
         }
@@ -279,15 +279,15 @@ class IsrLeader:
             return Serve(report.fetch_offset) if is_within else out_of_range
         if report.fetch_offset <= self._log_start_offset:  # its tail cannot be compared, nor is any of it needed
             return out_of_range
-        common = self._lineage.end_of(report.last_fetched_epoch, self._log_end_offset)
+        epoch_end = self._lineage.end_of(report.last_fetched_epoch, self._log_end_offset)
         # Only a later leader can have written that. This one is deposed without knowing it yet: its log is no measure
         # any more, and a truncation to it could take what the later one has committed.
-        if common is None:
+        if epoch_end is None:
             return Refused("its log is of a later epoch")
         # Batches of one epoch come from one leader, so a tail of an epoch that this log has, at an offset within that
         # epoch, proves that both logs are equal up to there. Any other tail lies behind the point where they part.
-        if common.epoch < report.last_fetched_epoch or common.offset < report.fetch_offset:
-            return Diverging(common.epoch, common.offset)
+        if epoch_end.epoch < report.last_fetched_epoch or epoch_end.offset < report.fetch_offset:
+            return Diverging(epoch_end.epoch, epoch_end.offset)
         return Serve(report.fetch_offset)
 
     def _report(self, report: FollowerFetched | FollowerFlushed) -> list[LeaderEffect]:
@@ -312,8 +312,8 @@ class IsrLeader:
         follower = self._followers[node]
         # A new leader's high watermark is a round trip old; what was committed before its epoch lies below LESO all the
         # same. With either bound missing a follower could join, and be elected, that lacks a committed batch.
-        needed = max(self._high_watermark, self.leader_epoch_start_offset)
-        has_all = follower.acknowledged(is_fsynced=self._is_fsynced) >= needed
+        needed_end = max(self._high_watermark, self.leader_epoch_start_offset)
+        has_all = follower.acknowledged(is_fsynced=self._is_fsynced) >= needed_end
         # A follower that begins below this log's start has records whose deletion is acknowledged, and would show them
         # again if it led. One that is damaged is repaired first, because from the moment it joins, the leader's disk
         # may be the one that is lost.
@@ -337,15 +337,15 @@ class IsrLeader:
             if node in self._followers:
                 self._followers[node].observe(self._log_end_offset, self._now_ms, is_fsynced=self._is_fsynced)
         # A pending change is repeated unchanged. Nothing else may be asked for before its fate is known.
-        if (again := self._isr.retry(self._now_ms)) is not None:
-            return [again]
+        if (retry := self._isr.retry(self._now_ms)) is not None:
+            return [retry]
         # Time alone may move the high watermark: a candidate that has stalled, or fallen behind, is waited for no
         # longer.
         effects: list[LeaderEffect] = [*self._advance()]
         if self._isr.may_ask(self._now_ms):
-            kept = self._without_stalled(tuple(node for node in self._isr.committed if not self._is_lagging(node)))
-            if kept != self._isr.committed:
-                return [*effects, self._isr.ask(kept, self._broker_epochs)]
+            remaining = self._without_stalled(tuple(node for node in self._isr.committed if not self._is_lagging(node)))
+            if remaining != self._isr.committed:
+                return [*effects, self._isr.ask(remaining, self._broker_epochs)]
         effects += self._expand()
         self._is_at_rest = not effects and self._has_nothing_to_wait_for()
         return effects
@@ -353,21 +353,21 @@ class IsrLeader:
     def _has_nothing_to_wait_for(self) -> bool:
         """Returns whether all replicas are members and have all that there is, all of it is committed, and no member is
         on probation."""
-        end = self._log_end_offset
-        own = self._durable_offset if self._is_fsynced else end
-        if self._isr.is_pending or not own == self._next_offset == self._high_watermark == end:
+        log_end = self._log_end_offset
+        own_end = self._durable_offset if self._is_fsynced else log_end
+        if self._isr.is_pending or not own_end == self._next_offset == self._high_watermark == log_end:
             return False
         return all(
             node in self._isr.committed
-            and follower.acknowledged(is_fsynced=self._is_fsynced) == end
+            and follower.acknowledged(is_fsynced=self._is_fsynced) == log_end
             # Probation is served by ticks, so it keeps the leader from resting.
             and not self._stalls[node].is_on_probation
             for node, follower in self._followers.items()
         )
 
     def _observe_stalls(self) -> None:
-        own = self._durable_offset if self._is_fsynced else self._log_end_offset
-        self._own_stall.observe(own, self._log_end_offset, self._now_ms)
+        own_end = self._durable_offset if self._is_fsynced else self._log_end_offset
+        self._own_stall.observe(own_end, self._log_end_offset, self._now_ms)
         for node, stall in self._stalls.items():
             acknowledged = self._followers[node].acknowledged(is_fsynced=self._is_fsynced)
             stall.observe(acknowledged, self._log_end_offset, self._now_ms)
@@ -378,12 +378,12 @@ class IsrLeader:
         # Where all are silent it may be the leader that is cut off. And with too few left, producers would be refused
         # whom another second of waiting would serve.
         has_witness = any(node in self._stalls and self._stalls[node].keeps_up for node in members)
-        kept = tuple(node for node in members if node not in stalled)
-        if not stalled or not has_witness or not self._is_enough(kept):
+        remaining = tuple(node for node in members if node not in stalled)
+        if not stalled or not has_witness or not self._is_enough(remaining):
             return members
         for node in stalled:
             self._stalls[node].put_out()
-        return kept
+        return remaining
 
     def _is_lagging(self, node: int) -> bool:
         if node == self._node_id:

@@ -57,11 +57,11 @@ class Lineage:
             return EpochEnd(epoch, log_end_offset)
         # The newest epoch that is not newer, with its end (KIP-279). An answer about the asked epoch alone would leave,
         # after quick elections, batches of a branch that the other log never saw.
-        known = epoch
+        floor_epoch = epoch
         for row_epoch, offset in self._rows:
             if row_epoch > epoch:
-                return EpochEnd(known, offset)
-            known = row_epoch
+                return EpochEnd(floor_epoch, offset)
+            floor_epoch = row_epoch
         raise AssertionError("a later epoch was just seen to be there")
 
     def truncate(self, log_end_offset: int) -> None:

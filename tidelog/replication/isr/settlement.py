@@ -109,7 +109,7 @@ class Settlement:
         self._members = dict(members)
         self._high_watermark = high_watermark
         # Below the high watermark everything is committed, and left to its repair: nothing waits for it.
-        self._open = {at: end for at, end in damaged.items() if at >= high_watermark}
+        self._open = {offset: end for offset, end in damaged.items() if offset >= high_watermark}
         self._ends = dict(self._open)
         """The end of each damaged batch by its offset, decided or not, as long as it is in the log."""
         self._faulty_at: dict[int, set[int]] = {}
@@ -145,8 +145,8 @@ class Settlement:
                 self._open.pop(offset, None)
                 return []
             case TruncatedAt(end):
-                self._open = {at: until for at, until in self._open.items() if at < end}
-                self._ends = {at: until for at, until in self._ends.items() if at < end}
+                self._open = {offset: batch_end for offset, batch_end in self._open.items() if offset < end}
+                self._ends = {offset: batch_end for offset, batch_end in self._ends.items() if offset < end}
                 return []
             case MembersLost(nodes):
                 # They will never say more than that they do not know, and lead nobody before they are filled again: to
@@ -159,11 +159,11 @@ class Settlement:
 
     def _on_answer(self, answer: Answered) -> list[SettlementEffect]:
         # First what the answer proves committed: an offset below that is left to its repair, whatever is said of it.
-        proved = self._proved_committed(answer)
-        self.committed_end = max(self.committed_end, 0 if proved is None else proved)
+        proved_end = self._proved_committed(answer)
+        self.committed_end = max(self.committed_end, 0 if proved_end is None else proved_end)
         # A high watermark that proves nothing may be another log's. To leave a batch to its repair for it is safe; to
         # begin the epoch with it would call batches committed that are not.
-        self._learn_committed(max(answer.high_watermark if proved is None else proved, self.committed_end))
+        self._learn_committed(max(answer.high_watermark if proved_end is None else proved_end, self.committed_end))
         if answer.offset not in self._open:
             return []
         match answer.holding:
@@ -193,8 +193,12 @@ class Settlement:
         knew or a later one."""
         # A later life is as good here, since what it holds it has. But in an earlier leader's epoch, that leader could
         # still have it truncate the batch.
-        known = self._members.get(answer.node)
-        return known is not None and answer.broker_epoch >= known and answer.leader_epoch == self._leader_epoch
+        member_epoch = self._members.get(answer.node)
+        return (
+            member_epoch is not None
+            and answer.broker_epoch >= member_epoch
+            and answer.leader_epoch == self._leader_epoch
+        )
 
     def _proved_committed(self, answer: Answered) -> int | None:
         """Returns the end of what an answer proves to be committed; None if it proves nothing."""
@@ -216,10 +220,10 @@ class Settlement:
         """Calls committed what every member that has not lost its log has damaged, too."""
         # All before such a batch is committed with it, since a log has no other past.
         awaited = self._members.keys() - self._lost
-        ends = [end for at, end in self._open.items() if awaited <= self._faulty_at.get(at, set())]
+        ends = [end for offset, end in self._open.items() if awaited <= self._faulty_at.get(offset, set())]
         self.committed_end = max([self.committed_end, *ends])
         self._learn_committed(self.committed_end)
 
     def _learn_committed(self, end: int) -> None:
         self._high_watermark = max(self._high_watermark, end)
-        self._open = {at: until for at, until in self._open.items() if at >= self._high_watermark}
+        self._open = {offset: batch_end for offset, batch_end in self._open.items() if offset >= self._high_watermark}

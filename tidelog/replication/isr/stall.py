@@ -101,7 +101,7 @@ class Stall:
     def put_out(self) -> None:
         """Begins probation: the follower is to leave the in-sync set. Until it has left, this may be called again."""
         if not self._is_out:
-            least_ms, most_ms = (times * self._stall_ms_max for times in (PROBATION_STALLS, PROBATION_STALLS_MAX))
+            least_ms, most_ms = (stalls * self._stall_ms_max for stalls in (PROBATION_STALLS, PROBATION_STALLS_MAX))
             # Doubled once for each time that it is put out, however often that is said before the controller has acted.
             self._probation_ms = min(max(2 * self._probation_ms, least_ms), most_ms)
         self._is_out = True

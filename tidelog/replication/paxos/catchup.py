@@ -61,14 +61,14 @@ class Catchup:
         if not peers:
             return [SetTimer(Timer.CATCHUP)]
         self._turn = (self._turn + 1) % len(peers)
-        others = (peer for peer in peers if peer != peers[self._turn])
-        asked = [*self.ask(peers[self._turn]), *(send for peer in others for send in self._ask_whether(peer))]
-        return [*asked, SetTimer(Timer.CATCHUP)]
+        other_peers = (peer for peer in peers if peer != peers[self._turn])
+        requests = [*self.ask(peers[self._turn]), *(send for peer in other_peers for send in self._ask_whether(peer))]
+        return [*requests, SetTimer(Timer.CATCHUP)]
 
     def _ask_whether(self, peer: int) -> list[Action]:
         """Asks for the first payloads of which this peer has not said yet if it has them."""
-        unsaid = [position for position in self._replica.faulty() if peer not in self._lacking.get(position, ())]
-        return [Send(peer, LearnRequest(missing, missing + 1)) for missing in unsaid[:REPAIRS_PER_BEAT]]
+        unanswered = [position for position in self._replica.faulty() if peer not in self._lacking.get(position, ())]
+        return [Send(peer, LearnRequest(missing, missing + 1)) for missing in unanswered[:REPAIRS_PER_BEAT]]
 
     def ask(self, peer: int) -> list[Action]:
         """Asks a peer for the next positions, and for some of the payloads that are missing."""
@@ -77,22 +77,22 @@ class Catchup:
 
     def _turn_of(self, peer: int) -> list[int]:
         """Returns the faulty positions that this peer is asked for now; behind the last, from the first on again."""
-        faulty, begin = self._replica.faulty(), self._asked_below.get(peer, 0)
+        faulty, next_position = self._replica.faulty(), self._asked_below.get(peer, 0)
         # In turn, not always the first ones: a payload that is lost everywhere must not hold up the rest, among which
         # may be VOTERS.
-        turn = sorted(faulty, key=lambda position: (position < begin, position))[:REPAIRS_PER_BEAT]
-        if turn:
-            self._asked_below[peer] = turn[-1] + 1
-        return turn
+        positions = sorted(faulty, key=lambda position: (position < next_position, position))[:REPAIRS_PER_BEAT]
+        if positions:
+            self._asked_below[peer] = positions[-1] + 1
+        return positions
 
     def on_response(self, sender: int, response: LearnResponse) -> list[Action]:
-        before = self._replica.applied.position
+        applied_before = self._replica.applied.position
         effects = self._replica.take(response)
         self._note_lacking(sender, response)
-        now = self._replica.applied.position
+        applied_now = self._replica.applied.position
         # Only after progress: a peer whose answers bring nothing is not asked without end.
-        if before < now < response.learned_end:
-            effects += [Send(sender, LearnRequest(now))]
+        if applied_before < applied_now < response.learned_end:
+            effects += [Send(sender, LearnRequest(applied_now))]
         return effects
 
     def _note_lacking(self, sender: int, response: LearnResponse) -> None:

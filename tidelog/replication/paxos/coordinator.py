@@ -93,7 +93,7 @@ class LogCoordinator(Proposer):
         self.next_offset += event.count
         return [Proposed(self._next_position, value), *self._propose(value, is_lazy=event.is_lazy)]
 
-    def let_go(self, event: Truncate | Delete) -> list[Action]:
+    def truncate_or_delete(self, event: Truncate | Delete) -> list[Action]:
         """Proposes to truncate positions, or to delete records. Refuses what lies beyond the applied prefix."""
         # Mesos takes any position, and aborts later, when the log begins behind its end.
         applied = self._replica.applied

@@ -91,8 +91,8 @@ class Fill:
             return []
         request = PromiseRequest(self._number, self.start)
         # Who has answered may have repaired a faulty slot since, and its new answer settle a position.
-        again = self.end is not None
-        return [Send(node, request) for node in self._reign.quorum.members if again or node not in self._answers]
+        has_quorum = self.end is not None
+        return [Send(node, request) for node in self._reign.quorum.members if has_quorum or node not in self._answers]
 
     def promised(self, sender: int, response: PromiseResponse) -> list[Settled]:
         """Takes in a promise; returns the positions that it settles."""
@@ -112,8 +112,8 @@ class Fill:
         # What somebody has learned is copied from there, not decided here.
         self._open = [position for position in self._open if position >= self.learned_end]
         settled = list(self._settle())
-        done = {item.position for item in settled}
-        self._open = [position for position in self._open if position not in done]
+        settled_positions = {decision.position for decision in settled}
+        self._open = [position for position in self._open if position not in settled_positions]
         return settled
 
     def is_informed(self, response: PromiseResponse) -> bool:
@@ -125,7 +125,7 @@ class Fill:
     def settled_to(self, position: int) -> None:
         """Drops the open positions below `position`: all is applied there."""
         if self._open and self._open[0] < position:
-            self._open = [p for p in self._open if p >= position]
+            self._open = [open_position for open_position in self._open if open_position >= position]
 
     def _settle(self) -> Iterator[Settled]:
         for position in self._open:
@@ -149,9 +149,9 @@ class Fill:
             # never right, and to go on to smaller numbers would do that.
             if not self._may_decide(position, number, reported):
                 return None
-            held = [slot.value for slot in reported.values() if slot.number == number]
+            values = [slot.value for slot in reported.values() if slot.number == number]
             # One number has one value at a position, so any slot that still knows the name tells it for all of them.
-            value = next((value for value in held if value != UNKNOWN), UNKNOWN)
+            value = next((value for value in values if value != UNKNOWN), UNKNOWN)
             # It may be chosen, and if anything is, it is this one. It keeps its birth, even if it is a ghost that will
             # turn out void: a NOP in its place could be a second chosen value.
             if _is_intact(value, reported):
@@ -176,8 +176,8 @@ class Fill:
         # but to hope for a copy, or for the word of a voter that the value was never chosen.
         if not (self._reign.lost and self._reign.lost.issuperset(self.unheard)):
             return None
-        newest = max((slot.number for slot in reported.values()), default=NO_NUMBER)
-        values = [slot.value for slot in reported.values() if slot.number == newest and slot.value.kind is Kind.APPEND]
+        highest = max((slot.number for slot in reported.values()), default=NO_NUMBER)
+        values = [slot.value for slot in reported.values() if slot.number == highest and slot.value.kind is Kind.APPEND]
         return Settled(position, values[0], False, False) if values else None
 
     def _may_decide(self, position: int, number: int, reported: dict[int, Slot]) -> bool:

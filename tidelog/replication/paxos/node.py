@@ -240,7 +240,7 @@ class PaxosNode:
             case Append():
                 return self._elected().append(event)
             case Truncate() | Delete():
-                return self._elected().let_go(event)
+                return self._elected().truncate_or_delete(event)
 
     def _demote(self) -> list[Action]:
         return [] if self._proposer is None else self._proposer.lose(self._proposer.number)

@@ -67,7 +67,7 @@ class Proposals:
 
     def settled_to(self, position: int) -> None:
         """Drops the proposals below `position`: all is applied there, whoever had it chosen."""
-        for settled in [p for p in self._open if p < position]:
+        for settled in [open_position for open_position in self._open if open_position < position]:
             del self._open[settled]
 
     def resend(self) -> list[Action]:

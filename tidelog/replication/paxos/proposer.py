@@ -84,20 +84,24 @@ class Proposer(ABC):
         end, applied = self._fill.end, self._replica.applied.position
         if end is None or self._may_write or self.is_lost or not self._knows_voters():
             return []
-        is_open = [settled for settled in self._settled if settled.position >= max(applied, self._fill.learned_end)]
-        found = [VotersFound(s.position, s.value) for s in is_open if self._reign.is_news(s.position, s.value)]
-        if found:
+        unapplied = [settled for settled in self._settled if settled.position >= max(applied, self._fill.learned_end)]
+        new_voters = [
+            VotersFound(settled.position, settled.value)
+            for settled in unapplied
+            if self._reign.is_news(settled.position, settled.value)
+        ]
+        if new_voters:
             # Having written nothing, it ends; the next attempt asks these voters as well.
-            return [*found, *self.lose(self.number)]
+            return [*new_voters, *self.lose(self.number)]
         if not self._fill.is_complete or applied < self._fill.learned_end:
             return []
         self._may_write = True
         # Learned VOTERS need no proposal. But when they are applied this reign is over, so then, too, it raises no
         # barrier.
-        voters = sorted(settled for settled in is_open if settled.value.names_voters(self._reign.voters_since))
+        voters = sorted(settled for settled in unapplied if settled.value.names_voters(self._reign.voters_since))
         self._voters = [settled for settled in voters if not settled.is_learned]
         actions: list[Action] = []
-        for settled in is_open:
+        for settled in unapplied:
             if not settled.is_learned and settled not in voters:
                 is_named = not settled.has_payload
                 actions += self._proposals.propose(settled.position, settled.value, is_named=is_named)
@@ -109,8 +113,8 @@ class Proposer(ABC):
         # VOTERS are chosen, must have accepted these values before, or could choose others.
         if self._proposals or not self._voters:
             return []
-        last = self._voters.pop()
-        return self._proposals.propose(last.position, last.value)
+        last_voters = self._voters.pop()
+        return self._proposals.propose(last_voters.position, last_voters.value)
 
     def _go_on(self) -> list[Action]:
         return self._write_voters() if self._may_write else self._begin_to_write()

@@ -65,8 +65,10 @@ class Founding:
 
     def answer(self, sender: int) -> list[Action]:
         """Answers a `RecoverRequest`, whatever this replica's status."""
-        me = self._replica.metadata
-        return [Send(sender, RecoverResponse(me.status, me.incarnation, me.cluster_id, me.founders))]
+        metadata = self._replica.metadata
+        return [
+            Send(sender, RecoverResponse(metadata.status, metadata.incarnation, metadata.cluster_id, metadata.founders))
+        ]
 
     def on_response(self, sender: int, response: RecoverResponse) -> list[Action]:
         metadata = self._replica.metadata
@@ -97,12 +99,14 @@ class Founding:
     def _may_vote(self, founders: tuple[tuple[int, str], ...]) -> bool:
         # Only peers with the same list count. Mesos compares no incarnations: there a member that voted, and lost its
         # disk while others were still STARTING, passes for one that has been here from the beginning.
-        fellows = {node: peer for node, peer in self._seen.items() if peer.founders == founders}
+        cofounders = {node: peer for node, peer in self._seen.items() if peer.founders == founders}
         # The first founder to vote has seen all of the list STARTING, this replica among them.
-        if any(peer.status is Status.VOTING for peer in fellows.values()):
+        if any(peer.status is Status.VOTING for peer in cofounders.values()):
             return True
         return all(
-            node in fellows and fellows[node].status in HAVE_STARTED and fellows[node].incarnation == incarnation
+            node in cofounders
+            and cofounders[node].status in HAVE_STARTED
+            and cofounders[node].incarnation == incarnation
             for node, incarnation in founders
         )
 
@@ -142,11 +146,11 @@ class Fence(Proposer):
 
     def _close(self) -> list[Action]:
         """Promises the fence's number, and votes from then on."""
-        old = self._replica.metadata
-        assert self.number >= old.promised
+        metadata = self._replica.metadata
+        assert self.number >= metadata.promised
         # In one write with the status: a voter without this promise could accept from a coordinator that the fence has
         # shut out.
-        return self._replica.change(structs.replace(old, status=Status.VOTING, promised=self.number))
+        return self._replica.change(structs.replace(metadata, status=Status.VOTING, promised=self.number))
 
     def _is_waiting(self) -> bool:
         return not self._is_closing

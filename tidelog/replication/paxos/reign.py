@@ -40,8 +40,8 @@ class Reign(NamedTuple):
         # Up to the first VOTERS found open, only the voters in force have decided. So a voter that is just being added
         # cannot hold up, by what it has lost, those who never needed it. Behind them any set may be in force, and may
         # have decided alone: none speaks for another.
-        first = min((found.position for found in self.settling), default=position)
-        return (self.in_force,) if position <= first else parts_of(self.quorum)
+        first_open = min((open_voters.position for open_voters in self.settling), default=position)
+        return (self.in_force,) if position <= first_open else parts_of(self.quorum)
 
     def is_news(self, position: int, value: Value) -> bool:
         """Returns True if the value is VOTERS whose voters this reign does not ask."""

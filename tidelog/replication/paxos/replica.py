@@ -238,13 +238,13 @@ class Replica:
     def tell(self, sender: int, request: LearnRequest) -> list[Action]:
         """Answers with learned slots, lowest positions first."""
         # In any status: a replica without a vote may still tell what is chosen, for that never changes.
-        found: list[Slot] = []
+        learned: list[Slot] = []
         for position in range(max(request.position, self.begin), min(request.end, self.end)):
             if self._is_learned(position):
-                found.append(self.slots[position])
-                if len(found) == SLOTS_PER_ANSWER_MAX:
+                learned.append(self.slots[position])
+                if len(learned) == SLOTS_PER_ANSWER_MAX:
                     break
-        return [Send(sender, LearnResponse(self.floor, tuple(found), self.applied.position))]
+        return [Send(sender, LearnResponse(self.floor, tuple(learned), self.applied.position))]
 
     def take(self, response: LearnResponse) -> list[Action]:
         """Copies a peer's learned slots. If its log begins behind the applied prefix, this one goes on at its floor."""

@@ -63,7 +63,9 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     def find(self, node_id: int, incarnation: str) -> Voter | None:
         """Returns the voter that this disk is; None if it is none."""
-        return next((v for v in self.voters if (v.node_id, v.incarnation) == (node_id, incarnation)), None)
+        return next(
+            (voter for voter in self.voters if (voter.node_id, voter.incarnation) == (node_id, incarnation)), None
+        )
 
     def with_change(self, *, add: Voter | None = None, remove: int | None = None) -> VoterSet:
         """Returns these voters with one more, one (by its id) less, or one in the place of another.
@@ -72,13 +74,13 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         """
         if remove is not None and remove not in self.ids:
             raise InvalidVoters(f"voter {remove} is not among {list(self.ids)}")
-        kept = tuple(voter for voter in self.voters if voter.voter_id != remove)
+        remaining = tuple(voter for voter in self.voters if voter.voter_id != remove)
         if add is None:
-            return VoterSet(kept, self.next_voter_id)
+            return VoterSet(remaining, self.next_voter_id)
         # An id stands for one disk. Given again, it would let a new disk answer for promises that the old one made.
         if add.voter_id < self.next_voter_id:
             raise InvalidVoters(f"voter id {add.voter_id} may have been another's; the next is {self.next_voter_id}")
-        return VoterSet((*kept, add), add.voter_id + 1)
+        return VoterSet((*remaining, add), add.voter_id + 1)
 
     def check_step(self, to: VoterSet) -> None:
         """Raises `InvalidVoters` unless a single change leads there: a voter more, one less, or one in the place of
@@ -135,7 +137,7 @@ class _Change(NamedTuple):
     """The proposal number of the reign that this phase needs."""
 
 
-class _Found(NamedTuple):
+class _OpenVoters(NamedTuple):
     position: int
     value: Value
     voters: VoterSet
@@ -163,7 +165,7 @@ class Membership:
         """The voters in force: those of the newest VOTERS value applied here."""
         self.position = position
         """The position of that value; -1 if there is none."""
-        self._found: tuple[_Found, ...] = ()
+        self._found: tuple[_OpenVoters, ...] = ()
         self._change: _Change | None = None
         self._unread = -1
         """The newest position at which VOTERS may be applied whose content is not known here; -1 if there is none."""
@@ -202,29 +204,29 @@ class Membership:
         if self.is_union:
             return Unanimous(self.voters.ids)
         sets = [self.voters]
-        candidates = [found.voters for found in self._found]
+        further_sets = [open_voters.voters for open_voters in self._found]
         # While the window drains, the old voters still decide alone. From joining on, the new ones may come to decide.
         if self._change is not None and self._change.phase is not Phase.DRAINING:
-            candidates.append(self._change.voters)
-        for voters in candidates:
+            further_sets.append(self._change.voters)
+        for voters in further_sets:
             # A change of addresses alone leaves the same majority.
-            if voters.ids not in [other.ids for other in sets]:
+            if voters.ids not in [voter_set.ids for voter_set in sets]:
                 sets.append(voters)
         return sets[0].majority if len(sets) == 1 else Joint([voters.majority for voters in sets])
 
     def reconfigure(self, me: int) -> Reconfigure:
         """Returns the event by which the engine takes up these voters, under the engine id `me`."""
-        settling = tuple(VotersFound(found.position, found.value) for found in self._found)
+        settling = tuple(VotersFound(open_voters.position, open_voters.value) for open_voters in self._found)
         in_force = self.quorum() if self.is_union else self.voters.majority
         return Reconfigure(me, self.quorum(), in_force, self.position, settling)
 
     def voter_of(self, node_id: int, incarnation: str) -> Voter | None:
         """Returns the voter that this disk is, or is about to be; None if it is none."""
-        sets = [self.voters, *(found.voters for found in self._found)]
+        sets = [self.voters, *(open_voters.voters for open_voters in self._found)]
         if self._change is not None:
             sets.append(self._change.voters)
-        found = [voters.find(node_id, incarnation) for voters in sets]
-        return next((voter for voter in found if voter is not None), None)
+        matches = [voters.find(node_id, incarnation) for voters in sets]
+        return next((voter for voter in matches if voter is not None), None)
 
     def is_used_up(self, voter_id: int, node_id: int, incarnation: str) -> bool:
         """Returns True if the id was given out, and is neither in force nor about to be for this disk: it votes no
@@ -238,12 +240,12 @@ class Membership:
 
         It is called again for VOTERS whose payload was missing and has come.
         """
-        before = self._found
+        found_before = self._found
         # What is applied there is settled, whether these voters or another value.
-        self._found = tuple(found for found in before if found.position > position)
+        self._found = tuple(open_voters for open_voters in found_before if open_voters.position > position)
         # A payload that comes late may be of voters that newer ones have followed already.
         if voters is None or verdict is not Verdict.APPLIED or position <= self.position:
-            return self._found != before
+            return self._found != found_before
         self.voters, self.position, self._change = voters, position, None
         return True
 
@@ -255,7 +257,7 @@ class Membership:
     def on_jumped(self, begin: int) -> None:
         """Notes that the log goes on at a peer's floor. Below it VOTERS may have stood, so until `on_snapshot` this
         node is no candidate."""
-        self._found = tuple(found for found in self._found if found.position >= begin)
+        self._found = tuple(open_voters for open_voters in self._found if open_voters.position >= begin)
         self._unread = max(self._unread, begin - 1)
 
     def on_snapshot(self, voters: VoterSet, position: int, end: int) -> bool:
@@ -271,11 +273,11 @@ class Membership:
 
     def on_found(self, position: int, value: Value, voters: VoterSet) -> bool:
         """Notes open VOTERS, for which an election has ended. Returns True if others decide now."""
-        if position <= self.position or any(found.value == value for found in self._found):
+        if position <= self.position or any(open_voters.value == value for open_voters in self._found):
             return False
         # The next attempt asks them besides those in force, since they may be chosen; and not instead, since they may
         # not be.
-        self._found = (*self._found, _Found(position, value, voters))
+        self._found = (*self._found, _OpenVoters(position, value, voters))
         return True
 
     # -- a change, by the leader -------------------------------------------------------------------------------------
