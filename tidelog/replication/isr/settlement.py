@@ -48,12 +48,12 @@ class Answered:
     offset: int
     holding: Holding
     is_named: bool = True
-    """The question named the batch by its digest; else it meant whatever is at that offset."""
+    """True if the question named the batch by its digest; else it meant any batch at that offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The batch at `offset` can be read."""
+    """The batch at `offset` can be read again."""
 
     offset: int
 
@@ -67,7 +67,7 @@ class TruncatedAt:
 
 @dataclass(frozen=True, slots=True)
 class MembersLost:
-    """These have lost their logs, or disks, since this became the leader."""
+    """Members have lost their logs, or disks, since this replica became the leader."""
 
     nodes: frozenset[int]
 
@@ -100,8 +100,11 @@ class Settlement:
     def __init__(
         self, leader_epoch: int, members: Mapping[int, int], high_watermark: int, damaged: Mapping[int, int]
     ) -> None:
-        """`members` are the *other* members of ISR and ELR, with the broker epochs of the metadata that made this the
-        leader; `damaged` where damaged batches begin, and end."""
+        """Begins with all damaged batches at or above the high watermark open.
+
+        `members` are the *other* members of ISR and ELR, with their broker epochs in the metadata that made this broker
+        the leader; `damaged` has the end of each damaged batch by its offset.
+        """
         self.committed_end = high_watermark
         """The high watermark with which the leader may begin: all below is committed, by the word of members, or of a
         replica that has the same batch below its own high watermark."""

@@ -40,10 +40,10 @@ class Stall:
         self._acknowledged = -1
         self._silent_ms = 0
         self._recent = [0, 0]
-        """The longest stall of this period of `RECENT_STALLS`, and of the one before it."""
+        """The longest stall, in milliseconds, of this period of `RECENT_STALLS`, and of the one before it."""
         self._period_ends_ms = now_ms + RECENT_STALLS * stall_ms_max
         self._probation_ms = 0
-        """0: not on probation, and none is remembered."""
+        """The length of the latest probation, in milliseconds; 0 if none is remembered."""
         self._is_out = False
         self._steady_ms = 0
 

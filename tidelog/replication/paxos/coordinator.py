@@ -33,7 +33,7 @@ from tidelog.replication.paxos.state import WITH_PAYLOAD, Kind, Value
 
 
 class LogCoordinator(Proposer):
-    """Mesos' Coordinator, with a window."""
+    """The coordinator of a log: Mesos' Coordinator, with up to `window` positions in flight."""
 
     def __init__(self, number: int, reign: Reign, replica: Replica, *, window: int) -> None:
         super().__init__(number, reign, replica)

@@ -128,7 +128,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Rejoin(msgspec.Struct, frozen=True):
-    """Come back behind a fence, because the disk was lost. The number is this node's, issued by a controller that knows
+    """Come back behind a fence, because the disk was lost. The number is this node's, issued by a caller that knows
     it to be larger than every number ever issued for this log; each attempt needs a new one."""
 
     number: int
@@ -150,7 +150,7 @@ class Reconfigure(msgspec.Struct, frozen=True):
     in_force: Quorum
     """The quorum of the voters in force; `quorum` itself, unless that joins others to them."""
     position: int
-    """The position of the applied VOTERS value that made the voters in force; -1 for the first ones."""
+    """The position of the applied VOTERS value that names the voters in force; -1 for the founders."""
     settling: tuple[VotersFound, ...] = ()
     """VOTERS whose voters `quorum` includes besides those in force."""
 
@@ -296,13 +296,14 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The next position in order. Now, and not before, an APPEND may be acknowledged, if it is APPLIED."""
+    """The value at the next position in order is applied. Now, and not before, an APPEND may be acknowledged, if its
+    verdict is APPLIED."""
 
     position: int
     value: Value
     verdict: Verdict
     is_faulty: bool = False
-    """The payload is not here yet; `Repaired` follows when it has come."""
+    """True if the payload is not here yet; `Repaired` follows when it has come."""
 
 
 class Repaired(msgspec.Struct, frozen=True):

@@ -80,10 +80,10 @@ from tidelog.replication.quorum import Quorum, Unanimous
 
 
 class PaxosNode:
-    """A pure state machine: one event at a time, from one caller."""
+    """The engine of one node of a log, a pure state machine: one event at a time, from one caller."""
 
     def __init__(self, node: int, quorum: Quorum, stored: StoredLog, *, window: int, voters_position: int = -1) -> None:
-        """`quorum` comes from the newest VOTERS below the log's floor, at `voters_position`, or it is the first one's;
+        """Begins with the quorum of the newest VOTERS below the log's floor, at `voters_position`, or of the founders;
         VOTERS from the floor on show as `Applied`, and each is to be answered by `Reconfigure`."""
         self.replica = Replica(stored)
         self._window = window
@@ -176,6 +176,8 @@ class PaxosNode:
             case StoreFailed():
                 return self._halt()
             case Started():
+                # The log is applied again from its floor on. What became learned before the stop reaches the state
+                # machine so.
                 replayed = self.replica.apply()
                 return [*replayed, SetTimer(Timer.CATCHUP), *self._founding.ask()]
 
@@ -304,9 +306,11 @@ class PaxosNode:
                 # With the right to vote a fence has done its work.
                 if metadata.status is Status.VOTING:
                     self._proposer = None
+                # A founder that has become STARTING asks the others again at once.
                 return [*self.replica.admit(metadata), *self._founding.ask()]
 
     def _on_timer(self, timer: Timer, token: int) -> list[Action]:
+        # No timer is set again either: a node that can write nothing has nothing to ask for.
         if self.replica.is_halted:
             return []
         match timer:

@@ -41,7 +41,7 @@ HAVE_STARTED = (Status.STARTING, Status.VOTING)
 
 
 class Founding:
-    """From EMPTY to STARTING to VOTING, as one of a group of new replicas."""
+    """The way of one new replica from EMPTY to STARTING to VOTING, beside the other founders."""
 
     def __init__(self, quorum: Quorum, replica: Replica) -> None:
         self._members = quorum.members
