@@ -65,7 +65,7 @@ class Balancer:
         self._groups = groups
         self._rules = rules
         nodes = [*self._staying, *self._leaving]
-        # Dicts in place of sets: their order is that of insertion, so that a plan is the same on every run.
+        # Dicts stand in for sets: their order is that of insertion, so that a plan is the same on every run.
         self._items: dict[int, dict[int, dict[int, None]]] = {node: {} for node in nodes}
         """The items of each broker, by group."""
         self._taken: dict[int, dict[int, None]] = {node: {} for node in nodes}
@@ -134,7 +134,7 @@ class Balancer:
         leaves."""
         if source in self._leaving:
             return 1
-        # a^2 + b^2 - (a - 1)^2 - (b + 1)^2 = 2 (a - b - 1).
+        # The sum of squares falls by a^2 + b^2 - (a - 1)^2 - (b + 1)^2 = 2 (a - b - 1).
         return self._loads[source] - self._loads[target] - 1
 
     def _best_item(self, source: int, target: int) -> int | None:

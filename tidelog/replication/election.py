@@ -348,6 +348,8 @@ class Election:
             return []
         self.role = Role.CANDIDATE
         self._due_s = self._after_timeout_s(now_s)
+        # The engine needs a number larger than this node's `number`, too: of the last leader, it may have got nothing
+        # but heartbeats, which the engine does not see.
         return [Campaign()]
 
     def _on_won(self, number: int, now_s: float) -> list[ElectionEffect]:

@@ -142,10 +142,8 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 class Campaign(msgspec.Struct, frozen=True):
-    """Have the engine elected; report `Won` or `LostReign`."""
-
-    # Under a number larger than all that the engine knows, and than `Election.number`: of the last leader, this node
-    # may have got nothing but heartbeats, so that the engine does not know its number.
+    """Have the engine elected, under a number larger than `Election.number` and all that it knows; report `Won` or
+    `LostReign`."""
 
 
 class Resign(msgspec.Struct, frozen=True):

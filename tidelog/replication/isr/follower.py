@@ -165,7 +165,8 @@ class IsrFollower:
 
     def _on_fetched(self, answer: Fetched) -> list[FollowerEffect]:
         if self._is_of_another_past(answer):
-            # At 0 the leader answers "out of range", with its log's start and what it knew of producers there.
+            # The next fetch is from 0. If the leader's log begins later, it answers "out of range", with its start and
+            # what it knew of producers there.
             return self._truncate(StartOver(0))
         if (contradiction := self._contradiction(answer)) is not None:
             return self._distrust(contradiction)

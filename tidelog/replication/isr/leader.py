@@ -188,6 +188,8 @@ class IsrLeader:
                 # since.
                 return self._report(event) if self._verdict(event) == Serve(event.fetch_offset) else []
             case AlterPartitionAnswered():
+                # The caller has applied the metadata up to the answer: minimum and durability are of the same moment as
+                # the set in it.
                 self._now_ms = max(self._now_ms, event.now_ms)
                 self._isr.answered(event)
                 return [*self._advance(), *self._expand()]
@@ -277,7 +279,9 @@ class IsrLeader:
             # An empty log cannot diverge: it may begin anywhere in this one.
             is_within = self._log_start_offset <= report.fetch_offset <= self._log_end_offset
             return Serve(report.fetch_offset) if is_within else out_of_range
-        if report.fetch_offset <= self._log_start_offset:  # its tail cannot be compared, nor is any of it needed
+        # Before epochs are compared: the batches that could be compared with its tail are deleted here, nor is any of
+        # it needed.
+        if report.fetch_offset <= self._log_start_offset:
             return out_of_range
         epoch_end = self._lineage.end_of(report.last_fetched_epoch, self._log_end_offset)
         # Only a later leader can have written that. This one is deposed without knowing it yet: its log is no measure

@@ -102,7 +102,7 @@ class Stall:
         """Begins probation: the follower is to leave the in-sync set. Until it has left, this may be called again."""
         if not self._is_out:
             least_ms, most_ms = (stalls * self._stall_ms_max for stalls in (PROBATION_STALLS, PROBATION_STALLS_MAX))
-            # Doubled once for each time that it is put out, however often that is said before the controller has acted.
+            # It doubles once for each time that it is put out, however often that is said before the controller acts.
             self._probation_ms = min(max(2 * self._probation_ms, least_ms), most_ms)
         self._is_out = True
         self._steady_ms = 0

@@ -114,10 +114,8 @@ class Founding:
 class Fence(Proposer):
     """An attempt to come back behind a fence, under a number issued for it."""
 
-    # The quorum is one of the others by itself: this replica is RECOVERING, and answers its own requests
-    # IGNORED.
-
     def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
+        # The quorum is one of the others by itself: this replica is RECOVERING, and answers its own requests IGNORED.
         super().__init__(number, reign, replica)
         self._end: int | None = None
         self._is_closing = False

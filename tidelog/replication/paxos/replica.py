@@ -112,9 +112,8 @@ class Replica:
         number = request.number
         if self._refuses_to_vote():
             return [Send(sender, PromiseResponse(self._refusal(), number))]
-        # An accepted number counts as promised, also if its promise request never came: to promise less now would let
-        # an older coordinator read this slot, and overwrite it. An equal number is the same proposer's, which asks
-        # again.
+        # An accepted number counts as promised, also if its promise request never came: this replica has taken part in
+        # that reign, so older ones are over here. An equal number is the same proposer's, which asks again.
         if number < self.highest:
             return [Send(sender, PromiseResponse(Reply.REJECT, number, self.highest))]
         actions: list[Action] = []
