@@ -106,8 +106,7 @@ class Balancer:
     def _move_directly(self, stuck: set[tuple[int, int]]) -> bool:
         """Makes one move from as full a broker as possible to as empty a one as possible. Returns False if there is
         none."""
-        # A broker that gives never takes, and the other way round: so no assignment with the same loads has fewer
-        # moves.
+        # A broker that gives never takes, and the reverse: so no assignment with these loads has fewer moves.
         targets = sorted((node for node in self._staying if not self._given[node]), key=self._loads.__getitem__)
         for source in self._sources():
             if self._taken[source]:

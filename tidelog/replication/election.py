@@ -175,7 +175,8 @@ class Election:
             case Won(number):
                 return self._on_won(number, now_s)
             case LostReign(number):
-                # The end of an earlier reign may be told late, and says nothing about the one that has begun since.
+                # The end of an earlier reign may be told late, and ends no later one. Of a candidate no number is known
+                # here, so any end counts as its own, which costs a timeout at most.
                 is_mine = self._reign is None or self._reign.number == number
                 return self._give_up(now_s) if is_mine and self.role in {Role.CANDIDATE, Role.LEADER} else []
             case StepAside(to):
@@ -325,8 +326,7 @@ class Election:
         if self._welcomed != candidate and now_s < self._welcomed_s + self._turn_s:
             return False
         if self.role is Role.PROSPECTIVE:
-            # Of two voters that ask, the one with the smaller id gives way, unless it has had half an H and got no
-            # quorum.
+            # Of two voters that ask, the smaller id gives way, unless it has had half an H and got no quorum.
             return candidate > self.me or now_s >= self._round_s + self._turn_s
         # A voter that hears a leader grants nothing: so a node that was cut off, and comes back, deposes nobody.
         is_led = self.leader not in {None, candidate} and not self._is_leader_down
@@ -354,8 +354,7 @@ class Election:
 
     def _on_won(self, number: int, now_s: float) -> list[ElectionEffect]:
         if self.role is not Role.CANDIDATE:
-            # The attempt was given up at its deadline, and this voter may have granted pre-votes or leases to others
-            # since.
+            # The attempt was given up at its deadline, and this voter may have granted a pre-vote or a lease since.
             return [Resign()]
         assert owner_of(number) == self.me and number >= max(self._promised, self.number)
         self.role = Role.LEADER

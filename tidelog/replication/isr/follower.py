@@ -129,8 +129,7 @@ class IsrFollower:
             return []
         self._durable_offset = end
         effects = self._delete_records()
-        # A fetch that waits at the leader was sent with the old durable offset; without one, the next fetch tells the
-        # new.
+        # A fetch that waits at the leader has the old durable offset; without one, the next fetch tells the new.
         if self._asked is not None:
             effects.append(ReportFlushed(self._log_end_offset, end, self._tail_epoch))
         return effects

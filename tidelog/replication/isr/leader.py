@@ -92,8 +92,7 @@ class IsrLeader:
         self._log_end_offset = self._next_offset = log.log_end_offset
         self._lineage = Lineage(log.lineage)
         # The own epoch counts as begun before its first batch. Without that, a follower whose tail is of an epoch
-        # between the log's last and this one would pass for a later leader's, and be refused instead of told to
-        # truncate.
+        # between the log's last and this one would pass for a later leader's: refused, it would never truncate.
         self._lineage.begin(leader_epoch, log.log_end_offset)
         # A member of the set has acknowledged all below its high watermark. A leader elected unclean may not have: then
         # it calls no more committed than it keeps.
@@ -184,12 +183,11 @@ class IsrLeader:
             case Propose() | Appended() | AppendRefused() | Flushed():
                 return self._on_log(event)
             case FollowerFlushed():
-                # The tail is checked as in a fetch: "my disk holds 12" may have been said of a log that was truncated
-                # since.
+                # The tail is checked as in a fetch: "my disk holds 12" may be said of a log that was truncated since.
                 return self._report(event) if self._verdict(event) == Serve(event.fetch_offset) else []
             case AlterPartitionAnswered():
-                # The caller has applied the metadata up to the answer: minimum and durability are of the same moment as
-                # the set in it.
+                # The caller has applied the metadata up to the answer: the set in it meets the minimum and the
+                # durability of its own moment.
                 self._now_ms = max(self._now_ms, event.now_ms)
                 self._isr.answered(event)
                 return [*self._advance(), *self._expand()]
@@ -279,8 +277,7 @@ class IsrLeader:
             # An empty log cannot diverge: it may begin anywhere in this one.
             is_within = self._log_start_offset <= report.fetch_offset <= self._log_end_offset
             return Serve(report.fetch_offset) if is_within else out_of_range
-        # Before epochs are compared: the batches that could be compared with its tail are deleted here, nor is any of
-        # it needed.
+        # Epochs are not compared then: the batches that could be are deleted here, and no batch of it is needed.
         if report.fetch_offset <= self._log_start_offset:
             return out_of_range
         epoch_end = self._lineage.end_of(report.last_fetched_epoch, self._log_end_offset)
@@ -343,8 +340,7 @@ class IsrLeader:
         # A pending change is repeated unchanged. Nothing else may be asked for before its fate is known.
         if (retry := self._isr.retry(self._now_ms)) is not None:
             return [retry]
-        # Time alone may move the high watermark: a candidate that has stalled, or fallen behind, is waited for no
-        # longer.
+        # Time alone may move the high watermark: a candidate that has stalled or fallen behind is not waited for.
         effects: list[LeaderEffect] = [*self._advance()]
         if self._isr.may_ask(self._now_ms):
             remaining = self._without_stalled(tuple(node for node in self._isr.committed if not self._is_lagging(node)))
@@ -407,8 +403,7 @@ class IsrLeader:
         self._raise_low_watermark()
         end = self._durable_offset if self._is_fsynced else self._log_end_offset
         # The maximal set, because the controller may have applied a change whose answer is still under way, and may
-        # elect its new member. A member that was not heard yet acknowledges nothing (-1), and holds all up: it may lack
-        # batches.
+        # elect its new member. A member that was not heard yet acknowledges nothing (-1), and holds all up.
         for node, follower in self._followers.items():
             if node in self._isr.maximal or self._is_about_to_join(node):
                 end = min(end, follower.acknowledged(is_fsynced=self._is_fsynced))

@@ -75,8 +75,7 @@ class RemoteReplica:
     def observe(self, leader_end: int, now_ms: int, *, is_fsynced: bool) -> None:
         """Takes a tick: while nothing is written, a member that has all reports nothing, and is caught up nevertheless.
         It begins to fall behind with the first tick that finds something which it does not have."""
-        # Without this, an idle follower would be found to have lagged since its last report by the first batch after a
-        # pause.
+        # Without this, the first batch after a pause would find an idle follower lagging since its last report.
         if self._had_all:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
             self._had_all = self.acknowledged(is_fsynced=is_fsynced) >= leader_end

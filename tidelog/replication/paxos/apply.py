@@ -51,8 +51,7 @@ def is_void(prefix: Prefix, value: Value) -> bool:
 
 def is_behind_a_gap(prefix: Prefix, value: Value) -> bool:
     """Returns True for a batch that needs the log unbroken from before the point where it is broken."""
-    # A positive `begin` says from which position on the batch needs the log unbroken; other kinds use the field
-    # otherwise.
+    # A positive `begin` says from which position on a batch needs the log unbroken. Other kinds use it otherwise.
     return value.kind is Kind.APPEND and 0 < value.begin < prefix.unbroken_from
 
 

@@ -78,8 +78,7 @@ class Catchup:
     def _turn_of(self, peer: int) -> list[int]:
         """Returns the faulty positions that this peer is asked for now; behind the last, from the first on again."""
         faulty, next_position = self._replica.faulty(), self._asked_below.get(peer, 0)
-        # In turn, not always the first ones: a payload that is lost everywhere must not hold up the rest, among which
-        # may be VOTERS.
+        # In turn, not always the first ones: a payload that is lost everywhere must not hold up others, or VOTERS.
         positions = sorted(faulty, key=lambda position: (position < next_position, position))[:REPAIRS_PER_BEAT]
         if positions:
             self._asked_below[peer] = positions[-1] + 1

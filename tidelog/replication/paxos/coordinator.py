@@ -129,8 +129,7 @@ class LogCoordinator(Proposer):
         actions = super().on_applied(applied)
         if self.is_lost or self._barrier is None or applied.position < self._barrier:
             return actions
-        # Somebody else's value in the place of an own one, or an own one void, shows a coordinator with a larger
-        # number.
+        # Another's value in the place of an own one, or an own one that is void, shows a larger number.
         if applied.value != self._own.pop(applied.position, None) or applied.verdict is Verdict.VOID:
             return self.lose(self._replica.highest)
         return self._on_barrier() if applied.position == self._barrier else []

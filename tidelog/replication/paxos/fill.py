@@ -165,8 +165,7 @@ class Fill:
         is_free = self._may_decide(position, NO_NUMBER, reported)
         if not is_free:
             return None
-        # In a union the NOP breaks no order (`apply.py`): values behind the one that it replaces may have been
-        # acknowledged.
+        # In a union the NOP breaks no order (`apply.py`): values behind the lost one may have been acknowledged.
         return Settled(position, given_up(position) if self._reign.is_union else NOP, False, True)
 
     def _by_name(self, position: int, reported: dict[int, Slot]) -> Settled | None:
@@ -200,8 +199,7 @@ class Fill:
 
     def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
         """Returns the nodes that have promised, and have accepted nothing above this number at the position."""
-        # They never will, below the number of this fill. Voters that have not answered, lost ones included, deny
-        # nothing.
+        # They never will, below the number of this fill. Voters that have not answered deny nothing, lost or not.
         return [node for node in self._answers if node not in reported or reported[node].number <= number]
 
 

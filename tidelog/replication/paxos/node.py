@@ -176,8 +176,7 @@ class PaxosNode:
             case StoreFailed():
                 return self._halt()
             case Started():
-                # The log is applied again from its floor on. What became learned before the stop reaches the state
-                # machine so.
+                # The log is applied again from its floor on, so that all that was learned reaches the state machine.
                 replayed = self.replica.apply()
                 return [*replayed, SetTimer(Timer.CATCHUP), *self._founding.ask()]
 
@@ -324,8 +323,7 @@ class PaxosNode:
 
     def _halt(self) -> list[Action]:
         """Stops promising and writing: no write that is not durable by now will ever be."""
-        # An fsync is never tried again. After a failure the system may have dropped the pages, and would report
-        # success.
+        # An fsync is never tried again: after a failure the system may have dropped the pages, and then report success.
         ended = [] if self._proposer is None else self._proposer.lose(self._proposer.number)
         self.replica.is_halted = True
         self.replica.journal.drop()

@@ -63,8 +63,7 @@ class Proposer(ABC):
 
     def _on_accept(self, sender: int, response: PromiseResponse) -> list[Action]:
         if not self._fill.is_informed(response):
-            # The sender has not learned the VOTERS that this reign goes by. It gets them, and is asked again by the
-            # timer.
+            # The sender has not learned the VOTERS that this reign goes by. It gets them, and is asked again.
             return self._replica.tell(sender, LearnRequest(response.learned_end))
         had_quorum = self._fill.end is not None
         actions: list[Action] = []
@@ -96,8 +95,7 @@ class Proposer(ABC):
         if not self._fill.is_complete or applied < self._fill.learned_end:
             return []
         self._may_write = True
-        # Learned VOTERS need no proposal. But when they are applied this reign is over, so then, too, it raises no
-        # barrier.
+        # Learned VOTERS need no proposal. But this reign is over when they are applied, so it raises no barrier then.
         voters = sorted(settled for settled in unapplied if settled.value.names_voters(self._reign.voters_since))
         self._voters = [settled for settled in voters if not settled.is_learned]
         actions: list[Action] = []
@@ -134,8 +132,7 @@ class Proposer(ABC):
                 return [] if chosen is None else self._chosen(chosen)
             case Reply.REJECT:
                 # The write's outcome is unknown, not "not written": others may have accepted it. A Mesos coordinator
-                # goes on as elected, under the number of the rival that rejected it, and could then give one number two
-                # values.
+                # goes on as elected, under the rival's number, and could then give one number two values.
                 return self.lose(response.highest)
             case Reply.LEARNED:
                 return self._on_learned(sender, response)

@@ -146,8 +146,7 @@ class Fence(Proposer):
         """Promises the fence's number, and votes from then on."""
         metadata = self._replica.metadata
         assert self.number >= metadata.promised
-        # In one write with the status: a voter without this promise could accept from a coordinator that the fence has
-        # shut out.
+        # In one write with the status: without the promise it could accept from a coordinator that is fenced off.
         return self._replica.change(structs.replace(metadata, status=Status.VOTING, promised=self.number))
 
     def _is_waiting(self) -> bool:

@@ -158,8 +158,7 @@ class Membership:
         there are any, all voters that are left decide together.
         """
         # Not with newer voters, whatever a broker may remember elsewhere. What is learned is written lazily, so a
-        # majority of new voters may all have forgotten the VOTERS that name them, and would then decide that position
-        # anew.
+        # majority of new voters may all have forgotten the VOTERS that name them, and would decide there anew.
         self.since = since
         self.voters = voters
         """The voters in force: those of the newest VOTERS value applied here."""
@@ -275,8 +274,7 @@ class Membership:
         """Notes open VOTERS, for which an election has ended. Returns True if others decide now."""
         if position <= self.position or any(open_voters.value == value for open_voters in self._found):
             return False
-        # The next attempt asks them besides those in force, since they may be chosen; and not instead, since they may
-        # not be.
+        # The next attempt asks them besides those in force, since they may be chosen; not instead, as they may not.
         self._found = (*self._found, _OpenVoters(position, value, voters))
         return True
 
