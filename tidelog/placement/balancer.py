@@ -121,10 +121,12 @@ class Balancer:
                 if item is not None:
                     self._shift(item, source, target)
                     return True
+                # A pair without an item that may move is not tried again. Chains may still find a way between them.
                 stuck.add((source, target))
         return False
 
     def _sources(self) -> Iterator[int]:
+        # Leaving brokers first: whatever they hold has to go, also where that makes loads less even.
         yield from (node for node in self._leaving if self._loads[node])
         yield from sorted(self._staying, key=lambda node: (-self._loads[node], node))
 

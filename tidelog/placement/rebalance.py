@@ -9,9 +9,6 @@ replicas of 15 partitions, where 7 suffice. Three passes, each even and each wit
 3. *First followers.* For each leader, those that would take over from it are as different as possible, so that a failed
    broker's load goes to all others.
 
-Where replicas are equally many for all partitions, leaders come out even to within one: each replica is worth 1/RF of
-a leader, so a fractional assignment between floor and ceiling exists, hence (network flow) an integral one.
-
 A plan is a value. Nothing here carries it out.
 """
 
@@ -152,7 +149,9 @@ class _RackRules:
 
     def merit(self, item: int, holders: Collection[int], source: int, target: int) -> int:
         racks = {self._rack_of[node] for node in holders if node != source}
+        # The holders are those before the move: the source's rack counts only if another replica is in it.
         racks.add(self._rack_of[target])
+        # A move must not take away racks that the partition has. That it has fewer than it could does not force a move.
         if len(racks) < self._least[item]:
             return -1
         return (len(racks) >= self._best[item]) + (self._leaders[item] != source)
@@ -203,6 +202,8 @@ class _ListRules:
 def _even_leaders(
     current: Sequence[Assignment], lists: Sequence[tuple[int, ...]], brokers: Sequence[UsableBroker]
 ) -> list[tuple[int, ...]]:
+    # If all partitions have equally many replicas, leaders come out even to within one: each replica is worth 1/RF of a
+    # leader, so a fractional assignment between floor and ceiling exists, hence (network flow) an integral one.
     leaders = _even_choice([replicas[0] for replicas in lists], lists, brokers, _topics(current))
     return [_swapped(replicas, 0, leader) for replicas, leader in zip(lists, leaders, strict=True)]
 

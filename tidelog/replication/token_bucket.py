@@ -65,6 +65,7 @@ class TokenBucket:
         assert count >= 0, count
         if self.rate is not None:
             self._refill(now_s)
+            # Below zero it is the debt of a batch that was larger than the allowance.
             self._bytes -= count
 
     def ready_in_s(self, now_s: float) -> float:

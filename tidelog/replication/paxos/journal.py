@@ -61,6 +61,7 @@ class Journal(Generic[E]):
         assert sequence <= self._sequence, "the disk reports what was asked of it"
         self._stored = max(self._stored, sequence)
         released = []
+        # Each effect waits for the urgent writes before it, so the sequences in the queue only rise.
         while self._waiting and self._waiting[0][0] <= self._stored:
             released.append(self._waiting.popleft()[1])
         return released

@@ -60,6 +60,7 @@ class PromiseResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The largest number known here, in a REJECT."""
     learned_end: Natural = 0
     """All positions below are learned here, or truncated."""
+    # Faulty ones, too: what is left out here counts as never accepted.
     slots: tuple[Slot, ...] = ()
     """Every slot from max(`position`, `learned_end`) on."""
 
@@ -84,6 +85,7 @@ class WriteResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     position: Natural
     highest: Natural = NO_NUMBER
     """The largest number known here, in a REJECT."""
+    # Another value than the proposed one shows the proposer that a larger number has won.
     value: Value | None = None
     """The chosen value, in a LEARNED; None if the log begins behind the position."""
 
@@ -120,6 +122,7 @@ class RecoverResponse(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The answer to a `RecoverRequest`."""
 
     status: Status
+    # It names the disk, where the sender's id names the node: a wiped disk answers under the same id.
     incarnation: str
     cluster_id: str
     founders: tuple[tuple[Int64, str], ...]

@@ -143,6 +143,8 @@ class PaxosNode:
         actions = self._actions
         actions.extend(self._on_event(event))
         while actions:
+            # First in, first out: the order of effects is a promise to the shell, also when one part's word makes
+            # another act.
             action = actions.popleft()
             if isinstance(action, Send):
                 if action.to == self.node:

@@ -33,6 +33,8 @@ class Status(Enum):
 class Kind(Enum):
     """The purpose of a value."""
 
+    # The numbers stand in journals on disk (`broker.consensus.stored`) and in messages: none is ever given another
+    # meaning.
     NOP = 0
     """Fills a position for which no value was found."""
     BARRIER = 1
@@ -102,6 +104,7 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The state of a log before `position`, as far as what follows depends on it."""
 
     position: Natural = 0
+    # Without it, a replica whose log begins here would apply ghosts behind its floor that the others have found void.
     epoch: Natural = NO_NUMBER
     """The newest birth applied."""
     next_offset: Natural = 0
@@ -123,8 +126,9 @@ class Metadata(msgspec.Struct, frozen=True):
     status: Status = Status.EMPTY
     promised: int = NO_NUMBER
     """The largest number promised: no smaller one is accepted at any position."""
+    # Durable before the number is sent: used again after a crash, it could name two values at one position.
     issued: int = NO_NUMBER
-    """The largest number this node has used."""
+    """The largest number that this node has used."""
     cluster_id: str = ""
     # A replica that finds this set at its start was not stopped in good order. It has perhaps forgotten what it
     # accepted, so it must not vote under its old id: a quorum may count on that.
