@@ -56,14 +56,19 @@ class Appender:
         state = self._state
         state.require_online()
         self._require_epoch(batches)
+        # The roll comes first: what is gathered in one append lies in one segment, and is undone there if it fails.
         if self._is_time_to_roll(now_ms):
             self.roll(now_ms)
         tail, rows = state.tail, []
         for number, batch in enumerate(batches):
             header = batch.header
+            # Offsets are skipped in Paxos logs alone, where a void value had them. In an ISR log a gap would be a lost
+            # batch.
             assert header.base_offset == tail.offset or (may_skip and header.base_offset > tail.offset)
             assert header.leader_epoch >= tail.epoch
             if names and names[number]:
+                # The NAME row stands before its BATCH row, so a power cut that tears this write leaves no entry that
+                # nobody can name: a voter must know which slot it has lost.
                 rows.append(self._codec.name(tail, names[number]))
                 tail = tail._replace(sequence=tail.sequence + 1)
             rows.append(self._codec.batch(tail, header, batch.buffers, identities[number] if identities else None))
@@ -78,9 +83,10 @@ class Appender:
             self._note(batch, now_ms)
 
     def _require_epoch(self, batches: Sequence[RecordBatch | SpreadBatch]) -> None:
-        """Takes the log offline if its last batch is of a later leader epoch than these. No checksum covers the epoch
-        in a batch: where a power cut took its row, the row was made again from an epoch that may have rotted."""
+        """Takes the log offline if its last batch is of a later leader epoch than these."""
         state = self._state
+        # No checksum covers the epoch in a batch. Where a power cut took its row, the row was made again from an epoch
+        # that may have rotted, and everything that is appended by the right epoch would then look like a step back.
         if batches and batches[0].header.leader_epoch < state.tail.epoch:
             epoch = batches[0].header.leader_epoch
             state.take_offline(f"it ends in leader epoch {state.tail.epoch}, and the next batch is of epoch {epoch}")
@@ -97,6 +103,8 @@ class Appender:
         skipped, start_offset = start - state.tail.offset, state.tail.log_start_offset
         row = self._codec.note(Kind.LOST, placed, start_offset=start_offset, offsets=end - start, skipped=skipped)
         self._write([], [row], placed._replace(sequence=placed.sequence + 1, offset=end))
+        # From here on the segment is closed to appends (`_is_time_to_roll`): a batch behind the LOST row would lie
+        # where a copy of the lost ones has to go.
         state.active.lost_at_end = end - start
         state.damage.note(Damage(start, end, NO_COPY))
         with suppress(DiskFull, Overloaded):  # then the next append does
@@ -116,7 +124,7 @@ class Appender:
             )
 
     def _write(self, data: Sequence[Buffer], rows: list[bytes], tail: Tail) -> None:
-        """Log first, then catalog: a row never precedes its batch."""
+        """Writes batches, then their rows. Raises as `append`."""
         state = self._state
         segment = state.segments[-1]
         try:
@@ -125,6 +133,8 @@ class Appender:
             catalog = self._flusher.soil(segment.catalog_path)
             if log is not None:
                 log.pwritev(data, state.tail.file_position)
+            # A process that is killed between the two writes leaves batches without rows, which the next opening takes
+            # in. Rows without batches would be taken for damage, and offsets of nothing answered with an error.
             catalog.pwritev([b"".join(rows)], segment.slots * ROW_BYTES)
         except OSError as error:
             raise self._undo(error, segment) from error
@@ -135,10 +145,13 @@ class Appender:
     def _undo(self, error: OSError, segment: Segment) -> DiskFull | InternalError:
         """Makes a failed append invisible for ever, or says that this cannot be known."""
         state = self._state
+        # Only a full disk says what it did. After EIO nobody knows which bytes are there, or will be.
         if error.errno in OUT_OF_SPACE:
             try:
                 segment.log.truncate(segment.log_bytes)
                 segment.catalog.truncate(segment.slots * ROW_BYTES)
+                # Synced before the caller hears of it: DiskFull is definite, so a client sends the batch again. If a
+                # power cut brought this one back, the record would be in the log twice.
                 segment.log.sync()
                 segment.catalog.sync()
             except OSError as undo_error:
@@ -152,10 +165,13 @@ class Appender:
 
     def _is_time_to_roll(self, now_ms: int) -> bool:
         state, settings = self._state, self._state.settings
+        # Age counts from the last roll, not by timestamps of records, which clients choose.
         active = state.segments[-1]
         is_old = now_ms - state.rolled_ms >= settings.segment_ms
         is_full = active.log_bytes >= settings.segment_bytes or active.body_rows >= settings.segment_rows_max
         is_due = active.log_bytes > 0 and (is_full or is_old)
+        # Behind a truncation the next row would have the sequence of a dropped one; only another segment begins with a
+        # higher one. Without that, a leftover of the dropped row would fit again, and its `durable` be believed.
         return state.is_behind_a_truncation or is_due or active.lost_at_end > 0
 
     def roll(self, now_ms: int) -> None:
@@ -168,6 +184,7 @@ class Appender:
         new = Segment(self._opened, state.directory, sealed.offset, self._codec)
         spare = old.lost_at_end  # a batch has one record at least
         first = max(sealed.sequence + spare, state.sequences_used)
+        # `first` is above every sequence that a row of this log ever had, dropped ones included.
         tail = sealed._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
         checkpoint = self._checkpoint(tail)
         seal = self._codec.note(Kind.SEAL, state.tail, start_offset=state.tail.log_start_offset)
@@ -182,6 +199,7 @@ class Appender:
         new.first_sequence, new.body_slot, new.slots = tail.sequence, len(checkpoint), len(checkpoint)
         state.segments.append(new)
         state.tail = tail._replace(sequence=new.next_sequence)
+        # A name is durable only by an fsync of the directory, which the next flush does as well.
         self._flusher.has_names = True
         state.rolled_ms = now_ms
 
@@ -203,6 +221,7 @@ class Appender:
         tail = state.tail._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
         rows = self._checkpoint(tail)
         state.active.first_sequence, state.active.body_slot = tail.sequence, len(rows)
+        # This syncs the catalog, so everything below the new tail is durable when it returns.
         state.active.truncate(0, rows, tail)
         sequence = tail.sequence + len(rows)
         state.tail = tail._replace(sequence=sequence, durable=sequence)
@@ -213,6 +232,7 @@ class Appender:
 
     def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:
         try:
+            # Disowned first: the next flush must not sync a file that is gone, and fail the log for that.
             for path in (new.catalog_path, new.log_path):
                 self._flusher.disown(path)
                 self._opened.close(path)
@@ -230,6 +250,7 @@ class Appender:
         state = self._state
         if state.marked == state.tail.durable or state.offline_reason is not None or state.is_behind_a_truncation:
             return
+        # Nobody waits for a mark. If the catalog was clean, its file is disowned again, and an idle log costs no fsync.
         path = state.active.catalog_path
         is_awaited = path in self._flusher
         with suppress(DiskFull, InternalError, Overloaded):

@@ -22,6 +22,7 @@ def claim(files: Files) -> Lock:
     Raises `ConfigError` if another process has it, or a newer program wrote it; `OSError` if it cannot be used at all.
     """
     files.make_dirs("")
+    # The lock comes before the look at `format`: two new processes would both find none, and write over each other.
     lock = _take_lock(files)
     try:
         if not check_format(files):
@@ -38,6 +39,8 @@ def check_format(files: Files) -> bool:
     Raises `ConfigError` if a newer program wrote it.
     """
     version = _read_format(files)
+    # Newer rows do not parse here. A loader would take them for damage, and write over them what it can make of the
+    # log.
     if version > FORMAT_VERSION:
         raise ConfigError(
             f"the data directory has format {version}, written by a newer tidelog; this one reads format "
@@ -81,5 +84,6 @@ def _write_format(files: Files) -> None:
         file.sync()
     finally:
         file.close()
+    # Renamed when its bytes are durable, so that no crash leaves an empty `format`, nor half a number in it.
     files.rename(temporary, FORMAT)
     files.sync_dir("")

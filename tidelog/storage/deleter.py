@@ -37,14 +37,19 @@ class Deleter:
         state.require_online()
         if offset <= state.log_start_offset:
             return
+        # Beyond what is durable, a power cut could keep the row and lose batches before it: the log would start behind
+        # its end.
         state.require_in_range(offset, state.durable_offset)
         try:
             self._note(offset)
         except DiskFull:
+            # A full disk has no room for the very row that would empty it: the reserve gives it 64 KiB.
             if not self._opened.reserve.spend():
                 raise
             self._note(offset)
         while len(state.segments) > 1 and state.segments[1].base_offset <= offset:
+            # The tail is behind the DELETE_RECORDS row now, so the files wait for that row. If they went first, a power
+            # cut could take the row, and the loader would call the hole damage.
             self.doomed.append((state.tail.sequence, state.segments.pop(0)))
         while len(state.lineage) > 1 and state.lineage[1][1] <= offset:
             del state.lineage[0]  # the epoch in force at the start stays
@@ -52,6 +57,7 @@ class Deleter:
 
     def _note(self, offset: int) -> None:
         if self._state.is_behind_a_truncation:
+            # The row needs a sequence that no dropped row had. The segment keeps its age, as there is no clock here.
             self._appender.roll(self._state.rolled_ms)
         self._appender.note_row(Kind.DELETE_RECORDS, offset)
 
@@ -65,6 +71,8 @@ class Deleter:
             for doomed in ready:
                 remove_segment(self._opened, doomed[1])
                 self.doomed.remove(doomed)
+                # Removed names are durable with the next flush. One that comes back is below the log's start, and goes
+                # when the log is opened.
                 self._flusher.has_names = True
         if ready:
             self._opened.reserve.fill()

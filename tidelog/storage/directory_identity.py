@@ -66,10 +66,14 @@ class DirectoryIdentityStore:
         if self._loaded is not None and self._loaded.bad_copies:
             self._copies.store(self._loaded.info)
         else:
+            # A process that was killed may have left this in the page cache only. The broker is about to tell others of
+            # it, and a power cut must not take back what they have heard.
             self._copies.write_again()
 
     def store(self, identity: DirectoryIdentity) -> None:
         """Makes this the identity, durably. Blocking. Raises `OSError`; either may then be found at the next start."""
+        # `current` follows the disk. If this fails, either may be found at the next start; the process goes on with the
+        # old one.
         self._copies.store(identity)
         self.current = identity
 
@@ -81,6 +85,8 @@ class DirectoryIdentityStore:
 
     def count_start(self) -> None:
         """Counts a start, as `change`."""
+        # Durable before the registration that tells it: the cluster refuses any directory that knows of fewer starts,
+        # and must never have heard of one that this disk could forget.
         self.change(starts=self.given.starts + 1)
 
     def count_stamp(self) -> None:

@@ -1,16 +1,9 @@
 """The `Files` port on a real file system.
 
-POSIX promises less than it seems to, and this module takes it at its word:
-
-- Bytes are durable after `fdatasync` of the file; it also flushes the length, as reading the bytes back needs it.
-- A name is durable after `fsync` of its directory: creating, renaming and removing change the directory, not the file.
-- A failed `fdatasync` is final. Linux reports it once and then marks the pages clean, so that a second call says yes
-  about data that is gone (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). This
-  module never retries one, and neither may its callers.
-- `pwritev` may write less than asked, up to any byte; the rest is written by going round again, never assumed.
-
-A lock is `flock` on an open file description: the kernel drops it when the process dies, however it dies. The lock
-file itself stays, because removing it would let two processes hold locks on two files of one name.
+POSIX promises less than it seems to, and this module takes it at its word. Above all, a failed `fdatasync` is final:
+Linux reports it once and then marks the pages clean, so that a second call says yes about data that is gone (Rebello et
+al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). This module never retries one, and neither may
+its callers.
 """
 
 from __future__ import annotations
@@ -56,6 +49,8 @@ class DiskFile:
             chunk = buffers[first : first + IOV_MAX]
             size = sum(map(len, chunk))
             written = os.pwritev(self._fd, chunk, position)
+            # `pwritev` may stop at any byte, as on a disk that fills up, and that is no error: the next call gives the
+            # reason.
             if written < size:
                 self._write_rest(chunk, written, position + written)
             position += size
@@ -64,6 +59,7 @@ class DiskFile:
         """Writes what a short `pwritev` left: all but the first `skip` bytes of `buffers`."""
         rest = [memoryview(buffer) for buffer in buffers]
         while True:
+            # Whole buffers go, and the one that was cut is sliced: `skip` counts bytes of the last call only.
             while rest and skip >= len(rest[0]):
                 skip -= len(rest.pop(0))
             if not rest:
@@ -83,6 +79,7 @@ class DiskFile:
         _flush_data(self._fd)
 
     def size(self) -> int:
+        # By the descriptor, not by the name: the name may be another file's by now.
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
@@ -117,6 +114,7 @@ class DiskFiles:
         except OSError as error:
             if error.errno != errno.EROFS or not self.exists(path):
                 raise
+            # ext4 turns read-only after an error. What is there can still be read, and each write fails with EBADF.
             return DiskFile(os.open(name, os.O_RDONLY))
 
     def exists(self, path: str) -> bool:
@@ -155,6 +153,7 @@ class DiskFiles:
             shutil.rmtree(path)
 
     def rename(self, source: str, target: str) -> None:
+        # Atomic, and not durable yet: that takes a `sync_dir`.
         os.replace(self._resolve(source), self._resolve(target))
 
     def sync_dir(self, directory: str) -> None:
@@ -164,7 +163,10 @@ class DiskFiles:
         name = self._resolve(path)
         fd = os.open(name, os.O_RDWR | os.O_CREAT, _FILE_MODE)
         try:
+            # `flock` belongs to the open file description: the kernel drops it with the process, however that ends. The
+            # file stays: if it were removed, two processes could hold locks on two files of one name.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The process id is for the message of whoever comes second; the lock itself is the kernel's.
             os.ftruncate(fd, 0)
             os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         except BlockingIOError as error:
@@ -178,6 +180,7 @@ class DiskFiles:
 
     def free_bytes(self) -> int:
         stat = os.statvfs(self.root)
+        # `f_bavail`, not `f_bfree`: blocks that the system keeps for root are no space of this user.
         return stat.f_bavail * stat.f_frsize
 
     def _resolve(self, path: str) -> str:
@@ -190,6 +193,7 @@ class DiskFiles:
 
 
 def _sync_directory(path: str) -> None:
+    # Creating, renaming and removing change the directory, not the file, so no fsync of a file covers a name.
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -209,4 +213,5 @@ def _flush_data(fd: int) -> None:
     if sys.platform == "darwin":  # there, fsync stops at the drive's cache
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
+        # It flushes the length as well, as reading the bytes back needs it; times of the file it leaves out.
         os.fdatasync(fd)

@@ -5,8 +5,7 @@ fsync a file serves all that gathered during the one before it, and the event lo
 
 1. `begin` hands out what is to be made durable.
 2. `Flush.run` does nothing but fsyncs, on the disk threads, while further appends go on.
-3. `end` moves `durable_offset` up to what the flush covered, or takes the log offline: a failed fsync is final, because
-   the kernel marks the lost pages clean and a second fsync would lie.
+3. `end` moves `durable_offset` up to what the flush covered, or takes the log offline.
 """
 
 from __future__ import annotations
@@ -57,6 +56,7 @@ class Flush:
         if self.directory is not None:
             self._opened.files.sync_dir(self.directory)
         if self.afterwards is not None:
+            # Last, for it notes that the files are durable, which is true only now.
             self.afterwards()
 
     def release(self) -> None:
@@ -84,6 +84,8 @@ class Flusher:
         file = self._files.get(path)
         if file is None:
             self._opened.get(path, create=create)
+            # Pinned until the fsync came back. The handle that saw the write must see the error: Linux tells a
+            # write-back error to descriptors that were open then, and a later one may not be told.
             file = self._files[path] = self._opened.pin(path)
         return file
 
@@ -107,7 +109,11 @@ class Flusher:
         assert self._state.offline_reason is None
         tail = self._state.tail
         directory = self._state.directory if self.has_names else None
+        # The tail is read before the fsyncs begin, so all below it is written, and what is appended meanwhile is not
+        # covered.
         flush = Flush(self._files, directory, tail.sequence, tail.offset, self.file_bytes, self._opened)
+        # A file that is written while it is being synced is dirty again, for the next flush: this fsync may or may not
+        # cover it.
         self._files, self.file_bytes, self.has_names = {}, 0, False
         return flush
 
@@ -115,10 +121,14 @@ class Flusher:
         """Takes in a flush's outcome; on success `durable_offset` covers it."""
         flush.release()
         state = self._state
+        # A failed fsync is final. The kernel marks the lost pages clean, and a second fsync would lie.
         if error is not None:
             state.take_offline(f"fsync failed: {error}")
+        # The log may have gone offline during this flush, by a write that failed and whose undoing failed, too. These
+        # fsyncs may have said yes to pages that are lost, so they count for nothing.
         if state.offline_reason is not None:
             return
+        # Flushes end in the order in which they began, or a mark would fall.
         assert flush.sequence >= state.tail.durable
         state.tail = state.tail._replace(durable=flush.sequence)
         state.durable_offset = flush.offset

@@ -21,6 +21,7 @@ def keep_handover(files: Files, directory: str, rows: bytes) -> None:
     """Keeps these PRODUCER rows, durably, and nothing that was kept before. Raises `OSError`."""
     path = f"{directory}/{HANDOVER}"
     if not rows:
+        # A file of an earlier start over would speak of producers of another log.
         if files.exists(path):
             files.remove(path)
             files.sync_dir(directory)
@@ -29,6 +30,8 @@ def keep_handover(files: Files, directory: str, rows: bytes) -> None:
     try:
         file.truncate(0)
         file.pwritev([rows], 0)
+        # Content and name are durable before metainfo says `restarts`: from then on this is the only place that has
+        # them.
         file.sync()
     finally:
         file.close()
@@ -43,6 +46,8 @@ def read_handover(files: Files, directory: str, codec: RowCodec, rows_max: int) 
             return codec.parse_producers(file.pread(rows_max * ROW_BYTES, 0))
         finally:
             file.close()
+    # Damage costs the producers' states, not the log: a repeat by one that is forgotten may be appended once more, as
+    # after its expiry.
     except (OSError, InvalidBatch):
         return []
 

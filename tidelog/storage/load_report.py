@@ -40,4 +40,5 @@ class Corrections:
         try:
             change()
         except OSError as error:
+            # The first error is the one to tell: those behind it mostly follow from it.
             self.error = self.error or error
