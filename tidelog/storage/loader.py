@@ -7,9 +7,6 @@
 - What precedes something that was durable once was durable, too, and is kept, whatever has become of it. What follows a
   torn end was written after it, and goes.
 - What lies wholly below the log's start is left over from a deletion, and is not judged.
-
-Everything that was kept beyond D is written again and fsynced before anybody can see it: it may be in the page cache
-only, and even marked clean there by an fsync that failed.
 """
 
 from __future__ import annotations
@@ -114,8 +111,11 @@ class _Loader:
         sequence = max([used if info.restarts else 0, *(segment.next_sequence for segment in doomed)])
         tail = self._scan_all(segments, max(info.end_offset, self._log_start), sequence)
         info = self._info
+        # Everything that was kept beyond D is written again and fsynced before anybody can see it: it may be in the
+        # page cache only. Without this, a follower could acknowledge what the next power cut takes.
         offline_reason = self._make_durable(segments, tail)
         self._report_damage(tail.log_start_offset)
+        # True by now, or the log is offline and will write no row that says so.
         tail = tail._replace(durable=tail.sequence)
         trails = read_trails(self._codec, [*doomed, *segments], self._settings.producers_max, now_ms)
         files = LogFiles(self._opened, self._directory, self._codec, self._metainfo)
@@ -127,10 +127,15 @@ class _Loader:
             log.producers.restore(read_handover(self._files, self._directory, self._codec, producers_max))
         for damage in self._report.damage:
             log.damage.note(damage)
+        # A truncation, or a start over, that a crash cut short before it gave the empty last segment its sequences.
         is_interrupted = log.tail.sequence < used and log.active.end_offset == log.active.base_offset
         is_interrupted = is_interrupted or bool(info.restarts)
+        # The last segment must begin with a sound checkpoint: epochs and producers have to outlive the older segments,
+        # which retention may delete at any time.
         if offline_reason is None and (trails.first < len(doomed) + len(segments) - 1 or is_interrupted):
             offline_reason = self._begin_anew(log, now_ms)
+        # Metainfo that claims more than the log has, or less than its rows, is written anew: a `durable_sequence`
+        # beyond the tail would make damage of the next torn end.
         is_moved = info.log_start_offset < tail.log_start_offset or info.durable_sequence > log.tail.sequence
         is_moved = is_moved or bool(info.restarts)
         log.noted = _durable(loaded)
@@ -138,6 +143,8 @@ class _Loader:
             if loaded is not None and loaded.bad_copies:
                 self._report.say("one metainfo copy was bad or old and is written again")
             offline_reason = offline_reason or self._store(log, info)
+        # Only now: the log's start is durable in metainfo, so no second crash can find the files gone and the order
+        # with them.
         offline_reason = offline_reason or self._finish_deletion(doomed)
         if offline_reason:
             log.take_offline(offline_reason)
@@ -150,6 +157,8 @@ class _Loader:
     def _find(self, info: Metainfo, *, is_known: bool) -> list[Segment]:
         """The segments by their names; `is_known`: there is metainfo of this log."""
         if info.restarts:
+            # The decision to start over was durable; what is left of the segments is no part of the log, however sound
+            # it looks.
             self._corrections.attempt(partial(remove_all, self._opened, self._directory, wipes=True))
         stems = {name[:20] for name in segment_names(self._opened, self._directory)}
         segments = self._without_strangers([*map(self._segment, sorted(map(int, stems)))], is_known=is_known)
@@ -157,6 +166,8 @@ class _Loader:
         if not segments:
             if info.end_offset > info.log_start_offset:
                 self._report.say(f"all segments are missing; offsets up to {info.end_offset} are lost")
+            # The empty log goes on where metainfo says that it ended: an offset that was given out names nothing else,
+            # ever.
             segments = [self._segment(info.end_offset)]
         return segments
 
@@ -180,12 +191,17 @@ class _Loader:
             has_batches = not self._is_bare and any(
                 segment.log.size() for segment in segments if self._files.exists(segment.log_path)
             )
+            # A new log gets its metainfo last, so a crash while it is made leaves files without metainfo, and without
+            # batches. But if this disk noted that the log was made, that is no crash, and the log is lost.
             is_gone = held.is_begun and not has_batches
         else:
+            # Metainfo is written after the first segment's files. Metainfo alone is what fsck or an operator left.
             is_gone = self._is_bare and not info.restarts
         if not is_gone:
             return info
         self._report.say("the log is lost; an empty one stands in its place until it is filled from other replicas")
+        # Said before there are files again. Without this, the empty log in its place would be in good standing after
+        # one more restart: it could lead, and all others would truncate what was acknowledged.
         info = structs.replace(info, stands_in_since=held.since)
         if loaded is not None:
             self._corrections.attempt(partial(self._metainfo.store, info))
@@ -197,6 +213,7 @@ class _Loader:
     def _without_strangers(self, segments: list[Segment], *, is_known: bool) -> list[Segment]:
         """Opens segments by their headers and seals. One for which these are not in order may be another log's: what is
         not ours is set aside. Returns the segments of which something is left."""
+        # A segment with a header and a seal of ours is ours; these checksums are seeded with the log's identity.
         doubtful = [segment for segment in segments if not self._open_sealed(segment)]
         strangers = dict.fromkeys(
             path
@@ -210,6 +227,7 @@ class _Loader:
         for path in sorted(strangers, key=lambda path: path.endswith(".catalog")):
             if self._files.exists(path):
                 self._report.say(f"{path} belongs to another log and is set aside")
+                # Set aside, never removed: it may be the last copy of that other log.
                 self._corrections.attempt(partial(set_aside, self._opened, path))
         return [segment for segment in segments if segment.log_path not in strangers]
 
@@ -225,11 +243,14 @@ class _Loader:
         if seal is not None:
             self._note_marks(seal.durable, seal.start_offset)
             return
+        # Rounded up: half a row at the end is a torn row, and has a slot to be made again in.
         segment.slots = -(-segment.catalog.size() // ROW_BYTES)
         header = segment.open_header()
         if header is not None:
             self._note_marks(header.durable, header.log_start_offset)
         else:
+            # A lost header costs the numbers of its rows. They must be found again, since a row out of its place is no
+            # row.
             self._infer_header(segment, next_base_offset)
         # No row says more than was true before it: those below the mark that is known already say nothing new.
         for row in segment.rows(max(segment.body_slot, self._durable - segment.first_sequence)):
@@ -241,14 +262,13 @@ class _Loader:
         self._log_start = max(self._log_start, log_start_offset)
 
     def _take_doomed(self, segments: list[Segment]) -> list[Segment]:
-        """Takes out what lies wholly below the log's start: a deletion that a crash interrupted.
-
-        A crash lets the files go in any order, so what is left of them must not be judged: to the scan, a hole there
-        would look like the torn end of the log. Deletions are only asked for below the high watermark, so whatever row
-        says how far, everything up to there was durable, and it does no harm if the row itself is truncated later.
-        """
+        """Takes out what lies wholly below the log's start: a deletion that a crash interrupted."""
+        # Deletions are asked for below the high watermark only. So whatever row says how far, everything up to there
+        # was durable, and it does no harm if the row itself is truncated later.
         doomed: list[Segment] = []
         while len(segments) > 1 and segments[1].base_offset <= self._log_start:
+            # A crash lets the files of a deletion go in any order, so what is left of them is not judged: to the scan,
+            # a hole there would look like the torn end of the log, and all behind it would be dropped.
             doomed.append(segments.pop(0))
         return doomed
 
@@ -272,9 +292,13 @@ class _Loader:
         tail = Tail(sequence, 0, 0, segments[0].base_offset, 0, NO_TIMESTAMP, self._log_start)
         for index, segment in enumerate(segments):
             later = segments[index + 1 :]
+            # The seal itself was durable: every row and batch before it was, too, and what is damaged there is found
+            # when it is read. So opening costs two small reads a segment, however large it is.
             if later and segment.is_sealed and segment.next_sequence <= self._durable:
                 tail = self._tail_of_sealed(segment, tail)
                 continue
+            # Evidence reaches backwards. If anything behind this segment was durable once, all of it was, and nothing
+            # in it may be taken for torn, whatever has become of its rows.
             is_settled = not later or later[0].base_offset <= durable_end
             is_settled = is_settled or any(0 <= other.first_sequence < self._durable for other in later)
             settled_end = (later[0].base_offset if later else durable_end) if is_settled else segment.base_offset
@@ -286,13 +310,19 @@ class _Loader:
                 self._corrections,
                 bad_end=self._bad_end,
                 on_end_lost=self._note_end_lost if self._may_be_filled else None,
+                # Of the segments behind it, a crash during a roll may have left a catalog whose header never was on the
+                # disk.
                 had_header=index == 0,  # a log's first header is durable before its metainfo is
             )
             start = tail._replace(offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
             tail = scan.run(start, settled_end, later[0].base_offset if later else None)
+            # The segment ends early, so its end was torn. What lies in later segments was written after that, and was
+            # never acknowledged: an acknowledgement takes a flush of all before it.
             if later and tail.offset != later[0].base_offset:
                 self._drop(segments, index + 1)
                 return scan.unseal(tail)
+            # A roll that a crash cut short left the next segment without this seal; the batches are whole, so it is
+            # written now.
             if later and not segment.is_sealed:
                 tail = scan.seal(tail)
         return tail
@@ -300,6 +330,7 @@ class _Loader:
     @property
     def _may_be_filled(self) -> bool:
         """True if the log was made, and others hold it, too."""
+        # Of a new log nobody counts on anything yet; of a log by itself there is nobody to fill it from.
         is_made = self._is_known and not self._is_bare and not self._info.restarts
         return is_made and self._held is not None and self._bad_end == BadEnd.KEEP
 
@@ -320,6 +351,7 @@ class _Loader:
     def _drop(self, segments: list[Segment], first: int) -> None:
         """Removes segments behind a truncation: all that is in them was written after what is gone, so never
         acknowledged."""
+        # The last one first, each step durable: a crash on the way leaves a shorter log, never one with a hole.
         for segment in reversed(segments[first:]):
             self._report.say(f"segment {segment.base_offset} follows a torn tail and is dropped")
             self._report.bytes_cut += segment.log.size()
@@ -333,10 +365,13 @@ class _Loader:
     # -- finishing ------------------------------------------------------------------------------------------------
 
     def _make_durable(self, segments: list[Segment], tail: Tail) -> str | None:
+        # After a clean stop all is below D, and opening writes and syncs nothing.
         if not self._corrections.are_made and tail.sequence <= self._durable:
             return None
         try:
             if self._corrections.error is not None:
+                # Nothing is synced after a change that failed: an fsync would vouch for files that are not as the log
+                # says.
                 raise self._corrections.error
             for segment in segments:
                 if not segment.is_sealed or segment.next_sequence > self._durable or segment is segments[-1]:
@@ -355,8 +390,7 @@ class _Loader:
         return not last.is_sealed and self._durable > last.first_sequence
 
     def _finish_deletion(self, doomed: list[Segment]) -> str | None:
-        """Removes what is deleted. The log's start is durable in metainfo by now: no second crash can find the files
-        gone and the order with them."""
+        """Removes what is deleted; returns why that failed, or None."""
         if not doomed:
             return None
         try:
@@ -396,11 +430,9 @@ def _durable(loaded: LoadedCopies[Metainfo] | None) -> Metainfo | None:
 
 
 def _write_again(segment: Segment, durable: int) -> None:
-    """Makes everything from the row `durable` on dirty, so that the next fsync has to write it.
-
-    After a failed fsync the kernel holds the lost pages as clean: this process, or the one before it, can read them, an
-    fsync says yes, and they are gone with the power (PostgreSQL's fsync trouble of 2018). Raises `OSError`.
-    """
+    """Makes everything from the row `durable` on dirty, so that the next fsync has to write it. Raises `OSError`."""
+    # After a failed fsync the kernel holds the lost pages as clean: this process, or the one before it, can read them,
+    # an fsync says yes, and they are gone with the power (PostgreSQL's fsync trouble of 2018).
     slot = max(0, durable - segment.first_sequence)
     unsettled = segment.rows(max(slot, segment.body_slot))
     position = next((row.file_position for row in unsettled if row is not None), segment.log_bytes)
@@ -416,6 +448,8 @@ def _copy_onto_itself(file: File, position: int, end: int) -> None:
             _copy_piece(file, position, size)
         except UnreadableError:
             for at in range(position, position + size, SECTOR_BYTES):
+                # By sectors, since a gathered read fails for one bad sector, and the good ones beside it still have to
+                # be written.
                 with suppress(UnreadableError):
                     _copy_piece(file, at, min(SECTOR_BYTES, position + size - at))
         position += size

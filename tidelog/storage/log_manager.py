@@ -84,6 +84,7 @@ class LogManager(LogOpener):
     """
 
     def __init__(self, files: Files, *, open_max: int, new_incarnation: Callable[[], str]) -> None:
+        # The lock before anything else: two processes on one directory would write into each other's logs.
         self._lock = claim(files)
         super().__init__(files, OpenFiles(files, open_max), lambda: self.identity, new_incarnation)
         self._opened.reserve.fill(create=True)
@@ -146,6 +147,8 @@ class LogManager(LogOpener):
         if previous is not None:
             previous.close(previous.log_start_offset)
         directory = metadata_directories(self._files)[-1]
+        # Beside the old one, not in its place: an amnesiac journal stays on the disk, so that no later start takes this
+        # disk for one that never promised anything.
         if anew:
             directory = f"{METADATA}-{1 + int(directory.rpartition('-')[2] if '-' in directory else 1)}"
         drawn = self._new_incarnation() if incarnation is None else incarnation
@@ -155,6 +158,8 @@ class LogManager(LogOpener):
             METADATA_LOG,
             new_incarnation=drawn,
             now_ms=now_ms,
+            # The metadata log cannot go on behind a record that nobody can read, so whatever it has reported must never
+            # pass for torn (decision 0035).
             vouches=True,
         )
         self._logs[METADATA_LOG] = store.journal
@@ -168,6 +173,8 @@ class LogManager(LogOpener):
         """Gives the snapshots another name, under which nobody takes them for those of this generation. Blocking.
         Raises `OSError`."""
         aside = f"{SNAPSHOTS}-before-{generation}"
+        # Once for a generation: `cluster recover` may be repeated, and snapshots that lie here by then are of the new
+        # one.
         if self._files.exists(SNAPSHOTS) and not self._files.exists(aside):
             self._files.rename(SNAPSHOTS, aside)
             self._files.sync_dir("")
@@ -190,6 +197,7 @@ class LogManager(LogOpener):
             self._close_journal(partition_id, offline_reason=NOT_HELD)
             log = self._logs.pop(partition_id, None)
             if log is not None:
+                # Offline first, so that `close` writes no metainfo: the directory goes.
                 log.take_offline(NOT_HELD)
                 log.close(log.log_start_offset)
 
@@ -204,8 +212,12 @@ class LogManager(LogOpener):
 
     def _set_aside(self, directory: str) -> str:
         if self._files.exists(directory):
+            # Left by a removal that failed. The order can be repeated, and `rename` replaces no directory with files in
+            # it.
             if self._files.exists(directory + REMOVED):
                 self._files.remove_tree(directory + REMOVED)
+            # The name goes first, in one step: half-removed files under the log's own name would be opened as a damaged
+            # log when this broker gets the partition again.
             self._files.rename(directory, directory + REMOVED)
             self._files.sync_dir(_parent(directory))
         return directory + REMOVED
@@ -252,6 +264,7 @@ class LogManager(LogOpener):
             self._remove_if_empty(topic_id)
 
     def _remove_if_empty(self, topic_id: TopicId) -> None:
+        # A topic's directory stays as long as anything lies in it, known or not.
         if not self._files.list(f"{TOPICS}/{topic_id}") and self._files.exists(TOPICS):
             self._files.remove_tree(f"{TOPICS}/{topic_id}")
             self._files.sync_dir(TOPICS)
@@ -277,6 +290,7 @@ class LogManager(LogOpener):
                     findings.append(f"the log of partition {partition_id} was offline: {log.offline_reason}")
         self._logs.clear()
         self._opened.close_all()
+        # Last: from here on another process may write.
         self._lock.release()
         return findings
 
@@ -304,6 +318,7 @@ def _parent(directory: str) -> str:
 def metadata_directories(files: Files) -> list[str]:
     """Returns the directories of metadata log replicas, the newest last; the first one's path if there is none."""
     names = [name for name in files.list("") if _METADATA.fullmatch(name)]
+    # By length, then by name: `metadata-10` is newer than `metadata-9`.
     return sorted(names, key=lambda name: (len(name), name)) or [METADATA]
 
 

@@ -74,6 +74,8 @@ class LogOpener:
 
     def held(self, since: int) -> Held:
         """Tells of a log that this disk is to hold since a position of the metadata log."""
+        # `held_position` is noted when all logs below it were made, durably. A log from before it that is not here is
+        # lost; one from behind it may never have been made.
         return Held(since, since < self.held_position)
 
     @property
@@ -91,6 +93,8 @@ class LogOpener:
     def has_log(self, partition_id: PartitionId) -> bool:
         """Was a log of this partition ever made on this disk, as far as can be seen?"""
         directory = log_directory(partition_id)
+        # Either is enough. A log that lost its metainfo was here all the same, and its disk may have promised and
+        # acknowledged.
         return any(name in METAINFO_NAMES or name[20:] == ".log" for name in self._files.list(directory))
 
     def open_journal(
@@ -102,6 +106,7 @@ class LogOpener:
         self._close_journal(partition_id)
         directory = f"{log_directory(partition_id)}/{JOURNAL}"
         if anew:
+            # Only where the engine id is dead: a vote under it after this would be a vote that forgot its promises.
             self._files.remove_tree(directory)
         store, stored = SlotStore.open(
             self._opened,
@@ -120,6 +125,8 @@ class LogOpener:
         directory = f"{log_directory(partition_id)}/{JOURNAL}"
         if not self._files.exists(directory):
             return None
+        # Read-only, since how to treat the bad end depends on what this look finds; an opening would truncate or keep
+        # it at once.
         store, stored = SlotStore.look(self._files, directory, partition_id, bad_end=BadEnd.KEEP)
         store.close()
         return stored
@@ -128,6 +135,7 @@ class LogOpener:
         store = self._journals.pop(partition_id, None)
         if store is not None:
             if offline_reason is not None:
+                # Offline, so that closing it notes nothing more.
                 store.journal.take_offline(offline_reason)
             store.close()
 

@@ -69,6 +69,7 @@ class LogState:
         self, identity: PartitionId, files: LogFiles, settings: LogSettings, found: FoundLog, now_ms: int
     ) -> None:
         assert found.segments
+        # The loader has made it so, or has taken the log offline: nobody is shown what a power cut could still take.
         assert found.tail.durable == found.tail.sequence, "a log is opened with all of it durable"
         self.identity = identity
         self.name = str(identity)
@@ -88,6 +89,7 @@ class LogState:
         """(leader epoch, first offset) of what is here, both strictly increasing."""
         self.producers = found.producers
         self.damage = DamageList()
+        # In offsets what `tail.durable` is in sequences. The two move together, at the end of a flush.
         self.durable_offset = found.tail.offset
         self.offline_reason: str | None = None
         self.on_offline: Callable[[], None] = lambda: None
@@ -120,12 +122,14 @@ class LogState:
     @property
     def is_behind_a_truncation(self) -> bool:
         """True if the next row would take the sequence of one that was dropped."""
+        # Not `<=`: `sequences_used` is exclusive, so a row may have that very sequence.
         return self.tail.sequence < self.sequences_used
 
     # -- refusing -------------------------------------------------------------------------------------------------
 
     def take_offline(self, reason: str) -> None:
         """No more writes until the log is loaded again; what is committed can still be read."""
+        # The first reason is the cause; later ones follow from it.
         if self.offline_reason is None:
             self.offline_reason = reason
             self.on_offline()
@@ -149,6 +153,8 @@ class LogState:
         """The replica's facts as of now."""
         return Metainfo(
             incarnation=self.incarnation,
+            # The durable end, not the log's end: metainfo vouches for it, and what lies below and does not verify is
+            # called damage ever after.
             durable_sequence=self.tail.durable,
             end_offset=self.durable_offset,
             epoch=self.tail.epoch,
@@ -163,6 +169,8 @@ class LogState:
     def store_metainfo(self, info: Metainfo) -> None:
         """Blocking; may run on the disk thread. Raises `OSError`. Facts of before a truncation that was made meanwhile
         would promise what the log holds no more, and are passed over."""
+        # `info` was taken on the event loop, and a truncation may have been made since. Every truncation raises
+        # `sequences_used`, so facts of before it are told by theirs.
         if (info.sequences_used or 0) == self.sequences_used:
             self.files.metainfo.store(info)
             self.noted = info

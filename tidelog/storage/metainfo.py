@@ -57,6 +57,7 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
     """Reads and writes the two copies of one log."""
 
     def __init__(self, files: Files, directory: str, identity: PartitionId) -> None:
+        # Seeded like the rows of this log: metainfo that was copied or swapped from another one does not pass for ours.
         seed = crc32c(bytes.fromhex(identity.topic_id) + identity.partition.to_bytes(4, "little"))
         super().__init__(files, directory, NAMES, Metainfo, magic=MAGIC, seed=seed)
         self._identity = identity
@@ -64,6 +65,7 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
     def load(self) -> LoadedCopies[Metainfo] | None:
         """Loads the newest sound copy, as `TwoCopyStore.load` does, and drops `log` from it."""
         loaded = super().load()
+        # The checksum has said whose it is. Dropped, so that facts that are equal compare equal.
         return loaded and replace(loaded, info=structs.replace(loaded.info, log=msgspec.UNSET))
 
     def store(self, info: Metainfo) -> None:
@@ -82,5 +84,7 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
         named = _NAME.search(raw)
         if named is None:
             return False
+        # The name alone could be a bit that flipped in ours: only a copy that is sound under the other name is
+        # another's.
         owner = PartitionId(TopicId(named[1].decode()), int(named[2]))
         return owner != self._identity and MetainfoStore(self._files, self._directory, owner)._decode(raw) is not None

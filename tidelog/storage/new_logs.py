@@ -37,29 +37,35 @@ class NewLog(NamedTuple):
 def prepare(files: Files, new: NewLog, new_incarnation: Callable[[], str]) -> bool:
     """Makes a log under another name; False if there is a directory of it, which is for the loader to judge. Its
     topic's directory is there. Blocking. Raises `OSError`."""
+    # Whatever is there may be a log, or the rest of a lost one, and only the loader tells these apart.
     if files.exists(log_directory(new.partition_id)):
         return False
     directory = log_directory(new.partition_id) + NEW
+    # A crash left it half made; nothing ever refers to a log under this name.
     files.remove_tree(directory)
     files.make_dir(directory)
     if new.facts is not None:
         journal, incarnation = f"{directory}/{JOURNAL}", new_incarnation()
         files.make_dir(journal)
+        # The journal is durable before the log beside it: a log without a journal proves that a journal was lost.
         _write(files, journal, new.partition_id, incarnation, new.facts(incarnation))
     _write(files, directory, new.partition_id, new_incarnation(), UNSET)
     return True
 
 
 def _write(files: Files, directory: str, identity: PartitionId, incarnation: str, facts: bytes | UnsetType) -> None:
+    # Sequence 0 and no rows before it, as of a log that the loader makes in an empty directory: both must read alike.
     header = RowCodec(identity).checkpoint(Tail(0, 0, 0, 0, 0, NO_TIMESTAMP, 0), (), ())
     files.open(f"{directory}/{0:020}.log", create=True).close()
     catalog = files.open(f"{directory}/{0:020}.catalog", create=True)
     try:
         catalog.pwritev(header, 0)
+        # The `.log` is empty: it has no bytes to sync, and its name is synced with the directory.
         catalog.sync()
     finally:
         catalog.close()
     metainfo = Metainfo(incarnation=incarnation, durable_sequence=len(header), replica=facts)
+    # Last, after the catalog: metainfo without segments means a lost log.
     MetainfoStore(files, directory, identity).begin(metainfo)
     files.sync_dir(directory)
 
@@ -75,12 +81,15 @@ def publish(files: Files, prepared: Sequence[PartitionId], others: Iterable[Part
     from it. Blocking. Raises `OSError`: none of those that were prepared is there then, as far as the disk allows."""
     try:
         for partition_id in prepared:
+            # All content is durable by now, so a crash among the renames leaves each log whole or not there.
             files.rename(log_directory(partition_id) + NEW, log_directory(partition_id))
         for topic_id in _topics((*prepared, *others)):
             files.sync_dir(f"{TOPICS}/{topic_id}")
     except OSError:
         for partition_id in prepared:
             with suppress(OSError):
+                # A log whose name is not durable must not be opened: it could be gone after the next power cut, with
+                # all that it has acknowledged.
                 files.remove_tree(log_directory(partition_id))
         raise
 

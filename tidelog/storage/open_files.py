@@ -61,6 +61,8 @@ class OpenFiles:
 
     def get(self, path: str, *, create: bool = False) -> File:
         """The handle of a file, opened if need be. Raises `OSError` as `Files.open` does, or `Overloaded`."""
+        # Before `_idle`, and without touching it: the disk thread calls this for pinned files while the event loop goes
+        # on.
         file = self._pinned.get(path)
         if file is not None:
             return file
@@ -68,6 +70,7 @@ class OpenFiles:
         if file is not None:
             self._idle.move_to_end(path)
             return file
+        # Before the opening, so that a process at its limit of descriptors has one for it.
         self._evict()
         file = self._idle[path] = open_file(self.files, path, create=create)
         return file
@@ -76,6 +79,8 @@ class OpenFiles:
         """The handle, kept open until `unpin` was called as often."""
         file = self.get(path)
         if path not in self._pinned:
+            # Out of the order of use: a handle whose write is not flushed must not be closed, or the only report of a
+            # lost page goes with it.
             self._pinned[path] = self._idle.pop(path)
         self._pins[path] = self._pins.get(path, 0) + 1
         return file
@@ -108,6 +113,8 @@ class OpenFiles:
 
         def release() -> None:
             for path, file in held:
+                # By the handle, not by the path: the file may have been removed meanwhile, and another one made under
+                # the same name. Unpinning that one would let it be closed before its flush.
                 if self._pinned.get(path) is file:
                     self.unpin(path)
 
@@ -120,6 +127,7 @@ class OpenFiles:
 
     def close(self, path: str) -> None:
         """Closes a file that is about to be removed, or whose log is closed, pinned or not."""
+        # Whoever removes a file has no use for its unflushed writes: pins do not hold it.
         self._pins.pop(path, None)
         file = self._idle.pop(path, None) or self._pinned.pop(path, None)
         if file is not None:
@@ -131,6 +139,7 @@ class OpenFiles:
 
     def _evict(self) -> None:
         """Makes room for one more, if there is a handle that nobody pinned."""
+        # If all are pinned, the bound gives way: the file that is asked for must not be the one to be closed.
         while self._idle and len(self) >= self._open_max:
             _, file = self._idle.popitem(last=False)
             file.close()
@@ -141,6 +150,8 @@ def open_file(files: Files, path: str, *, create: bool = False) -> File:
     try:
         return files.open(path, create=create)
     except OSError as error:
+        # A shortage says nothing about the file. Taken for damage, it would take good logs offline as soon as a process
+        # has many open.
         if error.errno not in SHORTAGE:
             raise
         raise Overloaded(f"{path} cannot be opened now ({error.strerror}); raise the limit of open files") from error

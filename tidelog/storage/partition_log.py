@@ -65,6 +65,7 @@ class PartitionLog(LogState):
     def end_flush(self, flush: Flush, error: OSError | None) -> None:
         """Takes in a flush's outcome; on success `durable_offset` covers it and doomed files go."""
         self._flusher.end(flush, error)
+        # Only a flush that succeeded: the row that orders the deletion must be durable before files go.
         if self.offline_reason is None:
             self._deleter.remove_doomed()
 
@@ -82,8 +83,11 @@ class PartitionLog(LogState):
         if piece is None:
             return ScrubStep(has_finished=True)
         piece.run()
+        # Read once more before it is believed: the log may have been truncated under the reader.
         step = self.scrubber.end(piece)
         if step.mend_at is not None:
+            # First: `mend` would say of a damaged checkpoint that there is none, and only memory still knows what it
+            # said.
             self.renew_checkpoint()
             self.mend(step.mend_at)
         return step
@@ -99,16 +103,19 @@ class PartitionLog(LogState):
             if self.offline_reason is None:
                 self.store_metainfo(self.metainfo(high_watermark))
         finally:
+            # What could not be flushed is given up: its handles close, and the next opening looks at what the disk has.
             self._flusher.disown_all()
             self._deleter.close_files()
 
     def _settle(self) -> None:
         if self.is_dirty:
             self.flush()
+        # An opening reads all rows of the last segment, but of others only the seal.
         if self.active.body_rows > ROWS_LEFT_MAX:
             with suppress(TidelogError):
                 self.roll(self.rolled_ms)
         self.mark()
         if self.offline_reason is None:
+            # The mark waits for no flush by itself, so the catalog is named here: after a clean stop all lies below D.
             self._flusher.soil(self.active.catalog_path)
             self.flush()

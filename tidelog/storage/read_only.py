@@ -30,7 +30,9 @@ def open_read_only(files: Files, directory: str, identity: PartitionId) -> tuple
     if not files.exists(directory):
         raise NotFound(f"there is no log in {directory}")
     opened = OpenFiles(ReadOnlyFiles(files), HANDLES_MAX)
+    # No incarnation and no time are needed: metainfo cannot be written.
     log, report = load_log(opened, directory, identity, _SETTINGS, new_incarnation="", now_ms=0)
+    # Also where nothing had to be corrected, and the log would take appends.
     log.take_offline("it was opened for reading")
     return log, report
 
@@ -43,6 +45,7 @@ class ReadOnlyFiles:
 
     def open(self, path: str, *, create: bool = False) -> File:
         if create and not self._files.exists(path):
+            # The loader makes files that are missing, and reads them. To it this one is empty, as a new one is.
             return ReadOnlyFile(None, path)
         return ReadOnlyFile(self._files.open(path), path)
 
