@@ -39,6 +39,8 @@ def find_copy(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:
     """Tells what this log has of a batch, and its bytes if they are whole. Reads one batch. Raises `Overloaded`."""
     if wanted.offset < log.log_start_offset:
         return Holding.DELETED, b""
+    # DONT_HAVE is the answer by which a new leader may truncate. It is given only where this log excludes the batch:
+    # behind its end, or by a sound row of another one.
     if wanted.offset >= log.log_end_offset:
         return Holding.DONT_HAVE, b""
     for part in log.parts(wanted.offset):
@@ -56,13 +58,17 @@ def _in_segment(log: PartitionLog, segment: Segment, wanted: Identity) -> tuple[
     if isinstance(entry, Damage):
         return _lost(log, entry, wanted), b""
     if wanted.is_known and entry.digest != wanted.digest:
+        # One leader gives an offset out once in its epoch. If one offset and epoch have two digests, one of the rows
+        # lies, and it may be ours: that denies nothing.
         is_contradiction = (entry.base_offset, entry.epoch) == (wanted.offset, wanted.epoch)
         return (Holding.UNKNOWN if is_contradiction else Holding.DONT_HAVE), b""
+    # The copy is verified before it leaves. A damaged one would be refused by its digest, after a megabyte on the wire.
     extent = log.extent(entry.base_offset, 1, log.log_end_offset)
     return (Holding.HAVE, bytes(extent.data)) if extent.data else (Holding.HAVE_FAULTY, b"")
 
 
 def _lost(log: PartitionLog, damage: Damage, wanted: Identity) -> Holding:
     """Answers where not even a row is left: it may have been the batch that is named, or another."""
+    # Whoever asked has found damage that this broker's own scrubber may be hours away from.
     log.damage.note(damage)
     return Holding.UNKNOWN if wanted.is_known else Holding.HAVE_FAULTY

@@ -48,10 +48,12 @@ class DamageList:
 
     def _note(self, damage: Damage) -> None:
         at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
+        # Every read of a damaged batch reports it again: only a change is news, or each read would start a repair.
         if at < len(self._ranges) and self._ranges[at] == damage:
             return
         self.forget(damage.start, damage.end)
         at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
+        # Beyond the bound nothing is lost by forgetting: what is read or scrubbed again is found again.
         if len(self._ranges) < RANGES_MAX:
             self._ranges.insert(at, damage)
             self.on_news()
@@ -68,6 +70,7 @@ class DamageList:
 def _without(known: Damage, start: int, end: int) -> list[Damage]:
     if end <= known.start or start >= known.end:
         return [known]
+    # A piece has no epoch: `start` and `epoch` together name one whole batch, and half of one is no batch's name.
     pieces = []
     if known.start < start:
         pieces.append(Damage(known.start, start, known.reason))

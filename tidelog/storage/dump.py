@@ -42,6 +42,8 @@ def dump_rows(files: Files, directory: str, identity: PartitionId) -> Iterator[D
     """Yields every row of every catalog in a directory. Raises `OSError` if a catalog cannot be opened."""
     codec = RowCodec(identity)
     for name in files.list(directory):
+        # Every catalog that is there, also one that the loader would set aside or remove: a dump shows files, not a
+        # log.
         if name.endswith(".catalog"):
             file = files.open(f"{directory}/{name}")
             try:
@@ -51,6 +53,7 @@ def dump_rows(files: Files, directory: str, identity: PartitionId) -> Iterator[D
 
 
 def _dump_catalog(codec: RowCodec, file: File, name: str) -> Iterator[Dumped]:
+    # Row by row, at the positions where rows belong: a damaged row costs itself, and does not shift those behind it.
     for position in range(0, file.size(), ROW_BYTES):
         try:
             raw = file.pread(ROW_BYTES, position)
@@ -64,6 +67,7 @@ def _describe_row(codec: RowCodec, raw: bytes) -> tuple[str, Fields]:
     body = codec.body(raw)
     if body is not None:
         return Kind(body.kind).name, _body_fields(body)
+    # A row is what its checksum and kind say, wherever it lies: a header in the middle is shown as one.
     header = codec.parse_header(raw)
     if header is not None:
         return Kind.HEADER.name, _header_fields(header)
@@ -101,6 +105,7 @@ def _body_fields(row: Row) -> Fields:
         "file_position": row.file_position,
     }
     if row.kind == Kind.NAME:
+        # The lengths at its start tell zeros of the content from zeros behind it.
         fields["name"] = name_of(row).rstrip(b"\0").hex()
     elif row.kind == Kind.BATCH:
         fields |= {
@@ -113,6 +118,7 @@ def _body_fields(row: Row) -> Fields:
             "attributes": row.attributes,
             "digest": row.digest.hex(),
         }
+        # Of other batches, position and number are those of a Paxos value, and the top bit of the number is a flag.
         if row.attributes & CONTROL_BIT:
             fields |= {"position": row.position, "number": row.number}
     return fields
@@ -133,6 +139,7 @@ def dump_batches(log: PartitionLog) -> Iterator[tuple[Dumped, bytes]]:
             if isinstance(entry, Damage):
                 yield _dump_damage(name, entry), b""
                 continue
+            # One batch at a time, so that a damaged one is told apart from those beside it.
             extent = part.read(entry.base_offset, 1, log.log_end_offset)
             if extent.data:
                 yield _dump_any(name, entry.file_position, extent.data)

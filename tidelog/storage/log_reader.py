@@ -41,9 +41,12 @@ class LogReader:
     def parts(self, offset: int) -> Iterator[Segment | Damage]:
         """The segments from the one that holds `offset` on, and a `Damage` wherever the files of one are missing."""
         segments = self._state.segments
+        # The last segment that begins at or before the offset: those before it end before it.
         first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
         expected = offset
         for segment in segments[max(first, 0) :]:
+            # Segments follow each other without a gap, so one that begins later has lost the files before it. Passing
+            # over them in silence would hide acknowledged records.
             if segment.base_offset > expected:
                 yield Damage(expected, segment.base_offset, "segment files are missing")
             yield segment
@@ -64,6 +67,7 @@ class LogReader:
         there instead, or nothing at the end."""
         extent = self._extent(offset, bytes_max, end_offset)
         if extent.damage is not None:
+            # Whoever meets damage reports it, so that the repair begins with the first reader, not with the next scrub.
             self._state.damage.note(extent.damage)
         return extent
 
@@ -83,6 +87,7 @@ class LogReader:
         """
         self._state.require_in_range(offset, self._state.tail.offset)
         extent = self.extent(offset, bytes_max, end_offset)
+        # Damage behind sound batches is no error yet: these are returned, and the next read begins with it.
         if extent.damage is not None and not extent.data:
             raise self._damaged(extent.damage)
         return extent
@@ -100,12 +105,16 @@ class LogReader:
         begin = min(lost.past(offset), max(end_offset, offset))
         following = lost.from_offset(begin)
         limit = end_offset if following is None else min(end_offset, following[0])
+        # What lies in a given-up range is not shown, even if a sound copy has turned up: a reader who passed the range
+        # before would have seen another log.
         passed = (offset, begin) if begin > offset else None
         if begin >= limit:
             return PassingRead(Extent(b"", begin, None), passed)
         extent = self.read(begin, bytes_max, limit)
         if extent.data or following is None or limit == end_offset:
             return PassingRead(extent, passed)
+        # A sound batch that begins before the range and ends in it. Reading on from `begin` would return nothing for
+        # ever.
         across = self._batch_before(begin, limit)
         if across is not None:
             raise self._damaged(Damage(across.first_offset, across.next_offset, "given up in part"))
@@ -125,6 +134,8 @@ class LogReader:
         lost = self._state.damage.lost
         begin = min(lost.past(offset), end_offset)
         if begin > offset:
+            # A follower has to get something for these offsets, or its log, its epochs and its high watermark would
+            # never reach those of this one.
             return tuple(self.fillers(offset, begin))
         following = lost.from_offset(begin)
         limit = end_offset if following is None else min(end_offset, following[0])
@@ -141,6 +152,7 @@ class LogReader:
             following = bisect_right(lineage, start, key=lambda begun: begun[1])
             epoch = lineage[max(following - 1, 0)][0] if lineage else self._state.tail.epoch
             stop = min(end, start + FILLER_OFFSETS_MAX)
+            # One batch has one epoch, and a follower compares epochs: the filler ends where the next epoch begins.
             if following < len(lineage):
                 stop = min(stop, lineage[following][1])
             yield empty_batch(start, stop, epoch)
@@ -168,6 +180,7 @@ class LogReader:
         for entry in self.entries(offset):
             if isinstance(entry, Damage):
                 return entry.start < end_offset
+            # Bytes above the end are not waited for: they can't be read yet.
             if entry.next_offset > end_offset:
                 return False
             size -= entry.length
@@ -188,6 +201,7 @@ class LogReader:
             entry = self._first_since(start, timestamp_ms)
         if isinstance(entry, Damage):
             raise self._damaged(entry)
+        # Above the end, which is what is committed, a later leader may have another batch, with another timestamp.
         if entry is None or entry.next_offset > end_offset:
             return None
         return self.read(max(entry.base_offset, start), 1, end_offset)
@@ -196,6 +210,8 @@ class LogReader:
         missing: Damage | None = None
         for part in self.parts(offset):
             if isinstance(part, Damage):
+                # Files that are missing right before the answer may have held an earlier one: a lookup by time must not
+                # skip records in silence.
                 missing = part
             elif part.is_lost:
                 missing = next((entry for entry in part.entries(offset) if isinstance(entry, Damage)), missing)
@@ -217,12 +233,15 @@ class LogReader:
         the last batches of each. But it has to if the checkpoint is damaged.
         """
         state = self._state
+        # Segments wholly behind the offset are not read: the other log, which ends there, does not know what producers
+        # did in them.
         kept = max(1, bisect_left(state.segments, offset, key=lambda segment: segment.base_offset))
         settings, codec = state.settings, state.files.codec
         trails = read_trails(codec, state.segments[:kept], settings.producers_max, now_ms, end_offset=offset)
         return list(trails.producers.items() if trails.has_checkpoint else state.producers.states_before(offset))
 
     def _damaged(self, damage: Damage) -> DamagedBatch:
+        # What was given up already is not named again: whoever reads this decides about the rest.
         kept = next(self._state.damage.lost.rest(damage.start, damage.end), (damage.start, damage.end))
         damage = replace(damage, start=kept[0], end=kept[1])
         return DamagedBatch(

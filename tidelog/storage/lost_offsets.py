@@ -35,19 +35,27 @@ def bring_back(state: LogState, segment: Segment, header: BatchHeader, data: Buf
     """Puts a committed batch into a segment of lost offsets; False if it is not the first of those that are left there.
     Raises `OSError`, `Overloaded`."""
     found = _find(segment)
+    # In the active segment the sequences behind the LOST row belong to rows to come: there would be no slot for another
+    # row.
     if found is None or segment is state.active:
         return False
     lost = found.row
+    # Only from the front: the copy goes where the batch before it ends. Nobody knows how many bytes lie between that
+    # and a later one.
     if header.base_offset != lost.base_offset or header.next_offset > lost.next_offset:
         return False
+    # The LOST row's slot goes to the copy. The offsets that are left need a row of their own, whose sequence no row of
+    # the next segment may have.
     if header.next_offset < lost.next_offset and _room(state, segment) < 1:
         return False
     segment.log.pwritev([data], found.position)
+    # The batch is durable before its row: a crash in between leaves the LOST row, and the offsets as lost as they were.
     segment.log.sync()
     rows = _rows(state, found, header, data)
     segment.catalog.pwritev([b"".join(map(state.files.codec.pack, rows))], found.slot * ROW_BYTES)
     segment.catalog.sync()
     last = rows[-1]
+    # The rows behind may have moved by a slot, and readers' hints with them.
     segment.restate(found.slot + len(rows), last.end_position, last.running_max_timestamp)
     if header.next_offset == lost.next_offset:
         segment.log.truncate(last.end_position)  # the damaged bytes go: each of their offsets has its batch again
@@ -60,10 +68,12 @@ def _find(segment: Segment) -> _LostRow | None:
     for at, row in enumerate(rows):
         if row is not None and row.kind == Kind.LOST:
             before = rows[at - 1] if at else None
+            # Without the row before nobody knows where its batch ends, and so where the copy belongs.
             if at and before is None:
                 return None
             notes = (other for other in rows[at + 1 :] if other is not None)
             behind = [other for other in notes if other.kind not in (Kind.BATCH, Kind.LOST)]
+            # Anything but notes behind the LOST row would be written over, by the copy or by the rows that move back.
             is_whole = len(behind) == len(rows) - at - 1 and row.file_position == segment.log_bytes
             position = 0 if before is None else before.end_position
             return _LostRow(segment.body_slot + at, row, position, behind) if is_whole else None
@@ -92,6 +102,8 @@ def _rows(state: LogState, found: _LostRow, header: BatchHeader, data: Buffer) -
     rows += found.behind
     return [
         row._replace(
+            # Sequences go with slots. `durable` stays as it was: each row vouched for what lay before it, and that is
+            # there.
             sequence=lost.sequence + number,
             epoch=lost.epoch,
             file_position=batch.end_position if number else batch.file_position,

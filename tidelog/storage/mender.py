@@ -34,6 +34,8 @@ class Mender:
         """Makes the damaged catalog rows of the segment that holds `offset` again, as far as the log tells what they
         said, durably. Raises `OSError`: the log is offline then."""
         part = next(self._reader.parts(offset), None)
+        # Of a log that is offline, memory may know of rows that the disk has lost; rows made from that would vouch for
+        # them.
         if self._state.offline_reason is not None or not isinstance(part, Segment):
             return
         with self._or_offline():
@@ -44,6 +46,8 @@ class Mender:
         and what came since, is in memory. True if that is done, and waits for a flush. The log is appended to, so on
         the event loop, and never while it is truncated. Raises `LogOffline` or `InternalError`."""
         active = self._state.active
+        # Only while the log is open does anybody know what the checkpoint said: it is read once, and the rows behind it
+        # do not tell what older segments amounted to.
         if self._state.offline_reason is not None or not active.has_lost_checkpoint:
             return False
         with suppress(DiskFull, Overloaded):
@@ -66,6 +70,8 @@ class Mender:
         """
         self._state.require_online()
         with self._or_offline():
+            # A crash half-way leaves a damaged batch damaged. A failed fsync is final all the same, so the log takes no
+            # more writes.
             verdict, healed = repair_batch(self._state, self._reader, data, belongs_there=belongs_there)
         if healed is not None:
             self._state.damage.forget(healed.start, healed.end)

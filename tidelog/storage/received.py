@@ -22,10 +22,15 @@ def parse_received(payload: Buffer, log_end_offset: int, epoch: int, *, may_skip
     batches: list[RecordBatch] = []
     end = log_end_offset
     for batch in iter_batches(payload):
+        # By the producer's CRC. The digest in the catalog is computed from these very bytes afterwards, so a bit that
+        # flipped on the wire would be sealed by it for ever.
         header = verify_batch(batch.data)
         skipped = header.base_offset - end
+        # Below zero it would write over what is there. Above, an ISR log would have a hole that no batch was ever at.
         if not 0 <= skipped <= (SKIPPED_MAX if may_skip else 0):
             raise InvalidBatch(f"the batch at offset {header.base_offset} does not follow offset {end}")
+        # Within a log epochs never fall. One that does comes from a log of another history, or rotted where no checksum
+        # covers it.
         if header.leader_epoch < epoch:
             raise InvalidBatch(
                 f"the batch at offset {header.base_offset} is of leader epoch {header.leader_epoch}, behind {epoch}"

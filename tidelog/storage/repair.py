@@ -50,6 +50,7 @@ def repair_batch(
     batch, and no other, is what this log holds at its offset, or held.
 
     Raises `InvalidBatch`, `OffsetOutOfRange`, `Overloaded`, `OSError`."""
+    # A peer's word is not taken: bytes that are no sound batch are refused before anything is compared.
     header = verify_batch(data)
     codec, tail = state.files.codec, state.tail
     start, end = tail.log_start_offset, tail.offset
@@ -62,8 +63,13 @@ def repair_batch(
     if isinstance(segment, Damage) or entry is None:
         return Repair.UNKNOWN, None
     if isinstance(entry, Damage):
+        # First without writing any batch: if only rows are damaged, the log itself tells what they said, and the copy
+        # at most proves it.
         mended = mend_rows(codec, segment, tail, (header, data))
         healed = next((gap for gap in mended if gap.start <= header.base_offset < gap.end), None)
+        # Neither row nor batch is left, so there is no digest to compare. Only the caller knows that the batch is
+        # committed, or stands in the log of the leader that this one follows; without that, a batch of another epoch
+        # would be put in its place.
         if healed is None and belongs_there:
             is_filled_in = _fill_in(codec, segment, tail, header, data)
             if is_filled_in:
@@ -71,9 +77,11 @@ def repair_batch(
             if is_filled_in or bring_back(state, segment, header, data):
                 healed = Damage(header.base_offset, header.next_offset, "repaired")
         return (Repair.DONE if healed else Repair.UNKNOWN), healed
+    # The digest covers offset and epoch as well. A copy with another one is another batch, whatever offset it claims.
     if entry.digest != xxh3_128_digest(data):
         return Repair.DIFFERENT, None
     healed = Damage(entry.base_offset, entry.next_offset, "repaired")
+    # A batch that reads as it should is not written over, not even with equal bytes: a torn write would damage it.
     if not segment.holds(entry):
         _put_back(segment, entry, data)
         return Repair.DONE, healed
@@ -84,8 +92,12 @@ def repair_batch(
 
 def _put_back(segment: Segment, row: Row, data: Buffer) -> None:
     file = segment.log
+    # In place, and of exactly the old length, as the digest says. A crash half-way leaves a damaged batch where there
+    # was one, with its row untouched.
     file.pwritev([data], row.file_position)
     file.sync()
+    # Read back by this process, so from the page cache perhaps: it proves that the right bytes went to the right
+    # position, and the fsync that they are on the disk.
     if not segment.holds(row):
         raise OSError(errno.EIO, "a batch that was written back does not read as written", segment.log_path)
 
@@ -96,10 +108,14 @@ def _fill_in(codec: RowCodec, segment: Segment, tail: Tail, header: BatchHeader,
     for gap in row_gaps(segment):
         at = tail_before(segment, gap, tail)
         end_offset, end_position = end_of(segment, gap)
+        # Sound batches at the start of the gap stay where they are: the lost one lies behind them.
         for row in segment.walk(at.offset, at.file_position, end_position, at.epoch):
             at = at._replace(offset=row.next_offset, file_position=row.end_position, epoch=row.epoch)
+        # Epochs never fall in a log, so this batch's must lie between those of its neighbours.
         epoch_max = header.leader_epoch if gap.following is None else gap.following.epoch
         ends = (header.next_offset, at.file_position + header.size)
+        # It ends just where the next sound row begins, or leaves both offsets and bytes for batches between. Anything
+        # else would write into a sound batch.
         fits = ends == (end_offset, end_position) or (ends[0] < end_offset and ends[1] < end_position)
         if at.offset == header.base_offset and fits and at.epoch <= header.leader_epoch <= epoch_max:
             segment.log.pwritev([data], at.file_position)

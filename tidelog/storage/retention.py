@@ -34,16 +34,23 @@ def retained_from(
 
     -1 for either limit means no limit. The last segment can go too (its end is the answer, then), but not by size.
     """
+    # In bytes; as long as it is positive, a segment that is no larger may go, and `retention_bytes` are left without
+    # it.
     excess = sum(segment.log_bytes for segment in segments) - retention_bytes if retention_bytes >= 0 else -1
     start = segments[0].base_offset
     for index, segment in enumerate(segments):
+        # What is not committed is not to be deleted: a later leader may lack it, and the logs would begin at different
+        # offsets.
         if segment.end_offset > high_watermark:
             break
+        # By the newest record, not the oldest: a segment goes whole, and none of its records may go early.
         is_old = retention_ms >= 0 and 0 <= segment.max_timestamp < now_ms - retention_ms
         is_excess = segment.log_bytes <= excess and index < len(segments) - 1
         if is_old or is_excess:
             excess -= segment.log_bytes
             start = segment.end_offset
+        # A segment with an age that stays keeps all behind it, since a log has no holes. One without an age waits for
+        # the next: if that one goes, both do.
         elif segment.max_timestamp >= 0:
             break
     return start
