@@ -43,12 +43,14 @@ def mend_rows(
     `tail` is the log's, for what rows say of the whole log. `copy` is a batch that a peer has: it may prove that what
     the log holds behind skipped offsets belongs there. Raises `OSError` or `Overloaded`.
     """
+    # The header first: a row is in its place only by the numbers that it gives.
     has_made_header = _mend_header(codec, segment, tail)
     mended = []
     for gap in list(row_gaps(segment)):
         rows = _rows_for(codec, segment, gap, tail, copy)
         if rows is None:
             continue
+        # Only slots of the gap are written: the sound rows beside it are the evidence for what is made here.
         segment.catalog.pwritev([b"".join(map(codec.pack, rows))], gap.slot * ROW_BYTES)
         mended.append(Damage(rows[0].first_offset, rows[-1].next_offset, "row made again"))
     if mended or has_made_header:
@@ -61,8 +63,11 @@ def _mend_header(codec: RowCodec, segment: Segment, tail: Tail) -> bool:
     counts only if it is there, and sound; else older segments are asked, as after a start that made the header."""
     header = codec.parse_header(segment.raw_rows(0, 1))
     if header is not None and header.base_offset == segment.base_offset:
+        # The checkpoint of the active segment is not disclaimed: an opening before the next segment has one would find
+        # no producers at all.
         return segment.next_sequence < tail.sequence and _disclaim_checkpoint(codec, segment, header)
     items = [codec.parse_checkpoint(segment.raw_rows(slot, 1)) for slot in range(1, segment.body_slot)]
+    # Without checkpoint rows, only a log's very first segment has nothing before it to remember.
     has_checkpoint = None not in items if items else segment.first_sequence == 0
     first = tail_before(segment, RowGap(0, 1, None, None), tail)
     is_empty = segment.end_offset == segment.base_offset
@@ -114,6 +119,8 @@ def _rows_for(
     reached = (batches[-1].next_offset, batches[-1].end_position) if batches else (at.offset, at.file_position)
     has_seal = gap.following is None and segment.is_sealed
     others = gap.size - len(batches) - has_seal
+    # The whole gap or nothing. If what the log holds ends short of the next sound row, in offsets or in bytes, a batch
+    # is lost there, and rows behind it would get slots that were not theirs.
     if reached != (end_offset, end_position) or others < 0:
         return None
     names = _names(segment, gap, batches, others)
@@ -121,6 +128,7 @@ def _rows_for(
     for batch in batches:
         made.add_name(names.get(batch.base_offset))
         made.add(batch)
+    # Which notes stood here is not known. A MARK says nothing that its neighbours do not say, whatever it stands for.
     for _ in range(others - len(names)):
         made.add_note(Kind.MARK)
     if gap.following is not None:
@@ -138,6 +146,7 @@ def _names(segment: Segment, gap: RowGap, batches: list[Row], names_max: int) ->
     says what its entry says.
     """
     entries = [*batches, gap.following]
+    # The first entry has its name already: that row is sound.
     if gap.last is not None and gap.last.kind == Kind.NAME:
         del entries[0]
     heads = [(row, _head_of(segment, row)) for row in entries if row is not None] if names_max else []
@@ -151,6 +160,7 @@ def _head_of(segment: Segment, row: Row) -> Head | None:
     if row.kind != Kind.BATCH:
         return None
     data = segment.raw_batch(row)
+    # Only from a sound entry. A name that is made from rot would be believed when the entry is gone.
     entry = decode_entry(data) if xxh3_128_digest(data) == row.digest else None
     is_slot = entry is not None and entry[0].kind in (EntryKind.SLOT, EntryKind.REFERENCE)
     return entry[0] if entry is not None and is_slot else None
@@ -186,6 +196,8 @@ class _RowsInOrder:
         self.rows.append(
             row._replace(
                 sequence=at.sequence,
+                # A row that vouched for itself, or for rows behind it, would make damage of a torn end at the next
+                # opening.
                 durable=min(at.durable, at.sequence),
                 running_max_timestamp=at.running_max_timestamp,
                 start_offset=at.log_start_offset,
@@ -200,6 +212,7 @@ def tail_before(segment: Segment, gap: RowGap, tail: Tail) -> Tail:
     """The log's tail as it was when the first row of the gap was written."""
     tail = tail._replace(sequence=segment.first_sequence + gap.slot)
     if gap.last is None:
+        # Epoch 0 is below all: without a row before, batches of any epoch may follow.
         return tail._replace(epoch=0, offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
     last = gap.last
     return tail._replace(
@@ -219,6 +232,8 @@ def _batches_between(
         for row in segment.walk(at.offset, at.file_position, end_position, at.epoch):
             yield row
             at = at._replace(epoch=row.epoch, offset=row.next_offset, file_position=row.end_position)
+        # Offsets were skipped here, or a batch is lost: the log alone cannot tell. A copy of the batch that lies behind
+        # proves that it belongs there, and so that what is before it was skipped.
         proven = _row_of_copy(codec, segment, at, end_position, copy)
         if proven is None:
             return
@@ -237,4 +252,5 @@ def _row_of_copy(
         return None
     row = codec.body(codec.batch(at, header, (data,)))
     assert row is not None
+    # Byte for byte, by its digest: a batch of another epoch at this position is no proof.
     return row if segment.holds(row) else None

@@ -14,12 +14,10 @@ is the sequence below which everything was known to be on disk when the row was 
 `durable` found may be a crash's doing; damage below it never is.
 
 A truncation drops rows, and no sequence is given out twice: what is written next goes to a new segment, or into a new
-catalog, with sequences above all that were ever used. So a leftover of a dropped row, which may be of a higher epoch
-than the row that replaced it, has no batch of its own any more: neither it nor its `durable` is believed.
+catalog, with sequences above all that were ever used. Epochs never decrease.
 
 All body rows carry `base_offset`, `file_position` and `running_max_timestamp`, which never decrease, so that a catalog
-can be searched by bisection whatever the kinds. The checksum is seeded with the log's identity: a row that belongs to
-another partition, or to another slot, does not parse. Epochs never decrease either.
+can be searched by bisection whatever the kinds.
 """
 
 from __future__ import annotations
@@ -62,6 +60,7 @@ class Kind(IntEnum):
 BODY_KINDS = frozenset({Kind.BATCH, Kind.DELETE_RECORDS, Kind.MARK, Kind.LOST, Kind.SEAL, Kind.NAME})
 
 # All begin with magic, version, kind, epoch, sequence, durable, and end with the CRC.
+# `<`: little endian without padding. The layouts are those of docs/data-files.md, byte for byte.
 _BODY = struct.Struct("<HBBiQQ QQ qqqq 16s qihh Ii qI")
 _HEADER = struct.Struct("<HBBiQQ q q 16s i I ? 59x")
 _LINEAGE = struct.Struct("<HBBiQQ q 92x")
@@ -156,6 +155,8 @@ class RowCodec:
     def __init__(self, identity: PartitionId) -> None:
         self._topic_id = bytes.fromhex(identity.topic_id)
         self._partition = identity.partition
+        # The checksum is seeded with the log's identity, so a row of another partition does not parse: what a
+        # misdirected write or a swapped file brings here is damage, and no evidence.
         self._seed = crc32c(self._topic_id + identity.partition.to_bytes(4, "little"))
 
     def seal_bytes(self, row: bytes) -> bytes:
@@ -168,6 +169,7 @@ class RowCodec:
             return False
         view = memoryview(row)
         (crc,) = _CRC.unpack_from(view, _CHECKED)
+        # A row of a newer version is no row here; `format` keeps this program from such data.
         return bool(crc == crc32c(view[:_CHECKED], self._seed)) and view[:3] == _SIGNATURE
 
     # -- body rows ------------------------------------------------------------------------------------------------
@@ -177,6 +179,7 @@ class RowCodec:
     ) -> bytes:
         """The row of a batch that is about to be written at `tail`; offsets in between are skipped. `identity` is its
         position and number in the log that it was agreed on in, if it does not say so itself."""
+        # Clients choose timestamps, so a later batch may be older. The maximum so far never falls, and can be bisected.
         newest = max(tail.running_max_timestamp, header.max_timestamp)
         position, number = identity_of(header, buffers[0]) if identity is None else identity
         return self.seal_bytes(
@@ -256,6 +259,7 @@ class RowCodec:
         if len(raw) != ROW_BYTES:
             return None
         fields = _HEADER.unpack_from(raw)
+        # The row says itself whose it is, and its checksum, seeded with that, proves it.
         identity = PartitionId(TopicId(fields[8].hex()), fields[9])
         return identity if fields[9] >= 0 and RowCodec(identity).parse_header(raw) is not None else None
 
@@ -268,6 +272,8 @@ class RowCodec:
         rows = [self.header(tail, len(bodies))]
         for slot, (kind, epoch, fields) in enumerate(bodies, start=1):
             layout = _LINEAGE if kind is Kind.LINEAGE else _PRODUCER
+            # A checkpoint row has a sequence as well, so that the slot of each row in the catalog is its sequence less
+            # the first.
             row = layout.pack(MAGIC, VERSION, kind, epoch, tail.sequence + slot, tail.durable, *fields)
             rows.append(self.seal_bytes(row))
         return rows
@@ -299,6 +305,7 @@ class RowCodec:
         found: list[tuple[int, ProducerState]] = []
         for at in range(0, len(raw), ROW_BYTES):
             row = raw[at : at + ROW_BYTES]
+            # All or none. What came over the network is damaged, or another partition's, as soon as one row is.
             if len(row) < ROW_BYTES or not self.is_sound(row) or row[3] != Kind.PRODUCER:
                 raise InvalidBatch(f"the state of a producer, {at} bytes into what a replica sent, is damaged")
             found.append(_parse_producer(row))
@@ -324,6 +331,7 @@ def _parse_producer(raw: Buffer) -> tuple[int, ProducerState]:
     trail = fields[12 : 12 + 2 * count]
     batches: list[SeenBatch] = []
     for records, base_offset in reversed(list(zip(trail[::2], trail[1::2], strict=True))):
+        # Backwards from the newest: sequences wrap at 2^31, and counts never do.
         next_sequence = (next_sequence - records) % SEQUENCES
         batches.append(SeenBatch(next_sequence, records, base_offset))
     return producer_id, ProducerState(epoch, tuple(reversed(batches)), run_records, seen_ms)

@@ -13,16 +13,12 @@ torn, and truncated. A sound row fits if it follows what was taken in, and ends 
   bad    good     keep, serve an error             keep, serve an error
   bad    bad      keep, serve an error             truncate here
 
-A write of several rows that a power cut tore in the middle looks like the last case, with sound rows behind. It was not
-acknowledged, or two faults have hit one entry. Nothing of it may be kept by a replica that others count on: a follower
-would acknowledge a batch that nobody can name, and a voter would vote without knowing which slot it has lost. A log
-that nobody else has, or that is written again from something else, is truncated at the first bad batch at D or beyond
-(`BadEnd`), unless something beside it vouches for that batch.
+A log that nobody else has, or that is written again from something else, is truncated at the first bad batch at D or
+beyond (`BadEnd`), unless something beside it vouches for that batch.
 
-It is known to be more than a tear if the catalog's header is gone as well, which was durable before the log's first
-batch was, or if the disk says that it cannot read what is to go. Then the log has lost its end, acknowledged or not,
-and nobody may count on it before it is filled again: its owner is told (`on_end_lost`) before anything is truncated, or
-written, for a sector that is written can be read.
+It is known to be more than a tear if the catalog's header is gone as well, or if the disk says that it cannot read what
+is to go. Then the log has lost its end, acknowledged or not, and nobody may count on it before it is filled again: its
+owner is told (`on_end_lost`).
 
 What is missing between two segments, row and batch, is judged by D in any log: the file ends there, so there would be
 no room to put a copy back. Again only two faults at once look like that in a log that no crash has cut short: if the
@@ -110,18 +106,26 @@ class Scan:
         segment = self._segment
         self._end_max = OFFSET_MAX if next_base_offset is None else next_base_offset
         if segment.first_sequence < 0:
+            # Neither a header nor a sound row: what is made anew is numbered on from the segment before.
             segment.first_sequence = start.sequence
         segment.slots = max(segment.slots, 1)
         self._settled_end = settled_end
         self._tail = start._replace(sequence=segment.first_sequence + segment.body_slot)
         is_headless = self._take_header(start)
         slot = self._take_rows(self._skip_settled_rows())
+        # Something behind these offsets was durable once, so they were, too. They are lost, not torn, and must not be
+        # given out again.
         if self._tail.offset < self._settled_end:
             slot = self._note_lost(slot, self._settled_end)
+        # A seal in the last segment tells of one behind it that was removed. The log goes on here now, and nothing is
+        # read behind a seal.
         segment.is_sealed = slot == self._seal_slot and next_base_offset is not None
         if segment.is_sealed:
             slot += 1
         self._tail = self._tail._replace(sequence=segment.first_sequence + slot, durable=0)
+        # Before anything is written or truncated: a sector that the disk refused can be read once it is written.
+        # Without the proof that this end was no tear, the replica could lead, and the others would truncate what was
+        # acknowledged.
         if self._on_end_lost is not None and self._has_lost_end(slot, is_headless=is_headless):
             self._on_end_lost()
         for at, raw in self._made:  # not before: a sector that is written can be read
@@ -136,6 +140,8 @@ class Scan:
     def seal(self, tail: Tail) -> Tail:
         """Seals the segment. The next opening reads the seal alone: it has to pass on how far the log was durable."""
         segment = self._segment
+        # If the seal said that nothing had been durable, the next opening would take a half-deleted segment for a torn
+        # one, and drop all behind it.
         note = self._codec.note(Kind.SEAL, self._vouch(tail), start_offset=tail.log_start_offset)
         self._write(segment.slots, note)
         sealed = tail._replace(sequence=tail.sequence + 1)
@@ -162,6 +168,7 @@ class Scan:
         """Takes in the header; makes another one, and returns True, if it is lost."""
         segment = self._segment
         header = self._codec.parse_header(segment.raw_rows(0, 1))
+        # The header of another segment, as in a swapped file, is as good as none.
         if header is not None and header.base_offset == segment.base_offset:
             log_start = max(start.log_start_offset, header.log_start_offset)
             self._tail = self._tail._replace(epoch=max(start.epoch, header.epoch), log_start_offset=log_start)
@@ -184,9 +191,11 @@ class Scan:
         is_short = self._end_max != OFFSET_MAX and tail.offset < self._end_max
         is_empty = tail.offset == segment.base_offset
         has_bytes = self._size > tail.file_position
+        # This header was durable before the log's first batch, so no crash takes it: what is gone with it was not torn.
         if is_headless and self._had_header:
             return has_bytes or segment.slots > slot + (self._seal_slot == slot) or is_short or is_empty
         return has_bytes and (
+            # A crash leaves zeros or old bytes, never a sector that the disk refuses to read.
             is_unreadable(segment.catalog, slot * ROW_BYTES, segment.slots * ROW_BYTES)
             or is_unreadable(segment.log, tail.file_position, self._size)
         )
@@ -201,6 +210,8 @@ class Scan:
         if slot <= segment.body_slot:
             return segment.body_slot
         row = segment.row(slot - 1)
+        # The last row below D has offset, position and epoch of all before it. If it is bad, the rows are followed one
+        # by one.
         if row is None or row.kind == Kind.SEAL or not self._fits(row, is_after_gap=True):
             return segment.body_slot
         self._advance(row)
@@ -212,6 +223,8 @@ class Scan:
         for row in segment.rows(slot):
             is_settled = segment.first_sequence + slot < self._durable
             fits = row is not None and self._fits(row, is_after_gap=gap > 0)
+            # A sound row that fits is believed to have had its batch, at D or beyond as well: the batch may have rotted
+            # a moment after it was acknowledged, and other replicas can tell.
             if row is not None and fits and (is_settled or self._is_believed(row)):
                 self._close_gap(slot - gap, gap, row)
                 gap = 0
@@ -224,10 +237,14 @@ class Scan:
                 # A torn batch ends the log. What the gap before it held was on disk once.
                 self._settled_end = max(self._settled_end, row.first_offset)
                 return self._adopt(slot - gap, row.file_position)
+            # Below D nothing is torn: the rows that follow say what the gap held.
             elif is_settled or gap:
                 gap += 1
             elif fits:
                 return slot
+            # The first row beyond D that is bad with its batch ends the log, also with sound rows behind it. That was a
+            # torn write, never acknowledged, or two faults in one entry. A follower that kept it would acknowledge a
+            # batch that nobody can name; a voter would vote without knowing which slot it has lost.
             elif not self._rewrite(slot):
                 break
             slot += 1
@@ -235,11 +252,13 @@ class Scan:
 
     def _is_believed(self, row: Row) -> bool:
         """Whether a sound row at D or beyond counts. A floor without its batch does not: nobody can give it again."""
+        # What a floor says no other replica can give back, so a row without it is of no use.
         is_kept = self._bad_end.keeps(row) and row.number != FLOOR_NUMBER
         return is_kept or row.kind != Kind.BATCH or self._segment.holds(row)
 
     def _judge(self, row: Row) -> None:
         """Reports a damaged batch at D or beyond, for it may not be committed; below D, whoever reads it finds it."""
+        # A new leader settles what may not be committed before its epoch begins, so it has to know of this damage now.
         is_doubtful = row.kind == Kind.BATCH and row.sequence >= self._durable
         if is_doubtful and self._bad_end.keeps(row) and not self._segment.holds(row):
             reason = "batch does not match its catalog row"
@@ -252,6 +271,7 @@ class Scan:
         else:
             has_bytes = row.kind == Kind.LOST and row.file_position > tail.file_position  # of what is lost
             is_next = row.first_offset == tail.offset and (row.file_position == tail.file_position or has_bytes)
+        # Reaching into the next segment, or of an older epoch, it is a leftover of what a truncation dropped.
         return is_next and row.epoch >= tail.epoch and row.next_offset <= self._end_max
 
     def _advance(self, row: Row) -> None:
@@ -268,6 +288,8 @@ class Scan:
             return
         found = list(self._walk(following.file_position))
         end = found[-1].next_offset if found else self._tail.offset
+        # The batches must fill the gap exactly. Otherwise one of them is lost, and which slot stood for which batch is
+        # a guess.
         if end != following.first_offset or len(found) > count:
             self._report.damage.append(Damage(end, following.first_offset, "batch and catalog row are both damaged"))
             return
@@ -299,6 +321,8 @@ class Scan:
     def _walk(self, end_position: int) -> Iterator[Row]:
         """Sound batches in the log that follow the tail."""
         tail = self._tail
+        # No digest is left for these, so each is believed for its CRC and for following the one before: offsets,
+        # position and epoch.
         rows = self._segment.walk(tail.offset, tail.file_position, end_position, tail.epoch)
         return takewhile(lambda row: row.next_offset <= self._end_max, rows)
 
@@ -316,6 +340,7 @@ class Scan:
         self._report.rows_rewritten += 1
 
     def _note_lost(self, slot: int, end: int) -> int:
+        # Behind all bytes of the file: a copy that turns up goes where the lost bytes were.
         sequence, position = self._segment.first_sequence + slot, max(self._size, self._tail.file_position)
         tail = self._vouch(self._tail._replace(sequence=sequence, file_position=position))
         self._report.damage.append(Damage(tail.offset, end, "neither batches nor rows are left"))

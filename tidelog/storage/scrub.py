@@ -48,6 +48,7 @@ class Piece:
 
     def run(self) -> None:
         """Reads and verifies. Blocking; may be called on another thread."""
+        # On the disk thread, beside a log that lives on: what fails here is a suspicion, and no finding yet.
         self.suspects = [row for row in self.rows if not self.segment.holds(row)]
         if self.slots:
             self.bad_rows = self.segment.count_bad_rows(self.slots.start, len(self.slots))
@@ -76,6 +77,7 @@ class Scrubber:
         Raises `Overloaded`."""
         state = self._state
         while True:
+            # What retention has deleted since the last piece is not to be read.
             self._offset = max(self._offset, state.log_start_offset)
             part = self._part()
             if part is None:
@@ -86,6 +88,7 @@ class Scrubber:
                 continue
             if part is not self._segment:
                 self._segment, self._slot = part, 0
+            # Rows of a segment first, then its batches, which are found by the rows.
             if self._with_rows and self._slot < part.slots:
                 return self._piece_of_rows(part)
             piece = self._piece_of_batches(part, budget_bytes)
@@ -106,6 +109,8 @@ class Scrubber:
     def _piece_of_rows(self, segment: Segment) -> Piece:
         slots = range(self._slot, min(self._slot + PIECE_ROWS, segment.slots))
         self._slot = slots.stop
+        # Held until `end`: the event loop must not close these files under the disk thread, also if the log is
+        # truncated.
         return Piece(segment, self._state.files.hold(segment), slots=slots)
 
     def _piece_of_batches(self, segment: Segment, budget_bytes: int) -> Piece | None:
@@ -117,6 +122,7 @@ class Scrubber:
                 if not rows:
                     self._pass(entry)
                 break
+            # At least one batch, however large: a piece of none would never come past it.
             is_full = len(rows) >= PIECE_ROWS or (rows and size + entry.length > budget_bytes)
             if is_full or entry.base_offset >= end:
                 break
@@ -132,6 +138,8 @@ class Scrubber:
         piece.release()
         state = self._state
         for row in piece.suspects:
+            # Read once more, on the event loop, before it is called damaged: a truncation may have changed it under the
+            # reader.
             if state.log_start_offset < row.next_offset <= state.log_end_offset:
                 self._reader.extent(row.base_offset, 1, state.log_end_offset)  # notes it, if it is so
         return ScrubStep(piece.size, piece.bad_rows, piece.segment.base_offset if piece.bad_rows else None)

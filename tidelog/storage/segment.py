@@ -118,6 +118,7 @@ class Segment:
 
     def extend(self, rows: int, tail: Tail) -> None:
         """Takes in rows, and the batches they describe, that were written behind its end."""
+        # A reader that waits at the end comes for just this offset.
         self.hint(self.end_offset, self.slots)
         self.slots += rows
         self.end_offset = tail.offset
@@ -133,10 +134,13 @@ class Segment:
         """Puts `rows` in the place of those from `slot` on, and ends the log at `tail`. The catalog goes first, and
         durably: batches without rows are taken in again, rows without batches are damage. The log needs a sync yet."""
         catalog = self.catalog
+        # The catalog first, and durably. A crash in between leaves batches without rows, which are taken in again, so
+        # the log is as long as before; rows without batches would be damage.
         catalog.truncate(slot * ROW_BYTES)
         catalog.pwritev([b"".join(rows)], slot * ROW_BYTES)
         catalog.sync()
         log = self.log
+        # An old block may come back in the place of a write that a power cut took; as zeros it is no batch.
         wipe(log, tail.file_position)
         log.truncate(tail.file_position)
         self.slots, self.end_offset, self.log_bytes = slot + len(rows), tail.offset, tail.file_position
@@ -149,6 +153,8 @@ class Segment:
         self.lost_at_end = 0
         for slot in range(self.slots - 1, max(self.body_slot, self.slots - NOTES_MAX) - 1, -1):
             row = self.row(slot)
+            # Notes may follow the LOST row, and take no offsets. Behind a damaged row nobody knows; the segment then
+            # counts as one that goes on.
             if row is None or row.kind in (Kind.BATCH, Kind.LOST):
                 self.lost_at_end = row.last_offset_delta + 1 if row is not None and row.kind == Kind.LOST else 0
                 return
@@ -166,6 +172,8 @@ class Segment:
         try:
             return self.catalog.pread(count * ROW_BYTES, slot * ROW_BYTES)
         except OSError:
+            # One sector that cannot be read fails the whole read, so rows are read one by one: four of them share a
+            # sector.
             if count == 1:
                 return bytes(ROW_BYTES)
             rows = (self.raw_rows(slot + i, 1) for i in range(count))
@@ -182,6 +190,8 @@ class Segment:
             count = min(size, self.slots - slot)
             raw = self.raw_rows(slot, count)
             yield from self._checked(slot, raw)
+            # The file is shorter than it should be. Each row that is missing is yielded all the same, or the slots of
+            # those behind would shift.
             missing = count - len(raw) // ROW_BYTES
             yield from (None for _ in range(missing))
             slot, size = slot + count, min(2 * size, ROWS_PER_READ_MAX)
@@ -189,6 +199,7 @@ class Segment:
     def _checked(self, slot: int, raw: Buffer) -> Iterator[Row | None]:
         sequence = self.first_sequence + slot
         for row in self._codec.bodies(raw):
+            # A row in another slot than its own is no row: a leftover of before a truncation, or a misdirected write.
             yield row if row is not None and row.sequence == sequence else None
             sequence += 1
 
@@ -199,6 +210,7 @@ class Segment:
         split = min(max(self.body_slot - slot, 0), count)
         head = (raw[i * ROW_BYTES : (i + 1) * ROW_BYTES] for i in range(split))
         bad = [at for at, row in enumerate(head, start=slot) if not self._codec.is_sound(row)]
+        # A bad header (slot 0) is bad in any case. Checkpoint rows that the header disclaims count for nothing.
         if any(bad) and not self._may_have_checkpoint():
             bad = [at for at in bad if at == 0]
         body = self._checked(slot + split, raw[split * ROW_BYTES :])
@@ -218,6 +230,8 @@ class Segment:
         than the first body slot if there is none. Damaged rows are stepped over."""
         low, high = self.body_slot, self.slots
         while low < high:
+            # Bisection holds for rows of any kind, as offsets, positions and running maxima never fall. A damaged row
+            # is replaced by the next sound one within the bounds; if there is none, the upper half is given up.
             middle = probe = (low + high) // 2
             row = self.row(probe)
             while row is None and probe + 1 < high:
@@ -235,6 +249,7 @@ class Segment:
         """The batches, as rows, and the damage, from the one that holds `offset` on, in order of offsets."""
         slot = self._hints.get(offset)
         if slot is None:
+            # The last row at or before the offset; those that end before it are skipped below.
             slot = max(self._search(lambda row: row.base_offset <= offset), self.body_slot)
         for entry in self._entries_from(slot):
             if end_of(entry) > offset:
@@ -248,6 +263,8 @@ class Segment:
                 has_gap = True
                 continue
             if has_gap:
+                # Rows are missing between two sound ones, which say where the batches between them begin and end. So
+                # the log is asked for itself, and only what it cannot show is damage.
                 yield from self._salvage(last or self._sound_before(slot), row.first_offset, row.file_position)
                 has_gap = False
             if row.kind == Kind.BATCH:
@@ -255,6 +272,7 @@ class Segment:
             elif row.kind == Kind.LOST:
                 yield Damage(row.base_offset, row.next_offset, "lost with its catalog row")
             last = row
+        # The rows end before the segment does: those behind are damaged, or the catalog is shorter than it was.
         if has_gap or (last is not None and last.next_offset < self.end_offset):
             yield from self._salvage(last or self._sound_before(slot), self.end_offset, self.log_bytes)
 
@@ -273,6 +291,7 @@ class Segment:
         if last is not None:
             offset, position, epoch = last.next_offset, last.end_position, last.epoch
         for row in self.walk(offset, position, end_position, epoch):
+            # A batch across the next sound row contradicts that row, and a row is the better witness.
             if row.next_offset > end_offset:
                 break
             yield row
@@ -289,6 +308,8 @@ class Segment:
             if data is None:
                 return
             header = parse_header(data)
+            # The batch has a sound CRC, which covers neither offset nor epoch: that it continues the log is what tells
+            # it from an old block.
             if header.base_offset != tail.offset or header.leader_epoch < tail.epoch:
                 return
             row = self._codec.body(self._codec.batch(tail, header, (data,)))
@@ -302,6 +323,7 @@ class Segment:
             return None
         try:
             header = parse_header(self.log.pread(HEADER_BYTES, position))
+            # The length is not checked by anything yet, so it is bounded before it is read.
             if header.batch_length <= 0 or position + header.size > end_position:
                 return None
             data = self.log.pread(header.size, position)
@@ -321,6 +343,7 @@ class Segment:
             if isinstance(entry, Damage):
                 stop = entry if entry.start < end_offset else None
                 break
+            # At least one batch, however large, or a reader would never get past it.
             is_full = run and size + entry.length > bytes_max
             if is_full or entry.next_offset > end_offset:
                 break
@@ -334,9 +357,13 @@ class Segment:
         try:
             data = self.log.pread(size, run[0].file_position)
         except OSError:
+            # One bad sector fails the gathered read. Batch by batch, and sector by sector, the sound ones before it are
+            # still served.
             data = b"".join(map(self.raw_batch, run))
         view, at = memoryview(data), 0
         for row in run:
+            # Verified at each read: the digest was taken before the batch was written, so neither disk nor page cache
+            # can change a byte in between unseen.
             if xxh3_128_digest(view[at : at + row.length]) != row.digest:
                 damage = Damage(row.base_offset, row.next_offset, "batch does not match its catalog row", row.epoch)
                 return Extent(data[:at], row.base_offset if at else offset, damage)
@@ -360,6 +387,8 @@ class Segment:
 
     def _sector(self, position: int, size: int) -> bytes:
         try:
+            # Filled up, so that a file that is too short gives as many bytes as the row says, and no other batch slides
+            # into their place.
             return self.log.pread(size, position).ljust(size, b"\0")
         except OSError:
             return bytes(size)

@@ -41,6 +41,7 @@ def read_trails(
     Producers seen in rows count as heard now: remembering one for longer than configured is harmless.
     """
     first = len(segments) - 1
+    # Backwards to the newest sound checkpoint: it has all that came before, so no older segment is needed.
     while (checkpoint := read_checkpoint(codec, segments[first])) is None and first > 0:
         first -= 1
     lineage = checkpoint.lineage if checkpoint else []
@@ -54,9 +55,12 @@ def read_trails(
 def read_checkpoint(codec: RowCodec, segment: Segment) -> Checkpoint | None:
     """A segment's checkpoint; None if any of it is damaged, or it never had one."""
     header = codec.parse_header(segment.raw_rows(0, 1))
+    # A header that was made again without its checkpoint says so. An empty checkpoint would say that nothing came
+    # before.
     if header is None or not header.has_checkpoint:
         return None
     raw = segment.raw_rows(1, header.checkpoint_rows)
+    # All or nothing: with one LINEAGE row missing, replicas would compare epochs with a log that never was.
     if len(raw) < header.checkpoint_rows * ROW_BYTES:
         return None
     checkpoint = Checkpoint([], [])
@@ -74,6 +78,7 @@ def read_checkpoint(codec: RowCodec, segment: Segment) -> Checkpoint | None:
 
 def _follow(segment: Segment, lineage: Lineage, producers: ProducerTable, now_ms: int, end_offset: int) -> None:
     for row in segment.entries(segment.base_offset):
+        # What has lost its row says nothing of its producer, so a repeat of it is not known for one.
         if isinstance(row, Damage):
             continue
         if row.base_offset >= end_offset:
@@ -81,6 +86,8 @@ def _follow(segment: Segment, lineage: Lineage, producers: ProducerTable, now_ms
         if not lineage or lineage[-1][0] < row.epoch:
             lineage.append((row.epoch, row.base_offset))
         if row.producer_id >= 0:
+            # As heard now, for rows have no time of arrival: a producer is remembered for too long rather than too
+            # short.
             producers.remember(
                 row.producer_id,
                 row.producer_epoch,

@@ -36,7 +36,9 @@ def verify(log: PartitionLog) -> Iterator[Step]:
     done, total = 0, sum(segment.log_bytes for segment in log.segments)
     segment: Segment | None = None
     while offset < end:
+        # Retention may have deleted since the last step: what is gone is not missing.
         offset = max(offset, log.log_start_offset)
+        # Asked for anew in each step, as the log may have been rolled or truncated between two of them.
         part = next(log.parts(offset))
         if isinstance(part, Segment) and part is not segment:
             segment = part

@@ -21,4 +21,5 @@ def wipe(file: File, position: int) -> None:
     while position < end:
         file.pwritev([zeros[: end - position]], position)
         position += len(zeros)
+    # Durable before the space is given back: the zeros have to be what an old block shows.
     file.sync()
