@@ -89,13 +89,16 @@ def load_slots(
 
     Blocking. Raises `ConfigError` if something else than a slot store is there; otherwise as `load_log`.
     """
+    # Before the loader: it would write new facts over lost ones, and the loss would never be seen again.
     amnesia = _find_amnesia(opened.files, directory, identity)
     if amnesia is not None:
+        # Nothing is written, so the next opening finds the same, and the replica stays without a vote.
         journal, report = open_read_only(opened.files, directory, identity)
     else:
         journal, report = load_log(
             opened, directory, identity, settings, new_incarnation=new_incarnation, now_ms=now_ms, bad_end=bad_end
         )
+        # Before anything is shown: what a power cut takes afterwards is a vote that can be cast twice.
         _settle(journal, opened.files)
     replay = _Replay(journal)
     amnesia = amnesia or replay.run()
@@ -105,6 +108,7 @@ def load_slots(
     facts = None if journal.replica is UNSET else journal.replica
     floor = replay.index.floor
     stored = StoredSlots(facts, (floor.position, floor.content) if floor else None, [], amnesia is not None, report)
+    # Slots below the floor are left over from before it; what was agreed on there is known from the floor.
     replay.index.drop_below(floor.position if floor else 0)
     for position, entry in sorted(replay.index.slots.items()):
         known = replay.identities[position]
@@ -120,8 +124,11 @@ def _find_amnesia(files: Files, directory: str, identity: PartitionId) -> str | 
     """
     names = files.list(directory)
     journal = [name for name in names if name.endswith((".log", ".catalog"))]
+    # Facts are written twice and last, so facts without a journal are a journal that was lost.
     if MetainfoStore(files, directory, identity).load() is not None:
         return None if journal else "the journal is missing"
+    # `metainfo.1` is begun when `metainfo.0` is durable, and entries are taken after both: no crash of a new store
+    # leaves either without sound facts.
     if NAMES[1] in names or any(_holds_entries(files, directory, name) for name in journal):
         return "both metainfo copies are lost"
     return None
@@ -136,14 +143,15 @@ def _holds_entries(files: Files, directory: str, name: str) -> bool:
 
 
 def _settle(journal: PartitionLog, files: Files) -> None:
-    """Makes what was found durable: what a replica shows must stay, and what it does not show must not show up later. A
-    process may have died before its facts were on both copies, or before the disk knew that it had truncated what it
-    could not write. So both are done once more, durably."""
+    """Makes what was found durable: what a replica shows must stay, and what it does not show must not come later."""
     if journal.offline_reason is not None:
         return
     try:
+        # The process before may have truncated what it could not write, and died before the disk knew. If that came
+        # back with a power cut, the slot would hold what this replica has denied.
         journal.active.truncate(journal.active.slots, [], journal.tail)
         journal.active.log.sync()
+        # The same for its facts: what was read may be in the page cache alone, and promises are shown from now on.
         MetainfoStore(files, journal.directory, journal.identity).write_again()
         files.sync_dir(journal.directory)
     except OSError as error:
@@ -166,6 +174,8 @@ class _Replay:
         for part in self._journal.parts(start):
             for entry in [part] if isinstance(part, Damage) else part.entries(start):
                 if isinstance(entry, Damage):
+                    # A lost entry may have been of any slot, so no slot is sure any more. The replay goes on, for what
+                    # is left helps others.
                     lost = lost or entry
                 else:
                     assert isinstance(part, Segment)
@@ -178,13 +188,17 @@ class _Replay:
 
     def _take(self, segment: Segment, row: Row) -> None:
         head, payload = read_entry(segment, row)
+        # Amnesia, unless a newer floor follows: what lay below is known from the floor alone.
         if head.number == FLOOR_NUMBER and head.kind is EntryKind.UNKNOWN:
             self._lost_floor = head.position
             return
+        # An entry before this one has the same position and number. A number names one value for a position, so what
+        # that one says holds, but perhaps for that it is chosen.
         if head.kind is EntryKind.UNKNOWN and self.index.has(head.position, head.number):
             return
         self.index.note(head, row.base_offset, None if payload is None else len(payload))
         if head.kind is EntryKind.FLOOR:
+            # A newer floor makes up for any damaged one before it.
             self._lost_floor = None
         else:
             self.identities[head.position] = None if head.kind is EntryKind.UNKNOWN else head.content
@@ -196,6 +210,8 @@ def read_entry(segment: Segment, row: Row) -> tuple[Head, bytes | None]:
     Raises `ConfigError` for a sound batch that is no entry.
     """
     data = segment.raw_batch(row)
+    # From here on three witnesses, each apart from the last: the entry itself, its head with a checksum in the row, the
+    # NAME row.
     if xxh3_128_digest(data) == row.digest:
         entry = decode_entry(data)
         if entry is None:
@@ -207,6 +223,7 @@ def read_entry(segment: Segment, row: Row) -> tuple[Head, bytes | None]:
 
 def _head_by_name(segment: Segment, row: Row) -> Head | None:
     """Returns what the row before an entry's says of it."""
+    # The NAME row stands right before its entry's row, in the same write. In any other slot it names another entry.
     slot = row.sequence - segment.first_sequence - 1
     named = segment.row(slot) if slot >= segment.body_slot else None
     if named is None or named.kind != Kind.NAME:

@@ -89,8 +89,11 @@ def damaged_chunks(header: SnapshotHeader, blocks: Sequence[bytes]) -> tuple[int
     all are."""
     assert len(blocks) == header.chunk_count
     bad = tuple(index for index, block in enumerate(blocks) if not is_sound(header, index, block))
+    # Each chunk proves its position and index, not which image it is of. Two replicas that differed would have chunks
+    # that are all sound, and no whole.
     if bad or root_of(blocks) == header.root:
         return bad
+    # Which of them are strangers nobody can tell, so all are asked for again.
     return tuple(range(header.chunk_count))
 
 
@@ -116,4 +119,6 @@ def decode_header(raw: bytes) -> SnapshotHeader | None:
 
 
 def _hash(position: int, index: int, piece: bytes) -> bytes:
+    # Position and index are hashed, though not stored: a block that a misdirected write put elsewhere is not sound
+    # there.
     return xxh3_128_digest(_POSITION_AND_INDEX.pack(position, index) + piece)

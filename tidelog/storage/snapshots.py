@@ -1,8 +1,7 @@
 """Snapshots of a state machine, on disk. Knows bytes only; `snapshot_format` says how they look.
 
 A snapshot is three files: `<position>-<version>.body`, and its header twice, `.header.0` and `.header.1`. It exists
-once a header does, because names appear in this order, each step durable before the next: the body under its own name,
-then the headers. So a crash leaves the old ones and perhaps the new one, never half of one under a name that counts;
+once a header does. A crash leaves the old ones and perhaps the new one, never half of one under a name that counts;
 what it does leave, `remove_old` clears away.
 
 Nothing is ever written over a snapshot that may be needed: a second one of the same position (a replica whose image
@@ -95,9 +94,11 @@ class SnapshotStore:
     def _store(self, header: SnapshotHeader, blocks: Sequence[bytes]) -> None:
         self._files.make_dirs(self._directory)
         versions = [version for position, version in self._versions() if position == header.position]
+        # A new version, never the same name again: what is there may be the only copy that can still be repaired.
         stem = _stem(header.position, max(versions, default=0) + 1)
         body, copies = self._path(stem + BODY), [self._path(stem + suffix) for suffix in HEADERS]
         self._write(body + TEMPORARY, blocks)
+        # The body has its name, durably, before a header has: a header promises a whole body.
         self._files.rename(body + TEMPORARY, body)
         for path in copies:
             self._write(path + TEMPORARY, [encode_header(header)])
@@ -124,14 +125,19 @@ class SnapshotStore:
         stem, header = self._find(position)
         present = self._blocks(stem, header)
         mended = [blocks.get(index, block) for index, block in enumerate(present)]
+        # Judged as a whole before a byte is written: chunks that are sound by themselves may be of another image.
         self._check(header, mended)
         if mended != present:
             with self._open(self._path(stem + BODY), create=True) as file:
                 for index, (new, old) in enumerate(zip(mended, present, strict=True)):
+                    # In place, and only where the disk has something else. A crash half-way leaves damaged what was
+                    # damaged.
                     if new != old:
                         file.pwritev([new], index * BLOCK_BYTES)
                 file.sync()
         for suffix in HEADERS:
+            # By way of another name: a header that is written over could be lost by a torn write, with the other copy
+            # gone already.
             if self._header(stem + suffix) != header:
                 self._replace_header(stem + suffix, header)
 
@@ -150,7 +156,9 @@ class SnapshotStore:
         """Removes what is older than the second newest snapshot that is whole, other versions of the same positions,
         and what crashes left. To be called when the newest snapshot is known to be the right one."""
         found = list(self._headers())
+        # Read from end to end: a snapshot that has rotted is no reason to remove an older one that is whole.
         whole = [stem for stem, header in found if not damaged_chunks(header, self._blocks(stem, header))][:KEPT]
+        # Two are kept: if the newest rots, there is another one.
         if len(whole) < KEPT:
             return
         current = {stem.partition("-")[0]: stem for stem, _ in found}
@@ -168,6 +176,7 @@ class SnapshotStore:
         for position, version in sorted(self._newest_versions().items()):
             paths = [_stem(position, version) + suffix for suffix in HEADERS]
             found = [self._header(path) for path in paths]
+            # Either copy is the truth: both were written with the same bytes, and each proves itself by its hash.
             good = found[0] or found[1]
             if good is None:
                 lost.append(position)
@@ -180,6 +189,7 @@ class SnapshotStore:
     def _newest_versions(self) -> dict[int, int]:
         """Returns by position what has, or had, a header: without one, it is what a crash has left."""
         names = set(self._files.list(self._directory))
+        # Sorted by version, so the dictionary keeps the newest of each position.
         stems = [(p, v) for p, v in sorted(self._versions()) if any(_stem(p, v) + s in names for s in HEADERS)]
         return dict(stems)
 
@@ -240,6 +250,8 @@ class SnapshotStore:
         found: dict[int, bytes] = {}
         for position, version in sorted(self._versions(), reverse=True):
             stem = _stem(position, version)
+            # A body without a header may be any image at this position. Its chunks are given all the same; the asker
+            # proves by the root of all what they are.
             if position == header.position and self._either_header(stem) in (header, None):
                 for index, block in zip(indexes, self._blocks(stem, header, indexes), strict=True):
                     if is_sound(header, index, block):
@@ -259,13 +271,16 @@ class SnapshotStore:
         try:
             self._files.sync_dir(self._directory)
         except OSError as error:
-            if error.errno != errno.EROFS:  # which has nothing in memory that it could lose
+            # A read-only file system has nothing in memory that it could lose.
+            if error.errno != errno.EROFS:
                 raise
 
     def _headers(self) -> Iterator[tuple[str, SnapshotHeader]]:
         """Yields, of each position, the newest version with a header that can be read; the newest position first."""
         last = -1
         for position, version in sorted(self._versions(), reverse=True):
+            # The newest version of a position counts; older ones are looked at only if it has no header, as after a
+            # crash.
             header = self._either_header(_stem(position, version)) if position != last else None
             if header is not None and header.position == position:
                 last = position
@@ -289,6 +304,8 @@ class SnapshotStore:
         except PermissionError:
             raise
         except OSError:
+            # Damage, to be fetched from peers. What is only out of reach (no right, no descriptors) is raised instead:
+            # it will be there again.
             return [b""] * len(indexes)
 
     def _header(self, name: str) -> SnapshotHeader | None:
@@ -325,6 +342,7 @@ def _pread(file: File, size: int, at: int) -> bytes:
 def _is_superseded(name: str, oldest: str, current: Mapping[str, str]) -> bool:
     """`current` maps a position to the stem that counts."""
     stem = name.partition(".")[0]
+    # Names have fixed widths, so they sort as position and version do.
     return stem < oldest or stem < current.get(stem.partition("-")[0], "")
 
 

@@ -34,14 +34,17 @@ def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) 
         file_position=0,
         running_max_timestamp=NO_TIMESTAMP,
     )
+    # Behind the last sound row, rows do not say what lies there, so the log itself is asked.
     tail = tail if last is None else _behind(last, tail)
     end, position = offset, segment.log_bytes
     if following is not None:
         position = following.file_position
         is_within_lost = following.kind == Kind.LOST and offset > following.base_offset
+        # A batch goes whole, so the log ends before the one that holds the offset. Lost offsets end anywhere.
         end = offset if is_within_lost else min(offset, following.first_offset)
     rows: list[bytes] = []
     for row in segment.walk(tail.offset, tail.file_position, position, tail.epoch):
+        # This batch holds the offset: it goes, and the log ends before it.
         if row.next_offset > end:
             end = min(end, row.base_offset)
             break
@@ -56,6 +59,8 @@ def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) 
         tail = _behind(remade, tail._replace(sequence=tail.sequence + 1))
     if tail.offset < end:
         tail = tail._replace(file_position=position)
+        # Of these offsets nothing is left, and they lie below the truncation: they stay, as lost. A shorter log would
+        # give them out again, and could deny what it had acknowledged.
         rows.append(codec.note(Kind.LOST, tail, start_offset=tail.log_start_offset, offsets=end - tail.offset))
         tail = tail._replace(sequence=tail.sequence + 1, offset=end)
     return Truncation(slot, rows, tail)
@@ -99,6 +104,8 @@ def remove_behind(opened: OpenFiles, directory: str, segments: Sequence[Segment]
         # The catalog first, as in `Segment.truncate`: half a segment must not look like a damaged one.
         _remove(opened, segment.catalog_path)
         opened.files.sync_dir(directory)
+        # As zeros the file has no batch, should its name outlive the next step: a log without a catalog is taken in
+        # again, batch by batch.
         _wipe(opened, segment.log_path)
         _remove(opened, segment.log_path)
         opened.files.sync_dir(directory)

@@ -63,11 +63,14 @@ class Truncator:
         last = state.segments[kept - 1]
         epoch = epoch_before(state.lineage, last.base_offset) or 0
         truncation = find_truncation(self._codec, last, offset, state.tail._replace(epoch=epoch))
+        # The batch that goes begins before the log's start, so nothing of the log is left. It restarts at its start:
+        # deleted offsets never come back.
         if truncation.tail.offset < state.log_start_offset:
             known = self._reader.producers_before(truncation.tail.offset, now_ms)
             self.start_over(state.log_start_offset, now_ms=now_ms, producers=known)
             return
         try:
+            # On the disk thread, perhaps: the event loop must not close these two to make room for others.
             with self._opened.pinned(last.log_path, last.catalog_path):
                 self._truncate(kept, truncation, high_watermark, now_ms)
         except OSError as error:
@@ -81,11 +84,14 @@ class Truncator:
         state.durable_offset, state.marked = tail.offset, tail.sequence
         # Metainfo first: were it to promise more than the log holds, the loader would call the difference lost.
         state.store_metainfo(state.metainfo(min(high_watermark, tail.offset)))
+        # From the last one to the first. Done half, the log is longer than metainfo says, and whole; the truncation is
+        # then asked for again.
         remove_behind(self._opened, state.directory, state.segments[kept:])
         del state.segments[kept:]
         state.active.truncate(truncation.slot, truncation.rows, tail)
         state.active.log.sync()
         trails = read_trails(self._codec, state.segments, state.settings.producers_max, now_ms)
+        # Read from the rows that are left: what dropped batches said of epochs and producers never happened.
         state.lineage, state.producers = trails.lineage, trails.producers
         state.damage.clip(state.log_start_offset, state.log_end_offset)
         if state.active.end_offset == state.active.base_offset:
@@ -100,6 +106,7 @@ class Truncator:
         state = self._state
         state.require_online()
         self._use_up_sequences()
+        # Writes that no flush has taken are of files that go.
         self._flusher.disown_all()
         try:
             self._begin_at(offset, producers)
@@ -110,19 +117,26 @@ class Truncator:
 
     def _use_up_sequences(self) -> None:
         """Every truncation has a number of its own: facts noted before it are told by theirs."""
+        # One more than before in any case, also if nothing was appended in between.
         self._state.sequences_used = max(self._state.sequences_used + 1, self._state.tail.sequence)
 
     def _begin_at(self, offset: int, producers: Iterable[tuple[int, ProducerState]]) -> None:
         state, opened = self._state, self._opened
+        # If it goes on before its old end, the log gives out offsets again: leftovers of the batches that had them must
+        # not look like batches of this one.
         used, is_behind = state.sequences_used, offset < state.tail.offset
         state.tail = Tail(used, used, 0, offset, 0, NO_TIMESTAMP, offset)
         state.durable_offset = offset
         state.lineage, state.producers = [], ProducerTable(state.settings.producers_max)
         state.producers.restore(producers)
+        # Before the decision below: the leader tells of these producers once, and a crash after it would find a log
+        # that looks as if it needed nothing more.
         self._keep_producers()
+        # The decision. From here on, whoever opens the log drops what is left of the segments, and begins at `offset`.
         state.store_metainfo(state.metainfo(offset, restarts=True))
         self._deleter.close_files()
         self._deleter.doomed.clear()
+        # In any order, since none of these files counts any more.
         remove_all(opened, state.directory, wipes=is_behind)
         segment = Segment(opened, state.directory, offset, self._codec)
         for path in (segment.log_path, segment.catalog_path):
@@ -131,6 +145,7 @@ class Truncator:
             segment.log.sync()
             state.segments[:] = [segment]
             self._appender.write_catalog_afresh()
+        # The new segment is durable, with its name, before metainfo says that segments count again.
         opened.files.sync_dir(state.directory)
         state.marked = state.tail.durable
         state.damage.clip(offset, offset)

@@ -60,10 +60,13 @@ class TwoCopyStore(Generic[Facts]):
         """
         copies = {path: self._read(path) for path in self._paths}
         found = {path: copy for path, copy in copies.items() if copy is not None}
+        # The worse copy is written first, so that the better one stays whole whatever becomes of that write.
         self._paths.sort(key=lambda path: found[path][0] if path in found else -1)
         if not found:
             return None
         self._sequence, info = found[self._paths[-1]]
+        # A copy with a lower sequence is sound, and still bad: if the newer one rotted, old facts would come back, an
+        # old promise among them.
         good = sum(1 for sequence, _ in found.values() if sequence == self._sequence)
         return LoadedCopies(info, self._sequence, len(self._paths) - good)
 
@@ -75,6 +78,7 @@ class TwoCopyStore(Generic[Facts]):
         """Writes both copies, each durable before the next. Blocking. Raises `OSError`; one copy may then be new."""
         self._sequence += 1
         block = self._encode(self._sequence, info)
+        # One after the other, each synced: at any moment one whole copy is on the disk, the old one or the new one.
         for path in list(self._paths):
             self._write(path, block)
             self._paths.remove(path)
@@ -102,6 +106,7 @@ class TwoCopyStore(Generic[Facts]):
         Blocking. Raises as `load`, and `OSError`."""
         raws = {path: self._read_raw(path) for path in self._paths}
         found = {path: copy for path, raw in raws.items() if (copy := self._decode(raw)) is not None}
+        # Both are bad at once. The process that has them open knows what they said, and nobody else does.
         if not found:
             self.store(info)
             return len(raws)
@@ -118,6 +123,7 @@ class TwoCopyStore(Generic[Facts]):
         file = self._files.open(path, create=True)
         try:
             file.pwritev([block], 0)
+            # A failed fsync is not retried here: the copy counts as unknown, and the next write begins with it.
             file.sync()
         finally:
             file.close()
