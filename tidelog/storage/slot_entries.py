@@ -61,6 +61,7 @@ class EntryKind(IntEnum):
     """A slot of which only position and number are left."""
 
 
+# Kafka's own control types are small numbers, so nothing takes an entry for the end of a transaction.
 _KINDS = {int(kind): kind for kind in EntryKind}
 
 
@@ -81,6 +82,7 @@ class Head(NamedTuple):
 def name_for(head: Head) -> bytes:
     """The content of the row that names an entry, or nothing if it has no room there: lengths, digest, content."""
     lengths = len(head.digest), len(head.content)
+    # All of it or nothing: half a name would name another value.
     has_room = len(head.content) <= NAMED_CONTENT_MAX and 2 + sum(lengths) <= NAME_BYTES_MAX
     return bytes(lengths) + head.digest + head.content if has_room else b""
 
@@ -88,6 +90,7 @@ def name_for(head: Head) -> bytes:
 def named_head(name: bytes, position: int, number: int) -> Head:
     """The head that a name stands for; without its payload, for that is gone."""
     digest_end = 2 + name[0]
+    # A reference, as the payload is gone with the entry. An earlier entry may have it, by position and digest.
     return Head(EntryKind.REFERENCE, position, number, name[2:digest_end], name[digest_end : digest_end + name[1]])
 
 
@@ -95,6 +98,8 @@ def encode_entry(head: Head, payload: Buffer | None, offset: int, epoch: int) ->
     """The batch of an entry, in its place in the journal, around its payload: that may be large, and is not copied."""
     key = head.pack()
     assert len(key) <= HEAD_BYTES_MAX, f"a slot's identity or a floor of {len(head.content)} bytes is too large"
+    # It stands where a producer's sequence would, and so in the catalog row, too: a checksum of the head that is stored
+    # apart from it.
     (checksum,) = _SEQUENCE_BITS.unpack(_CRC_BITS.pack(crc32c(key)))
     return spread_control_batch(
         key, payload, timestamp_ms=_NO_TIMESTAMP, base_offset=offset, leader_epoch=epoch, base_sequence=checksum
@@ -116,9 +121,12 @@ def decode_entry(data: bytes) -> tuple[Head, bytes | None] | None:
 def salvage_head(data: bytes, checksum: int) -> Head | None:
     """The head of an entry whose batch does not verify any more; `checksum` is its row's base_sequence."""
     try:
+        # The key comes first, so the head can be read from a batch of which all behind it is lost.
         key = next(_field_of(data))
     except (InvalidBatch, IndexError):
         return None
+    # The batch does not verify, so its head is believed by this checksum alone. Without that, a flipped bit would make
+    # it another slot's: the acceptor would have forgotten one vote, and made up another.
     if key is None or _SEQUENCE_BITS.unpack(_CRC_BITS.pack(crc32c(key)))[0] != checksum:
         return None
     return _parse_head(key)
@@ -129,6 +137,7 @@ def identity_of(header: BatchHeader, data: Buffer) -> tuple[int, int]:
     if not header.is_control:
         return 0, 0
     try:
+        # Only the beginning is copied: the payload behind the head may be megabytes.
         key = next(_field_of(bytes(memoryview(data)[:_HEAD_END_MAX])))
     except (InvalidBatch, IndexError):
         return 0, 0
@@ -149,6 +158,7 @@ def _field_of(data: bytes) -> Iterator[bytes | None]:
         _, at = decode_varint(data, at)
     for _ in ("key", "value"):
         size, at = decode_varint(data, at)
+        # Sizes are not to be trusted in a batch that is damaged: a slice would be short without saying so.
         if at + size > len(data):
             raise IndexError(size)
         yield None if size < 0 else data[at : at + size]

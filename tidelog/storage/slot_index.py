@@ -65,9 +65,13 @@ class SlotIndex:
         if head.kind is EntryKind.FLOOR:
             self.floor = FloorEntry(head.position, head.content, offset)
             return
+        # By position as well: a slot below a floor goes with its payloads, and another position with the same payload
+        # keeps its own.
         key = (head.position, head.digest)
         if payload_bytes is not None:
             self._payloads[key] = StoredPayload(offset, payload_bytes)
+        # A reference finds the payload of an earlier entry; if that one is damaged the slot is faulty until a put
+        # brings it again.
         payload = self._payloads.get(key) if head.digest else None
         is_known = head.kind is not EntryKind.UNKNOWN
         self.slots[head.position] = SlotEntry(head.number, head.digest, offset, payload, is_known)
@@ -75,6 +79,7 @@ class SlotIndex:
     def has(self, position: int, number: int) -> bool:
         """True if the slot's newest entry has this number, and its identity is known."""
         slot = self.slots.get(position)
+        # A proposal number names one value for a position: an entry with the same number is about the same value.
         return slot is not None and slot.is_known and slot.number == number
 
     def is_put_behind(self, position: int, number: int, offset: int) -> bool:
@@ -83,7 +88,9 @@ class SlotIndex:
             return self.floor is not None and self.floor.offset > offset
         slot = self.slots.get(position)
         if slot is None:
+            # No slot at all is only harmless below the floor: elsewhere it would be a vote that is forgotten.
             return self.floor is not None and position < self.floor.position
+        # A faulty slot still needs what the old entry may have: its payload, or its identity.
         return slot.offset > offset and not slot.is_faulty
 
     def find(self, position: int, digest: bytes) -> StoredPayload | None:
@@ -102,6 +109,8 @@ class SlotIndex:
         found: list[int | None] = [
             position
             for position, slot in self.slots.items()
+            # Both are needed: the newest entry says what was accepted, an earlier one may hold the payload that it
+            # refers to.
             if start <= slot.offset < end or (slot.payload is not None and start <= slot.payload.offset < end)
         ]
         return found if self.floor is None or not start <= self.floor.offset < end else [*found, None]
@@ -118,19 +127,26 @@ class SlotIndex:
 
     def drop_entries_below(self, offset: int) -> None:
         """Forgets the payloads in a part of the journal that goes. Nothing live may be left there."""
+        # Whoever moves live entries has written them anew behind `offset` by now; one that was missed would be a vote
+        # forgotten.
         assert all(oldest >= offset for oldest, _ in self.live()), "something live would be deleted"
         self._payloads = {key: stored for key, stored in self._payloads.items() if stored.offset >= offset}
 
     def live(self) -> Iterator[tuple[int, int | None]]:
         """For each slot, and for the floor (None), the oldest entry that it needs."""
         for position, slot in self.slots.items():
+            # Oldest first is what counts: segments go from the front, and a slot is in the way until both of its
+            # entries are behind.
             yield min(slot.offset, slot.payload.offset if slot.payload else slot.offset), position
         if self.floor is not None:
+            # The floor lives, too. A journal without it would begin at 0 again, where nothing is left of what it had
+            # promised.
             yield self.floor.offset, None
 
     def live_in(self, ends: Iterable[int]) -> Iterator[list[int | None]]:
         """Yields, for each of the journal's oldest segments (they end at `ends`), the slots that need it (None: the
         floor), each slot only once, in the oldest segment that it needs."""
+        # Reversed, so that the oldest is taken from the end of the list.
         waiting = sorted(self.live(), key=lambda item: item[0], reverse=True)
         for end in ends:
             found: list[int | None] = []

@@ -39,6 +39,7 @@ class SlotJournal:
         """Writes entries, all or none, in one go; returns where the journal then ends. What is moved is named again,
         for the row that named it goes. Raises as `PartitionLog.append`."""
         placed = list(enumerate(entries, self.log.log_end_offset))
+        # A batch carries its own offset, so an entry is encoded for the position at which it will lie.
         encoded = [encode_entry(head, payload, offset, self._epoch) for offset, (head, payload) in placed]
         self.log.append(
             encoded,
@@ -52,6 +53,8 @@ class SlotJournal:
 
     def _name_for(self, head: Head, *, is_moving: bool) -> bytes:
         is_slot = head.kind in (EntryKind.SLOT, EntryKind.REFERENCE)
+        # The second entry of a value, which says that it is chosen, has the number of the first, whose NAME row is
+        # there.
         is_named = not is_moving and self.index.has(head.position, head.number)
         return name_for(head) if is_slot and not is_named else b""
 
@@ -63,6 +66,7 @@ class SlotJournal:
         try:
             data = self.log.read(stored.offset, 1, self.log.log_end_offset).data
         except DamagedBatch:
+            # The slot is faulty from now on, so that its owner asks a peer for the payload and puts it again.
             self.index.forget_payload(position, digest)
             raise
         entry = decode_entry(data)
@@ -78,21 +82,26 @@ class SlotJournal:
 
         Segments that begin at `through` or before go whatever it costs, but no more of that at a time.
         """
+        # A segment goes whole, so never the active one.
         sealed = self.log.segments[:-1]
         moved_bytes = 0
         live = self.index.live_in(segment.end_offset for segment in sealed)
         for segment, needs in zip(sealed, live, strict=True):
             cost = sum(self._cost(need) for need in needs)
             is_due = segment.base_offset <= through
+            # A segment that is mostly alive stays, and with it all behind it: only a prefix of the journal can go.
             is_worth_it = cost * MOVED_SHARE <= segment.log_bytes and moved_bytes + cost <= MOVED_BYTES_MAX
             if not (is_due or is_worth_it):
                 return segment.base_offset
             try:
                 for need in needs:
+                    # This runs on the event loop. The rest is moved by later calls; the segment stays until all in it
+                    # is.
                     if moved_bytes >= MOVED_BYTES_MAX:
                         return segment.base_offset
                     moved_bytes += self._cost(need)
                     self._move(need)
+            # What is moved so far does no harm: it is said twice. The segments before this one can go.
             except (DiskFull, Overloaded):
                 return segment.base_offset
         return sealed[-1].end_offset if sealed else 0
@@ -115,6 +124,8 @@ class SlotJournal:
         slot = self.index.slots[position]
         head, payload = self._head_of(position), None
         if slot.payload is not None:
+            # A payload that is damaged is moved as a reference without one: the slot stays faulty, but keeps number and
+            # identity, which are its vote.
             with suppress(DamagedBatch):
                 payload = self.payload(position, slot.digest)
         if head.kind is not EntryKind.UNKNOWN:
@@ -128,4 +139,5 @@ class SlotJournal:
         row = next(part.entries(slot.offset)) if isinstance(part, Segment) else None
         if isinstance(part, Segment) and isinstance(row, Row):
             return read_entry(part, row)[0]
+        # Number and position are all that is left of a vote, and must not be lost as well.
         return Head(EntryKind.UNKNOWN, position, slot.number)

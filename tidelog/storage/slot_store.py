@@ -21,8 +21,7 @@ the second entry only refers to the payload, by position and digest.
 **Facts** (what was promised, which numbers were used) no peer can give back; they are in both metainfo copies.
 
 **Space.** `delete_below` gives up whole segments, oldest first. What is live in them is written anew behind the end;
-the segments go when that is durable, never before, because the row that orders a deletion may reach the disk before
-anything else does. Positions rise with time, so there is hardly ever much to move.
+the segments go when that is durable. Positions rise with time, so there is hardly ever much to move.
 """
 
 from __future__ import annotations
@@ -75,6 +74,8 @@ class SlotStore:
     def __init__(self, journal: PartitionLog, index: SlotIndex, now_ms: int, *, vouches: bool = False) -> None:
         self.journal = journal
         self._vouches = vouches
+        # All that an opening has found is durable, and vouched for (`_vouch_for_all`): the voter answers for it at
+        # once.
         self._marked_end = self._mark_in_flush = self._vouched_end = journal.durable_offset
         """Journal offsets: a mark is written that covers the entries below; it is in the flush under way; it is
         durable."""
@@ -149,6 +150,7 @@ class SlotStore:
         assert floor is None or position >= floor.position, f"position {position} is below the floor"
         assert number < FLOOR_NUMBER
         assert payload is None or digest, "a payload has a digest"
+        # Of puts in one write, too, only the first brings the payload; those behind it refer to it.
         is_there = (position, digest) in written or self.has_payload(position, digest)
         if digest and (payload is None or is_there):
             return Head(EntryKind.REFERENCE, position, number, digest, identity), None
@@ -162,6 +164,7 @@ class SlotStore:
         Slots below are not given back at the next opening once this is durable; `delete_below` removes them.
         """
         last = self._entries.index.floor
+        # What lay below a floor may be gone. A lower one would bring back slots without what was decided there.
         assert last is None or position >= last.position, "a floor never falls"
         return self._entries.append((Head(EntryKind.FLOOR, position, FLOOR_NUMBER, content=floor), None))
 
@@ -178,6 +181,8 @@ class SlotStore:
     def is_payload_durable(self, position: int, digest: bytes) -> bool:
         """True if a payload with this digest is stored for this position, durably."""
         stored = self._entries.index.find(position, digest)
+        # By the entry that holds the payload, not by the slot's newest: a reference may be younger, and its payload on
+        # the disk long since.
         return stored is not None and stored.offset < self.durable_end
 
     def payload(self, position: int, digest: bytes | None = None) -> bytes:
@@ -201,7 +206,11 @@ class SlotStore:
         found: dict[int | None, None] = {}
         for lost in damage.ranges():
             found |= dict.fromkeys(index.needing(lost.start, lost.end))
+            # Until it is put again the slot counts as faulty, so an election does not count on a payload that is not
+            # here.
             index.forget_payloads(lost.start, lost.end)
+            # With a sound row the entry is known to be obsolete once its slot is put again. Without one the next
+            # opening would find a hole of which nobody knows what it held: the segment has to go (`give_up`).
             if lost.epoch is not None:
                 damage.forget(lost.start, lost.end)
         return list(found)
@@ -220,6 +229,7 @@ class SlotStore:
                     return False
                 if entry.base_offset >= end:
                     return True
+                # Position and number are in the catalog row, so this is known though the entry itself cannot be read.
                 if not self._entries.index.is_put_behind(entry.position, entry.number, entry.base_offset):
                     return False
         return True
@@ -247,6 +257,8 @@ class SlotStore:
 
     def _store_metainfo(self, info: Metainfo) -> None:
         """On the thread of flushes."""
+        # Two calls may have taken their facts before either is written. The later one must not put back an older
+        # promise, nor lower a mark.
         info = self._merged(info)
         self.journal.store_metainfo(info)
         self._noted = info
@@ -266,6 +278,8 @@ class SlotStore:
     @property
     def durable_end(self) -> int:
         """Puts that returned this or less are durable, and vouched for if the store vouches."""
+        # A vouching store reports an entry when the mark behind it is durable, too. If it reported earlier, one bit of
+        # rot at the end would look like a tear, and be truncated with what others were told (decision 0035).
         return self._vouched_end if self._vouches else self.journal.durable_offset
 
     @property
@@ -285,11 +299,15 @@ class SlotStore:
         would miss a last segment whose files are both lost.
         """
         flush = self.journal.begin_flush()
+        # Only marks that are written by now are in this flush; one that is written meanwhile waits for the next.
         self._mark_in_flush = self._marked_end
+        # Once for each segment. Without it a last segment that has lost both its files would not be missed, for nothing
+        # else knows that it was there.
         if self.journal.active.base_offset == self._noted_segment:
             return flush
         self._noted_segment = self.journal.active.base_offset
         info = structs.replace(self.journal.metainfo(0), durable_sequence=flush.sequence, end_offset=flush.offset)
+        # Behind the fsyncs, as it says that they are done.
         return replace(flush, afterwards=lambda: self._note(info))
 
     def _note(self, info: Metainfo) -> None:
@@ -303,12 +321,15 @@ class SlotStore:
         did. So the store may be dirty again: nobody has to hurry for that."""
         self.journal.end_flush(flush, error)
         if self.offline_reason is None:
+            # Not `_marked_end`: a mark that was written during this flush is not covered by it.
             self._vouched_end = self._mark_in_flush
         self._delete_records()
 
     def vouch(self) -> bool:
         """Writes a mark for the entries that are durable and have none, if the store vouches for its entries. Returns
         True if one waits for the next flush. Raises `DiskFull` or `Overloaded` (try again later), or as a put."""
+        # A mark says how far everything was durable before it, so it is written when a flush has ended, and itself
+        # needs the next one.
         if self._vouches and self._marked_end < self.journal.durable_offset:
             self.journal.vouch()
             self._marked_end = self.journal.durable_offset
@@ -330,6 +351,7 @@ class SlotStore:
         """
         floor = self._entries.index.floor
         assert floor is not None and position <= floor.position, f"the floor is not at {position} yet"
+        # Before `vacate`: slots below the floor are dead, and what is dead is not moved.
         self._entries.index.drop_below(position)
         self._delete_entries(self._entries.vacate())
 
@@ -339,8 +361,11 @@ class SlotStore:
         anew, a bounded part with each call; the segments go when that is durable. False while a slot or the floor still
         needs what is lost: it has to be put again first. Raises as a put.
         """
+        # Its slot has to be put again first, by who knows the value. To give up the segment before that would forget a
+        # vote.
         if self._entries.index.needing(start, end):
             return False
+        # The segment of the damage must not be the active one, which never goes.
         self._entries.seal(start)
         self._delete_entries(self._entries.vacate(start))
         return True
@@ -349,11 +374,14 @@ class SlotStore:
         """Deletes the entries below `start`, which nobody needs, when all that was put until now is durable."""
         if start > self.journal.log_start_offset:
             self._entries.index.drop_entries_below(start)
+            # The row that orders a deletion may reach the disk before the copies of what lives below it. So it is
+            # written only when these are durable.
             self._deletion = (start, self.journal.log_end_offset)
             self._delete_records()
 
     def _delete_records(self) -> None:
         """Orders the deletion if the entries copied for it are durable. One that fails for now is tried again."""
+        # `durable_end`, so that a vouching store has its mark behind the copies as well.
         if self._deletion is None or self._deletion[1] > self.durable_end or self.offline_reason is not None:
             return
         with suppress(TidelogError):
@@ -364,6 +392,7 @@ class SlotStore:
 def _vouch_for_all(journal: PartitionLog) -> None:
     """Marks what an opening found, durably: a voter answers for all of it from now on. On a full disk the next flush
     does."""
+    # Nothing to do if rows or metainfo vouch for all of it; behind a truncation its own rows do.
     if journal.offline_reason is None and not journal.is_behind_a_truncation and journal.marked < journal.tail.durable:
         with suppress(DiskFull, Overloaded):
             journal.vouch()
