@@ -45,8 +45,10 @@ def entries_of(batch: RecordBatch) -> Iterator[Entry]:
     """Yields the entries of a batch, without the marks. Raises `InvalidBatch` or `TooLarge`, as `decode_batch`."""
     for record in decode_batch(batch):
         if not _is_mark(record):
+            # A record with a null value and no mark is a stranger's; its position counts, so it is shown, empty.
             yield Entry(record.offset, record.value or b"")
 
 
 def _is_mark(record: StoredRecord) -> bool:
+    # An entry always has a value, so no data of a user can pass for a mark, whatever headers it came with.
     return record.value is None and any(name in (CLAIM, TRUNCATION) for name, _ in record.headers)

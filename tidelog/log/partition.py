@@ -127,6 +127,7 @@ class LogPartition:
             return {config.name: config.value for config in decode_answer(_CONFIGS, answer).data}
 
         configs = await self.persist(attempt, deadline_s)
+        # With an empty `cleanup.policy` nothing is deleted, whatever the limits say.
         wrong = [f"{name}={configs.get(name)}" for name, value in KEEPS_ALL.items() if configs.get(name) != value]
         if configs.get("cleanup.policy") and wrong:
             raise InvalidRequest(
@@ -157,6 +158,8 @@ class LogPartition:
             try:
                 return await self._post(batch, timeout_s, expected_end)
             except TidelogError as error:
+                # One open outcome among the tries decides. A later refusal says that *this* try is not in the log; the
+                # earlier one may be, or may still arrive, and may even be what moved the end.
                 is_uncertain = is_uncertain or not error.definite
                 raise
 
@@ -172,6 +175,9 @@ class LogPartition:
     async def _post(self, batch: Buffer, timeout_s: float, expected_end: int | None) -> int:
         query = f"?acks=all&timeout_ms={verdict_ms(timeout_s)}"
         if expected_end is not None:
+            # The leader appends the batch directly behind this end or refuses it, in the same step in which it gives
+            # out offsets. A writer that was deposed expects an end before the claim of the other one, so it is refused
+            # wherever and whenever it arrives.
             query += f"&expected_end_offset={expected_end}"
         answer = await self._session.attempt(
             "POST", self._leader(), f"{self._path}/batches{query}", body=Pieces([batch]), timeout_s=timeout_s
@@ -179,7 +185,10 @@ class LogPartition:
         if answer.error is not None:
             raise answer.error
         receipt = decode_answer(_RECEIPT, answer.body)
+        # A newer epoch than this client knows of means that a broker has forwarded the batch; the next one goes to the
+        # leader directly.
         self._session.note_leader_epoch(self._topic, self._partition, receipt.leader_epoch)
+        # The entry is in the log, but a writer that does not know where it ends cannot name its end with the next one.
         if len(receipt.batches) != 1 or receipt.batches[0].base_offset is None:
             raise NoAnswer(f"the receipt does not say where in {self} the batch is")
         return receipt.batches[0].base_offset
@@ -227,7 +236,10 @@ class LogPartition:
         lost = within(answer.lost, offset, OFFSET_MAX)
         batches = list(iter_batches(answer.body))
         if lost:
+            # What lies behind lost entries is not shown: applied without them it leads to a state that nobody else is
+            # in.
             batches = [batch for batch in batches if batch.header.base_offset < lost[0].start]
+        # First everything before the loss is given; the error comes when the reader stands in front of it.
         if lost and (not batches or batches[-1].header.next_offset <= offset):
             raise RecordsLost(
                 f"{self}: the entries {lost[0]} are lost, and that was accepted; without them nobody knows the state "
@@ -238,6 +250,8 @@ class LogPartition:
             )
         try:
             for batch in batches:
+                # By the checksum that the writer has computed: what disks and networks in between did to the bytes
+                # shows here.
                 verify_batch(batch.data)
         except InvalidBatch as error:
             raise DamagedBatch(f"{self}: what was read at offset {offset} is damaged ({error.message})") from error
@@ -250,12 +264,14 @@ class LogPartition:
         pass, or its last one before the deadline."""
         backoff = self._session.backoff()
         while True:
+            # At least one try, also if the deadline has passed on the way here.
             left_s = max(0.001, deadline_s - self._now_s())
             try:
                 return await attempt(min(left_s, self._session.request_timeout_s))
             except TidelogError as error:
                 failure = error
             wait_s = backoff.next_s()
+            # An unknown outcome is tried again as well: repeating any of these requests is harmless.
             if (failure.definite and not failure.retriable) or self._now_s() + wait_s >= deadline_s:
                 raise failure
             await asyncio.sleep(wait_s)

@@ -93,6 +93,8 @@ class Reader:
             extent = await self._partition.extent(min(deadline_s, asyncio.get_running_loop().time() + timeout_s))
             # What an earlier leader had beyond this one's copy was never acknowledged.
             target = extent.appended_end if target is None else min(target, extent.appended_end)
+            # The leader has more than it knows to be committed. Some of that may be acknowledged, by the leader before
+            # it: only its commit tells.
             if extent.ending < target:
                 raise LeaderNotAvailable(
                     f"{self._partition} is committed up to {extent.ending}; entries up to {target} may be acknowledged"
@@ -118,18 +120,23 @@ class Reader:
         while position < to:
             for batch in await self._next_batches(position):
                 for entry in entries_of(batch):
+                    # A batch comes whole: its first entries may lie before `start`, its last ones at `to` or behind.
                     if position <= entry.position < to:
                         yield entry
+                # Not the last entry's position plus one: marks at the end of a batch are no entries, and the same batch
+                # would be fetched for ever.
                 position = batch.header.next_offset
 
     async def _next_batches(self, position: int) -> list[RecordBatch]:
         """Returns the batches that follow; at least one."""
 
         async def attempt(timeout_s: float) -> list[RecordBatch]:
+            # Half of the time at most, so that the leader's "nothing yet" arrives before this try is given up.
             wait_s = min(POLL_S, timeout_s / 2)
             try:
                 batches = await self._partition.fetch(position, timeout_s, bytes_max=FETCH_BYTES, wait_s=wait_s)
             except OffsetOutOfRange as error:
+                # Truncated: that does not pass. Beyond the end, it may: the ending may come from an earlier leader.
                 if position < error.log_start_offset:
                     raise
                 raise _NotThere(error.message) from error  # a new leader may not know that it is committed

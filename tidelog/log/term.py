@@ -65,22 +65,27 @@ class Term:
         if self.over is not None:
             raise self.over.with_traceback(None)
         entry = _Waiting(record, deadline_s, asyncio.get_running_loop().create_future())
+        # One entry is always taken, however large: `Writer.append` has judged its size.
         if self._waiting_bytes + entry.size > WAITING_BYTES_MAX and self._waiting:
             raise BufferFull(f"{len(self._waiting)} entries wait already; append fewer at a time")
         self._waiting.append(entry)
         self._waiting_bytes += entry.size
+        # One task drains, so one request is under way. A second one would have to name an end that is not known yet.
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._drain())
         return entry.done
 
     async def finish(self) -> None:
         """Takes no more entries, and waits until all have their outcome; each has a deadline."""
+        # The first reason stays: a writer that was fenced before it was closed was fenced.
         self.over = self.over or ClientClosed("the writer is closed")
         if self._task is not None:
             await asyncio.wait([self._task])
 
     async def abort(self) -> None:
         """Ends at once. What is under way is unknown; what waits was not appended."""
+        # What waits was never sent, so it is surely not in the log. What is under way is for `_append` to tell:
+        # unknown.
         self._end(self.over or ClientClosed("the writer was started again; nothing was appended"))
         if self._task is not None:
             self._task.cancel()
@@ -102,12 +107,15 @@ class Term:
         room = self._group_bytes_max
         while self._waiting and len(group) < GROUP_ENTRIES_MAX:
             entry = self._waiting[0]
+            # At least one entry, or one that is larger than a group would wait for ever.
             if group and entry.size > room:
                 break
             self._waiting.popleft()
             self._waiting_bytes -= entry.size
+            # Judged before it is sent: afterwards its outcome would be unknown, and the term over.
             if now_s >= entry.deadline_s:
                 _fail([entry], DeliveryExpired("it waited for the entries before it, and time ran out"))
+            # Its caller was cancelled while it waited, so nobody wants it in the log.
             elif not entry.done.done():
                 group.append(entry)
                 room -= entry.size
@@ -121,14 +129,19 @@ class Term:
                 producer_epoch=0,
                 base_sequence=self._sequence,
             )
+            # The first one's deadline is the earliest. When it is over, the fate of all of them is the same.
             base = await self._log.append(batch, group[0].deadline_s, expected_end=self.end)
         except TidelogError as error:
             self._failed(group, error)
             return
+        # Cancelled with a request under way: it may be in the log, or may yet arrive, and this term cannot tell where
+        # the log ends.
         except BaseException:
             self._end(self.over or ClientClosed("the writer has broken off; start it again"))
             _fail(group, DeliveryUnknown("the writer was stopped with this entry under way"))
             raise
+        # Numbers and end move together, and only when the outcome is known. A repeat of this batch gets its first
+        # answer by these numbers, whatever end it expects.
         self._sequence = (self._sequence + len(group)) % SEQUENCES
         self.end = base + len(group)
         for position, entry in enumerate(group, base):
@@ -137,9 +150,11 @@ class Term:
 
     def _failed(self, group: list[_Waiting], error: TidelogError) -> None:
         """A definite error leaves the end where it was, and the numbers free for the next entries."""
+        # Only another writer's claim, or a stray producer, moves the end: this writer has nothing under way but this.
         if isinstance(error, EndOffsetMoved):
             error = WriterFenced(f"another writer has claimed the log since: {error.message}")
             self._end(error)
+        # Nothing more is sent. Where the log ends is unknown, and a late copy of this group may still find its place.
         elif not error.definite:
             self._end(ClientClosed("it is unknown what became of an earlier entry: start the writer again"))
         _fail(group, error)

@@ -80,6 +80,7 @@ class Writer:
         """
         async with self._starting:
             if self._term is not None:
+                # The earlier term ends before the claim is made: one writer, one end.
                 await self._term.abort()
                 self._term = None
             if not self._is_open:
@@ -87,6 +88,8 @@ class Writer:
                 self._is_open = True
             deadline_s = self._deadline_s()
             self._entry_bytes_max = await self._partition.entry_bytes_max(deadline_s) - BATCH_OVERHEAD_BYTES
+            # A new id for each term: with the old one, a late request of the term before would look like a repeat of
+            # this one's, and be answered with its offsets.
             producer_id = await self._partition.new_producer_id(deadline_s)
             claim = encode_batch(
                 [mark_record(self._wall_ms(), CLAIM, self._name)],
@@ -94,7 +97,11 @@ class Writer:
                 producer_epoch=0,
                 base_sequence=0,
             )
+            # The claim alone expects no end. Once it is committed, every later leader has it, and every log of a leader
+            # ends behind it: what an older writer expects is before it, for ever.
             base = await self._partition.append(claim, deadline_s)
+            # The claim is one record, so the log ends at `base + 1` for this writer, also if somebody has appended
+            # since: the next entry will be refused then.
             self._term = Term(self._partition, producer_id, base + 1, min(GROUP_BYTES_MAX, self._entry_bytes_max))
             return self._term.end
 
@@ -115,6 +122,7 @@ class Writer:
         `TooLarge`, `InvalidRequest`, `BufferFull`, `DeliveryExpired`: surely not in the log, and the writer goes on.
         `ClientClosed`: not started, or an earlier outcome is unknown. (Mesos: `append`, "none" if the promise is lost.)
         """
+        # A null value is what marks have.
         if not isinstance(data, bytes):
             raise InvalidRequest(f"an entry is bytes, not {type(data).__name__}")
         term = self._current()
@@ -135,6 +143,8 @@ class Writer:
         deadline_s = self._deadline_s()
         if not 0 <= to <= self.ending:
             raise InvalidRequest(f"truncate to {to}: the log ends at {self.ending}")
+        # First a mark, in its turn like any entry. A writer that was deposed gets `WriterFenced` here, and deletes
+        # nothing of what the other one still needs.
         mark = await self._current().submit(mark_record(self._wall_ms(), TRUNCATION, str(to)), deadline_s)
         await self._partition.delete_before(to, deadline_s)
         return mark + 1
@@ -142,6 +152,7 @@ class Writer:
     async def close(self) -> None:
         """Waits for the entries on their way, and ends. Nobody is fenced by that. Idempotent."""
         if self._term is not None:
+            # Entries on their way have deadlines, so this ends.
             await self._term.finish()
         await self._partition.close()
         self._is_open = False
