@@ -20,11 +20,13 @@ class AuditFile:
         self._file, self._size = _opened(path)
         self.written_ms = int(os.fstat(self._file).st_mtime * 1000) if self._size else 0
         """When the file was written last before it was opened; 0 if it is new."""
+        # A process that was killed, or a disk that was full, may have left half a line.
         self._is_torn = bool(self._size) and _last_byte(path) != b"\n"
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Appends whole lines. Raises `OSError` if not all of them are there."""
         data = b"".join(lines)
+        # Lines are never split over two files, so a file may be larger than the bound by what is written at once.
         if self._size and self._size + len(data) > self._bytes_max:
             self._rotate()
         elif self._is_gone():
@@ -33,6 +35,7 @@ class AuditFile:
         if self._is_torn:  # what could not be written whole is a line by itself, and no part of the next one
             data = b"\n" + data
         while data:
+            # May be short, as on a disk that fills up: the rest is tried, and raises.
             written = os.write(self._file, data)
             self._size += written
             self._is_torn = not data[:written].endswith(b"\n")
@@ -43,14 +46,18 @@ class AuditFile:
         os.close(self._file)
 
     def _rotate(self) -> None:
+        # From the oldest on, each into the name of the next older one: only the oldest is lost, whenever this is
+        # interrupted.
         for number in range(self._files_max - 1, 0, -1):
             older = self._path if number == 1 else f"{self._path}.{number - 1}"
             if os.path.exists(older):
                 os.replace(older, f"{self._path}.{number}")
         if self._files_max == 1:
+            # With one file to keep there is no other name for it.
             os.ftruncate(self._file, 0)
             self._size, self._is_torn = 0, False
             return
+        # The new file is open before the old one is closed: if that fails, the old one goes on.
         file, size = _opened(self._path)
         os.close(self._file)
         self._file, self._size, self._is_torn = file, size, False
@@ -65,12 +72,15 @@ class AuditFile:
 
 def _opened(path: str) -> tuple[int, int]:
     """Opens a file to append to, which nobody else may read, and returns its size. Raises `OSError`."""
+    # O_NOFOLLOW: a symbolic link put here would have the broker append to any file. O_NONBLOCK: a FIFO would hang the
+    # start.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     file = os.open(path, flags, PRIVATE)
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
         os.close(file)
         raise OSError(f"{path} is no ordinary file, which an audit log has to be")
+    # A file that was there keeps its mode through `open`, and may be readable by all.
     if stat.S_IMODE(found.st_mode) != PRIVATE:
         os.fchmod(file, PRIVATE)
     return file, found.st_size

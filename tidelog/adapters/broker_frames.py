@@ -24,6 +24,8 @@ class BrokerFrames(FrameProtocol):
 
     def __init__(self, receiver: Receiver) -> None:
         super().__init__(receiver, TIMEOUTS, words=WORDS)
+        # A broker is believed, and bounded all the same: what is no frame (HTTP, TLS) reads as a length of hundreds of
+        # megabytes.
         self.frame_bytes_max = ANSWER_BYTES_MAX
 
     def _break_off(self, why: str) -> None:
@@ -42,6 +44,7 @@ async def dial(host: str, port: int, receiver: Receiver, context: ssl.SSLContext
     try:
         await asyncio.get_running_loop().create_connection(lambda: protocol, host, port, ssl=context)
     except BaseException:
+        # Also when this task is cancelled: the transport may exist by then, and nobody would close it.
         protocol.give_up()
         raise
     return protocol

@@ -32,6 +32,8 @@ class ClientFrames(FrameProtocol):
         http_address: Callable[[], str],
         frame_bytes_max: int,
     ) -> None:
+        # With an address for HTTP clients, so a connection that somebody else opened: it is not read while it takes no
+        # answers.
         super().__init__(cast("Receiver", receiver), timeouts, http_address=http_address, words=words)
         self.frame_bytes_max = frame_bytes_max
         self._is_clogged = False
@@ -63,16 +65,20 @@ class ClientFrames(FrameProtocol):
 
     def go_on(self) -> None:
         """See the port."""
+        # Idempotent, as whoever holds may let go twice: what was kept must not be delivered twice.
         if not self._is_held:
             return
         self._is_held = False
         if not self._is_closed and self._kept:
+            # Frames that came before the hold are delivered first, in their order; any of them may hold again.
             self._take(self._kept)
         self._read_or_not()
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         """See the port. What is much leaves at once, so that a clogged connection is known before more is answered."""
         super().send(buffers)
+        # A turn's answers would otherwise wait for the end of the turn, each of them made before anybody knows that the
+        # client takes none.
         if self._unsent_bytes > UNSENT_BYTES_HIGH:
             self._flush()
 
@@ -97,10 +103,13 @@ class ClientFrames(FrameProtocol):
             self._transport.resume_reading()
 
     def _may_begin(self, length: int, begun: bytes) -> bool:
+        # Until the key is there nobody can judge it. Nothing is lost by waiting: a frame that has not come so far holds
+        # 6 bytes.
         return len(begun) >= KEY_BYTES and self._client.may_begin(length, begun)
 
     def _break_off(self, why: str) -> None:
         self._kept = b""
+        # What was answered is still sent; what came is not delivered, as frames behind a bad one have no beginning.
         self.close()
         self._client.broken_off(why)
 

@@ -28,11 +28,13 @@ class ClientNetwork:
         self, host: str, port: int, receiver: ClientReceiverMaker, *, frame_bytes_max: int
     ) -> BoundClientListener:
         """Binds an address; takes no connections yet. Raises `OSError`."""
+        # TLS is a property of the listener, so no connection can choose plain text.
         kind = ClientFrames if self._store is None else EncryptedClientFrames
         make = partial(kind, receiver, TIMEOUTS, self._words, self._http_address, frame_bytes_max)
         if self._store is not None:
             return BoundClientListener(await self._store.bind(make, host, port, BACKLOG, name="kafka"))
         loop = asyncio.get_running_loop()
+        # Bound at once, so that an address in use fails the start; serving begins when the broker can answer.
         return BoundClientListener([await loop.create_server(make, host, port, backlog=BACKLOG, start_serving=False)])
 
 

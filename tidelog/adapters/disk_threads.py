@@ -65,6 +65,7 @@ class DiskThreads:
 
     def _start(self) -> None:
         works = [self._lead, *[self._help] * self._helpers]
+        # Daemons: a thread that hangs in an fsync must not keep the process from ending.
         self._threads = [threading.Thread(target=work, name=self._name, daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
@@ -73,8 +74,10 @@ class DiskThreads:
         """Does the jobs in their order, with what help each can use."""
         while (job := self._jobs.get()) is not None:
             for _ in range(min(self._helpers, len(job.todo) - 1)):
+                # One helper for each call beyond the first; a helper that comes too late finds nothing to do.
                 self._shared.put(job)
             job.work()
+            # The next job begins when all calls of this one have ended, so an fsync never overtakes the ones before it.
             job.over.acquire()
         for _ in range(self._helpers):
             self._shared.put(None)
@@ -102,6 +105,8 @@ class _Job:
         """Takes calls until there are none."""
         with suppress(IndexError):
             while True:
+                # `deque.popleft` is atomic, so no call is taken twice. An empty one raises, and ends this helper's
+                # part.
                 number, call = self.todo.popleft()
                 self._perform(number, call)
 
@@ -110,12 +115,15 @@ class _Job:
             self._results[number] = call()
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits the job
             self._error = error
+        # `count` is atomic, too: one thread alone draws the last number, and settles the job.
         if next(self._ended) == len(self._results):
+            # Before the loop is told: the next job may start while the loop is still busy with another turn.
             self.over.release()
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 self._loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
+        # Whoever waited has given up. The calls were made all the same: nothing calls a write back.
         if self.done.cancelled():
             return
         if self._error is not None:

@@ -6,12 +6,9 @@ frame
 ```
 
 Receiving. Bytes arrive in one buffer of `CHUNK_BYTES`, out of which small frames are copied, so that a burst of them
-costs one system call. All connections of a thread share that buffer, as its bytes are taken out in the same call of the
-event loop that has put them there, so a connection at rest has none. Of a frame that is not complete there, the length
-is compared with the bound, and the system writes the rest into a buffer of its own. A length is only a claim, so that
-buffer begins with `FIRST_BYTES` and grows with what has come, fourfold each time, up to exactly the frame's size: who
-announces 64 MiB and sends nothing gets 1 MiB. Frames of usual fetches fit there at once; a larger one is copied by 1.33
-times its size at most.
+costs one system call. Of a frame that is not complete there, the length is compared with the bound, and the system
+writes the rest into a buffer of its own, which grows with what has come. Frames of usual fetches fit there at once; a
+larger one is copied by 1.33 times its size at most.
 
 Sending. Frames handed over in one turn of the event loop leave together, in one gathered write, never copied here.
 
@@ -60,6 +57,8 @@ class _Chunks(threading.local):
         self.view = memoryview(bytearray(CHUNK_BYTES))
 
 
+# All connections of a thread share it: its bytes are taken out in the same call of the event loop that has put them
+# there. So a connection at rest has no buffer.
 _CHUNKS: Final = _Chunks()
 
 
@@ -169,6 +168,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         size = sum(memoryview(buffer).nbytes for buffer in buffers)
         assert size <= FRAME_BYTES_MAX
         if not self._unsent:
+            # At the end of this turn: what else is sent in it leaves in the same system call, in the order of the
+            # calls.
             self._loop.call_soon(self._flush)
         self._unsent.append(size.to_bytes(LENGTH_BYTES))
         self._unsent.extend(buffers)
@@ -181,6 +182,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._flush()
         self._is_closed = True
         self._transport.close()
+        # `close` waits for the peer to take what was sent, and a peer that is gone never does.
         self._closing = self._loop.call_later(self._timeouts.close_s_max, self._transport.abort)
 
     def give_up(self) -> None:
@@ -194,6 +196,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         if self._unsent and not self._is_closed:
             buffers, self._unsent, self._unsent_bytes = self._unsent, [], 0
+            # One gathered write. Nothing is joined here, so a batch of megabytes goes from where it lies.
             self._transport.writelines(buffers)
 
     # -- asyncio: the connection -------------------------------------------------------------------------------------
@@ -211,15 +214,20 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _set_up(self, sock: Any) -> None:
         unsent_s = max(1, round(self._timeouts.unsent_s_max))
         with contextlib.suppress(OSError):  # the peer is gone already
+            # Frames leave gathered as they are: Nagle's algorithm would only hold the last one back for an
+            # acknowledgement.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             with contextlib.suppress(AttributeError):  # not Linux: the system's own timeouts, then
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_s * 1000)
+                # The user timeout is for bytes that are under way. On a connection at rest only probes find a machine
+                # that is gone.
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, unsent_s)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, unsent_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells the receiver, once."""
+        # `give_up` may have come before; the receiver hears of the end once.
         if not self._is_connected:
             return
         self._is_connected, self._is_closed = False, True
@@ -242,6 +250,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The peer takes nothing: if it is the one who asks, it is not listened to meanwhile."""
+        # Only those who ask are held back: of two brokers that both paused until the other one reads, neither would go
+        # on.
         if self._is_accepted and not self._is_closed:
             self._transport.pause_reading()
 
@@ -266,6 +276,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._take(self._kept + bytes(_CHUNKS.view[:nbytes]))
         else:
             self._frame_end += nbytes
+            # The buffer is handed over as it is, and belongs to the receiver from here on.
             if self._frame_end == self._frame_bytes:
                 frame, self._frame = self._frame, None
                 self._deliver(frame)
@@ -279,17 +290,21 @@ class FrameProtocol(asyncio.BufferedProtocol):
         start, end = 0, len(data)
         while end - start >= LENGTH_BYTES and not self._is_closed and not self._is_held:
             length = int.from_bytes(data[start : start + LENGTH_BYTES])
+            # Before a byte of memory is taken for it: a length is only a claim.
             if length > self.frame_bytes_max:
                 self._refuse_length(length, data[start : start + LENGTH_BYTES])
                 return
             body = start + LENGTH_BYTES
             if body + length > end:
+                # A smaller frame is completed in the chunk, together with those behind it.
                 if length > CHUNK_BYTES - LENGTH_BYTES and self._may_begin(length, data[body : body + 2]):
                     self._begin_large(length, data[body:])
                     return
                 break
+            # A copy, since `data` is the rest of the chunk's, and receivers patch offsets in place.
             self._deliver(memoryview(bytearray(data[body : body + length])))
             start = body + length
+        # A receiver may close, or hold, in the middle of a burst: nothing behind that frame is delivered.
         self._kept = b"" if self._is_closed else data[start:]
 
     def _may_begin(self, length: int, begun: bytes) -> bool:
@@ -298,11 +313,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _begin_large(self, length: int, begun: bytes) -> None:
         self._frame_bytes, self._frame_end = length, len(begun)
+        # Who announces 64 MiB and sends nothing gets 1 MiB.
         self._frame = memoryview(bytearray(min(length, FIRST_BYTES)))
         self._frame[: self._frame_end] = begun
         self._kept = b""
 
     def _larger(self, full: memoryview) -> memoryview:
+        # Fourfold each time, so all copies together are a third of the frame; exactly its size at last.
         frame = memoryview(bytearray(min(self._frame_bytes, GROWTH * len(full))))
         frame[: len(full)] = full
         return frame
@@ -317,6 +334,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _watch(self) -> None:
         """An incomplete frame has until then."""
         length = 0 if self._frame is None else self._frame_bytes
+        # In seconds; a large frame gets the time that it takes on a slow line.
         patience_s = self._timeouts.frame_s_max + length / self._timeouts.bytes_per_s_min
         self._deadline = self._loop.call_later(patience_s, self._look, self._frames, self._frame is not None)
 
@@ -324,12 +342,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._deadline = None
         if self._frame is None and not self._kept:
             return
+        # The same frame as when the deadline was set. Any other has come since, and gets its own time.
         if frames == self._frames and was_large == (self._frame is not None) and not self._is_held:
             self._break_off("a frame did not arrive in time")
         else:
             self._watch()
 
     def _refuse_length(self, length: int, first: bytes) -> None:
+        # Read as a length this is 369 MB or more, so it always comes here, and never passes for a frame.
         if first.startswith(_TLS_START):
             self._break_off(self._words.tls)
             return

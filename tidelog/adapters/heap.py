@@ -31,6 +31,8 @@ def keep_freed_memory() -> bool:
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is None:
         return False
+    # The threshold for mapping has to be raised as well: mapped blocks go back to the system when they are freed,
+    # whatever is kept of the heap.
     options = ((_M_MMAP_THRESHOLD, _MAPPED_BYTES_MIN), (_M_TRIM_THRESHOLD, KEPT_BYTES))
     return all(set_option(option, value) for option, value in options)
 

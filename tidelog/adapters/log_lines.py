@@ -22,11 +22,14 @@ class _Lines:
         self._line = ""
 
     def write(self, text: str) -> None:
+        # `print` writes text and line end apart; one `write` each keeps lines whole among processes that share the
+        # stream.
         self._line += text
 
     def flush(self) -> None:
         line, self._line = self._line, ""
         if self._stream is not None:
+            # Standard error that was closed, or a disk that is full, must end no broker.
             with suppress(OSError):
                 os.write(self._stream.fileno(), line.encode("utf-8", "backslashreplace"))
 

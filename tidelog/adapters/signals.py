@@ -31,6 +31,7 @@ def stop_on_signals(switch: Callable[[], None], *reloads: Callable[[], None]) ->
     requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
+        # By the loop, not by `signal.signal`: the handler runs between two callbacks, where state is whole.
         loop.add_signal_handler(number, requested.set)
     loop.add_signal_handler(signal.SIGHUP, reload)
     loop.add_signal_handler(signal.SIGUSR1, lambda: logger.warning("stacks", text=stacks()))

@@ -20,6 +20,7 @@ def stacks() -> str:
         out.write(f"thread {names.get(number, number)}\n")
         traceback.print_stack(frame, file=out)
     tasks = asyncio.all_tasks()
+    # Bounded: this runs on the event loop, and a busy broker may have tens of thousands.
     for task in islice(tasks, TASKS_MAX):
         task.print_stack(file=out)
     if len(tasks) > TASKS_MAX:

@@ -25,6 +25,8 @@ def thread_busy_s() -> float:
     """For how long, in all, the calling thread ran or waited for a processor. Where the system does not tell (only
     Linux does), for how long it ran."""
     try:
+        # In ns: time on a processor, time runnable and waiting for one, and a count of turns. `thread_time` alone does
+        # not show that others keep this machine busy.
         with open("/proc/thread-self/schedstat") as file:
             ran_ns, waited_ns, _ = file.read().split()
     except (OSError, ValueError):
@@ -45,6 +47,7 @@ class SystemEntropy:
     """`Entropy` from the operating system."""
 
     def __init__(self) -> None:
+        # Not seeded: two brokers that start in the same moment must not draw the same backoffs, nor the same ids.
         self._random = random.SystemRandom()
 
     def token_hex(self, bytes_count: int) -> str:
