@@ -73,11 +73,14 @@ def make_authority(directory: Path, cluster: str, *, force: bool = False, days: 
     certificate = _signed(
         _builder(subject, key, days)
         .issuer_name(subject)
+        # Critical: software that does not know the extension has to reject the certificate, and not to pass over what
+        # it forbids.
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_usage(ca=True), critical=True),
         key,
     )
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Both are looked at before either is written: half a CA over an old one would be two that do not fit.
     for name in (CA_KEY_FILE, CA_FILE):
         _check_free(directory / name, force=force)
     _write(directory / CA_KEY_FILE, _key_bytes(key))
@@ -123,14 +126,17 @@ def renew(file: Path, authority: Authority, *, keep_key: bool = False, days: int
     """Makes a certificate like that of the file, which begins now, and puts it into its place. That of the CA keeps its
     key, so all that it has signed stays good."""
     key, old = _read(file, file) if file.name != CA_FILE else (authority.key, authority.certificate)
+    # A certificate of another CA would come back with this CA's signature, and with all names that it has.
     if old.issuer != authority.certificate.subject:
         raise InvalidRequest(f"{file} was not made by the CA of this directory")
     is_authority = file.name == CA_FILE
+    # The CA keeps its key, or everything that it has signed would be void at once.
     if not (keep_key or is_authority):
         key = _new_key()
     builder = _builder(old.subject, key, days or (CA_DAYS if is_authority else LEAF_DAYS)).issuer_name(old.issuer)
     of_keys = (x509.SubjectKeyIdentifier, x509.AuthorityKeyIdentifier)
     for extension in old.extensions:
+        # Names and purposes stay. Identifiers of keys are made anew, as the keys may be others.
         if not isinstance(extension.value, of_keys):
             builder = builder.add_extension(extension.value, critical=extension.critical)
     if not is_authority:
@@ -155,6 +161,7 @@ def _issue(
 ) -> Made:
     _check_free(file, force=force)
     key = _new_key()
+    # A broker is both: it answers clients and peers, and it calls peers.
     purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if is_broker else [])]
     builder = (
         _builder(subject, key, days)
@@ -177,6 +184,7 @@ def _builder(subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int) -> 
         .subject_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
+        # Clocks differ: a broker whose clock is behind would refuse a certificate that begins now.
         .not_valid_before(now - EARLIER)
         .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -269,11 +277,13 @@ def _made(file: Path, certificate: x509.Certificate, content: bytes) -> Made:
 def _write(file: Path, content: bytes) -> None:
     """Puts a file there whole, for its owner alone."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
+    # O_EXCL and the mode at its making: nobody can have opened the file before it was private.
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, MODE)
     try:
         with open(descriptor, "wb") as stream:
             stream.write(content)
             stream.flush()
+            # Before the rename, or a power cut could leave the name with an empty file.
             os.fsync(stream.fileno())
         draft.replace(file)
     except BaseException:

@@ -65,7 +65,10 @@ class KeySet:
     def verified_by(self, token: Jwt) -> str | None:
         """Returns the name of the key that has signed a token. One that names a key is tried with that, and those that
         have no id; one that names none is tried with a few."""
+        # A key is tried with algorithms of its own kind alone. Otherwise anybody could sign with HS256 and the text of
+        # the public key as the secret (RFC 8725, 3.1).
         found = [key for key in self._keys if token.algorithm in key.algorithms and _may_be(key, token.key_id)]
+        # Each try is a verification on the event loop, and a stranger can cause it.
         if not 0 < len(found) <= TRIED_MAX:
             return None
         verifier = self._verifiers[token.algorithm]
@@ -73,6 +76,7 @@ class KeySet:
 
 
 def _may_be(key: JwtKey, key_id: str | None) -> bool:
+    # A key without an id, as PEM has none, may be the one that a token names.
     return key_id is None or key.key_id in (None, key_id)
 
 
@@ -83,6 +87,7 @@ def load_keys(path: str, algorithms: Sequence[str]) -> KeySet:
         found = _of_pem(content) if b"-----BEGIN " in content else _of_jwks(content)
     except _Unfit as error:
         raise ConfigError(f"{path}: {error}") from None
+    # Whoever reads a shared secret can make tokens; public keys may be read by all.
     if any(isinstance(key.material, bytes) for key in found) and mode & 0o077:
         raise ConfigError(f"{path} holds a secret, and others than its owner may use it; chmod 600 {path}")
     usable = [
@@ -92,6 +97,7 @@ def load_keys(path: str, algorithms: Sequence[str]) -> KeySet:
     ]
     if not usable:
         raise ConfigError(f"{path} holds no key for {', '.join(algorithms)}")
+    # With two keys of one id and algorithm, the file's order would decide which of them is meant.
     ids = [(key.key_id, each) for key in usable for each in key.algorithms if key.key_id is not None]
     if len(set(ids)) < len(ids) or len(usable) > KEYS_MAX:
         raise ConfigError(f"{path} has a kid twice, or more than {KEYS_MAX} keys")
@@ -104,8 +110,11 @@ class _Unfit(Exception):
 
 def _content(path: str) -> tuple[bytes, int]:
     try:
+        # O_NONBLOCK, or a FIFO in the file's place would hang the broker. Mode and content are of one descriptor, so
+        # nobody can put another file there in between.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
+            # One byte more than it may have tells a file that is too long, without reading all of it.
             content = file.read(FILE_BYTES_MAX + 1) if stat.S_ISREG(mode) else b""
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
@@ -130,9 +139,12 @@ def _of_jwks(content: bytes) -> list[JwtKey]:
 
 def _of_jwk(number: int, document: Mapping[str, Any]) -> list[JwtKey]:
     """Returns the key, or nothing for one that verifies no signatures."""
+    # `d` is the private part of RSA, EC and OKP keys alike. Refused, not ignored: the file's owner has to learn that a
+    # secret lies where it should not.
     if "d" in document:
         raise _Unfit(f"key {number} is a private one, which only the issuer may have; leave its public half here")
     kind, use = document.get("kty"), document.get("use", "sig")
+    # Issuers publish keys for encryption in the same file; those are nobody's error.
     if use != "sig" or kind not in ("RSA", "EC", "OKP", "oct"):
         return []
     key_id = document.get("kid")
@@ -175,6 +187,7 @@ def _algorithms(material: Any) -> tuple[str, ...]:
     if isinstance(material, bytes):
         return tuple(name for name, least in OF_SECRETS.items() if len(material) >= least)
     if isinstance(material, rsa.RSAPublicKey):
+        # Too weak below; above, one verification would hold the event loop for long.
         return OF_RSA if RSA_BITS[0] <= material.key_size <= RSA_BITS[1] else ()
     if isinstance(material, ec.EllipticCurvePublicKey):
         return OF_CURVE.get(material.curve.name, ())
@@ -185,6 +198,7 @@ def _made(key_id: str | None, algorithms: tuple[str, ...], material: Any) -> lis
     if not algorithms:
         return []
     raw = material if isinstance(material, bytes) else _der(material)
+    # Over id, algorithms and key: what was verified by a key counts no more when any of these has changed.
     name = sha256(b"|".join([(key_id or "").encode(), *map(str.encode, sorted(algorithms)), raw])).hexdigest()
     return [JwtKey(key_id, algorithms, material, name)]
 

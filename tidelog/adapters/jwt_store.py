@@ -26,6 +26,7 @@ class JwtStore:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._path, self._algorithms = config.jwt_keys_file, config.jwt_algorithms
+        # Before the file is read: a change in between is then seen as one, and read again.
         self._files = WatchedFiles([self._path])
         self.keys: JwtKeys = self._read()
         """They are those in force: one object until others come."""
@@ -44,7 +45,10 @@ class JwtStore:
 
     async def _load(self) -> None:
         try:
+            # One assignment: a request sees either all old keys or all new ones.
             self.keys = await asyncio.to_thread(self._read)
+        # Half of a file, or a bad one, must not log everybody out. But a key that was taken out stays in force with the
+        # others, so this is an error in the broker's log.
         except ConfigError as error:
             self.reloads["refused"] += 1
             logger.error("keys of tokens are not taken, and the old ones stay in force", reason=error.message)

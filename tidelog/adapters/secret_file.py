@@ -22,6 +22,7 @@ class SecretFileRefused(InvalidRequest):
 def read_secret(path: str) -> str:
     """Reads a password or a token, without the end of the line. Raises `SecretFileRefused`."""
     try:
+        # Only the line end: a password may begin or end with a space.
         secret = _content(path).decode().rstrip("\r\n")
     except FileNotFoundError:
         raise SecretFileRefused(f"there is no file {path}") from None
@@ -44,6 +45,7 @@ def read_shared_secret(path: str, setting: str) -> bytes:
         raise ConfigError(f"{setting}: there is no file {path}; {makes}") from None
     except SecretFileRefused as error:
         raise ConfigError(f"{setting}: {error}") from None
+    # Editors and `echo` add a line end; two programs with the same file must come to the same bytes.
     secret = content.strip()
     if len(content) > SHARED_BYTES_MAX or len(secret) < SHARED_BYTES_MIN:
         raise ConfigError(f"{setting}: {path} must have {SHARED_BYTES_MIN} to {SHARED_BYTES_MAX:,} bytes; {makes}")
@@ -54,6 +56,8 @@ def _content(path: str) -> bytes:
     """Returns the bytes of the file, of a long one more than may be in it. Raises `SecretFileRefused`, or
     `FileNotFoundError`."""
     try:
+        # O_NONBLOCK, or a FIFO would hang the program. Mode and content are of one descriptor: what is judged is what
+        # is read.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(SECRET_BYTES_MAX + 1) if stat.S_ISREG(mode) else b""

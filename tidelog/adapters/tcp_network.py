@@ -37,11 +37,14 @@ class TcpNetwork:
         """See the port."""
         errors: list[OSError] = []
         async with asyncio.timeout(timeout_s):
+            # One after the other, within one deadline: `localhost` may be ::1 first, where nobody listens.
             for address in await _resolve(host, port):
                 try:
                     return await self._open(address, port, receiver)
                 except OSError as error:
                     errors.append(error)
+        # A refusal tells that the machine is up and the broker is not, which callers act on. With any other error that
+        # is not known.
         others = [error for error in errors if not isinstance(error, ConnectionRefusedError)]
         raise (others or errors)[0]  # a refusal only if every address of the host refused
 
@@ -69,6 +72,7 @@ class TcpNetwork:
 async def _resolve(host: str, port: int) -> list[str]:
     """The addresses of a host, each once. Raises `OSError` if it has none."""
     with contextlib.suppress(ValueError):
+        # No resolver, and no thread, for an address.
         return [str(ipaddress.ip_address(host))]
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -104,6 +108,7 @@ class TlsNetwork(TcpNetwork):
         except ssl.SSLError as error:
             protocol.give_up()
             raise OSError(f"there is no TLS handshake with it: {words_of(error)}") from error
+        # What a peer that expects plain text does with a TLS hello.
         except (ConnectionAbortedError, ConnectionResetError) as error:
             protocol.give_up()
             raise OSError("it ended the TLS handshake; does it speak TLS (security.inter.broker.protocol)?") from error
@@ -115,6 +120,7 @@ class TlsNetwork(TcpNetwork):
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
         """See the port."""
         store = self._store
+        # Asked for at each connection, so that new certificates, and CAs that were taken out, count at once.
         terms = TlsTerms("peer", lambda: store.answering, store.note_refused, 2 * self._timeouts.close_s_max)
         bound = await tls_listeners(
             lambda: TlsFrameProtocol(

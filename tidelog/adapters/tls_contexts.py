@@ -63,6 +63,7 @@ def load_contexts(config: BrokerConfig) -> TlsContexts:
     """Reads the files, and tries what is in them. Raises `ConfigError`."""
     keystore, truststore = config.ssl_keystore_location, config.ssl_truststore_location
     assert keystore is not None  # the schema asks for it
+    # OpenSSL shows the first certificate of the file, so that one is judged.
     leaf = _first_certificate(keystore)
     http, ops = _server(config, config.ssl_client_auth), _server(config, config.ops_client_auth)
     certificate = _own_certificate(leaf, keystore)
@@ -70,6 +71,7 @@ def load_contexts(config: BrokerConfig) -> TlsContexts:
     if config.security_inter_broker_protocol == "SSL":
         assert truststore is not None
         answering, calling = _peer_contexts(keystore, truststore)
+        # With another node's name it would be refused by all others, and each would only say so to itself.
         _check_name(config.node_id, certificate, keystore)
         _try_both(answering, calling, keystore, truststore)
     expires_s = ssl.cert_time_to_seconds(certificate["notAfter"])
@@ -96,7 +98,9 @@ def _server(config: BrokerConfig, client_auth: ClientAuth) -> ssl.SSLContext:
 
 def _peer_contexts(keystore: str, truststore: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     answering, calling = ServerContext(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    calling.check_hostname = False  # a peer is known by its node, wherever it is reached
+    # A peer is known by the node in its certificate, which is judged with its hello: addresses change, names of nodes
+    # do not.
+    calling.check_hostname = False
     _without_resumption(answering)
     for context in (answering, calling):
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -107,6 +111,7 @@ def _peer_contexts(keystore: str, truststore: str) -> tuple[ssl.SSLContext, ssl.
 
 
 def _without_resumption(context: ssl.SSLContext) -> None:
+    # A resumed session shows no certificate: one that has expired, or whose CA was taken out, would go on counting.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
 
@@ -114,6 +119,8 @@ def _without_resumption(context: ssl.SSLContext) -> None:
 def _load_chain(context: ssl.SSLContext, keystore: str) -> None:
     _check_private(keystore)
     try:
+        # The callback is called only if the key has a password. Without one OpenSSL would ask on the terminal, and hang
+        # the start.
         context.load_cert_chain(keystore, password=_no_password)
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"{KEYSTORE}: {keystore} {_chain_fault(error)}") from error
@@ -145,6 +152,7 @@ def _load_authorities(context: ssl.SSLContext, truststore: str) -> None:
         ) from error
     except OSError as error:
         raise _unreadable(TRUSTSTORE, truststore, error) from error
+    # OpenSSL loads leaf certificates without a word, and then trusts nobody.
     if not context.cert_store_stats()["x509_ca"]:
         raise ConfigError(f"{TRUSTSTORE}: {truststore} has certificates, but none of a CA; put that of the CA there")
 
@@ -157,6 +165,7 @@ def _check_private(keystore: str) -> None:
         mode = stat.S_IMODE(os.stat(keystore).st_mode)
     except OSError as error:
         raise _unreadable(KEYSTORE, keystore, error) from error
+    # The private key is in it: whoever reads it can be this broker.
     if mode & OTHERS_BITS:
         raise ConfigError(
             f"{KEYSTORE}: others than its owner may use {keystore} (mode {mode:04o}), and it holds the private key; "
@@ -190,6 +199,8 @@ def _own_certificate(leaf: str, keystore: str) -> dict[str, Any]:
     """The certificate, as others read it. Raises `ConfigError` if its time is over."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
+    # Trusts this certificate by itself, without its CA, which the keystore need not have: so only its own faults are
+    # left to show, such as the end of its time.
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         client.load_verify_locations(cadata=leaf)
@@ -221,6 +232,8 @@ def _check_name(node_id: int, certificate: dict[str, Any], keystore: str) -> Non
 
 def _try_both(answering: ssl.SSLContext, calling: ssl.SSLContext, keystore: str, truststore: str) -> None:
     try:
+        # Both ends are this broker, so it shows whether peers with the same files would take its certificate: before
+        # they all refuse it.
         _shake_hands(answering, calling)
     except ssl.SSLCertVerificationError as error:
         raise ConfigError(
@@ -237,6 +250,7 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, An
     caller = client.wrap_bio(back, there, server_side=False)
     callee = server.wrap_bio(there, back, server_side=True)
     has_called = has_answered = False
+    # In memory and by turns. Each step ends or wants the other end's bytes, so this ends.
     while not (has_called and has_answered):
         has_called = has_called or _step(caller.do_handshake)
         has_answered = has_answered or _step(callee.do_handshake)

@@ -28,6 +28,7 @@ class EncryptedFrames(FrameProtocol):
 
     def close(self) -> None:
         """See the port. What waits for its turn goes out now."""
+        # All at once, in spite of `TURN_BYTES`: after `close` there is no other turn.
         while self._unsent and not self._is_closed:
             self._flush()
         super().close()
@@ -38,6 +39,7 @@ class EncryptedFrames(FrameProtocol):
         turn, rest = records(self._unsent, TURN_BYTES)
         self._unsent, self._unsent_bytes = rest, sum(map(len, rest))
         if rest:
+            # The event loop serves others between two pieces: encryption is done on it.
             self._loop.call_soon(self._flush)
         self._transport.writelines(turn)
 
@@ -74,7 +76,9 @@ class TlsFrameProtocol(EncryptedFrames):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Reads the other end's certificate, once; the handshake has verified it."""
+        # Before the receiver is made, as it judges the first frame by this name.
         self._peer_name = broker_name(transport.get_extra_info("peercert") or {})
+        # The digest goes into the proof of the cluster's secret, so both ends have to have seen the same certificates.
         shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         self._peer_digest = hashlib.sha256(shown).digest() if shown else b""
         super().connection_made(transport)
@@ -94,9 +98,11 @@ def records(buffers: Sequence[Buffer], size: int) -> tuple[list[Buffer], list[Bu
             rest = [view[left:], *buffers[index + 1 :]]
             buffer, length = view[:left], left  # noqa: PLW2901 -- what is left of it now
         left -= length
+        # Joined small buffers fill one record; each by itself would cost a record's header and tag.
         if small_bytes + length > RECORD_BYTES and small:
             out.append(b"".join(small))
             small, small_bytes = [], 0
+        # A large buffer fills records of its own, so it is not copied.
         if length >= RECORD_BYTES:
             out.append(buffer)
         else:

@@ -40,13 +40,16 @@ class _Stream(ssl.SSLObject):
 
     def do_handshake(self) -> None:
         """Takes the next step of the handshake."""
+        # The callbacks of a connection run in the context of the task that began it, so this is its own.
         handshake = UNDER_WAY.get()
         try:
             super().do_handshake()
+        # Subclasses of `SSLError`, and no failures: the handshake waits for the other end.
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError:
             if handshake is not None:
+                # The alert is in the buffer, but the event loop closes the connection without looking.
                 handshake.tell(self.outgoing.read())
             raise
         if handshake is not None:
@@ -58,6 +61,7 @@ class ServerContext(ssl.SSLContext):
 
     def __new__(cls) -> ServerContext:
         context = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+        # The standard library's way to have its contexts make objects of another class.
         context.sslobject_class = _Stream
         return context
 

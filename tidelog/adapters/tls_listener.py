@@ -107,6 +107,7 @@ class TlsListener:
         self._loop.remove_reader(self._sock)
         self._sock.close()
         for task, handshake in self._under_way.items():
+            # Those that are done belong to their protocols, and are closed by whoever has these.
             if not handshake.is_done:
                 task.cancel()
 
@@ -122,6 +123,7 @@ class TlsListener:
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
+            # Those that wait in the system's backlog cost this process no descriptor and no memory.
             if len(self._under_way) >= HANDSHAKES_MAX and not self._has_room():
                 return
             try:
@@ -138,13 +140,16 @@ class TlsListener:
     def _begin(self, sock: socket.socket, remote: str) -> None:
         handshake = Handshake(sock, remote, self._loop.time())
         task = self._loop.create_task(self._take(sock, handshake))
+        # The event loop has only a weak reference to its tasks.
         self._under_way[task] = handshake
         task.add_done_callback(self._ended)
 
     def _has_room(self) -> bool:
         """Gives up the oldest handshake if it has had its time; else accepts nothing until then, or until one ends."""
+        # The oldest, as dictionaries keep the order of insertion.
         task, handshake = next(iter(self._under_way.items()))
         left_s = handshake.began_s + HONEST_S - self._loop.time()
+        # Younger ones are never given up: a stranger who opens many connections would push the honest ones out.
         if left_s > 0 or handshake.is_done:
             self._rest(max(left_s, 0.0))
             self._is_full = True
@@ -169,9 +174,11 @@ class TlsListener:
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 await self._wait_readable(sock)
+                # Peeked at, not read: the handshake needs this byte.
                 first = sock.recv(1, socket.MSG_PEEK)
             if first == TLS_HANDSHAKE:
                 is_mine = False  # the transport's, which closes it
+                # In this task's context, which the callbacks of the transport inherit.
                 UNDER_WAY.set(handshake)
                 await self._loop.connect_accepted_socket(
                     self._make,
@@ -206,6 +213,7 @@ class TlsListener:
         if not sock.recv(READ_BYTES)[:1].isalpha():
             return
         sock.send(PLAIN_ANSWER)
+        # Closing a socket with unread bytes sends a reset, which may overtake the answer: so the rest is read first.
         sock.shutdown(socket.SHUT_WR)
         with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(FAREWELL_S):
@@ -219,6 +227,7 @@ class TlsListener:
         host, now_s = remote.rpartition(":")[0], self._loop.time()
         if now_s < self._complaints.get(host, now_s):
             return
+        # Taken out and put in again, so that the oldest complaint is the first in the dictionary.
         self._complaints.pop(host, None)
         self._complaints[host] = now_s + COMPLAINT_S
         if len(self._complaints) > COMPLAINTS_MAX:
@@ -231,7 +240,8 @@ async def tls_listeners(
 ) -> list[TlsListener]:
     """Binds an address, or all that a name stands for; serves nobody yet. Raises `OSError`."""
     bound = await asyncio.get_running_loop().create_server(make, host, port, start_serving=False)
-    listening = [sock.dup() for sock in bound.sockets]  # under descriptors that no event loop knows
+    # Under descriptors that no event loop knows; the loop closes its own with the server.
+    listening = [sock.dup() for sock in bound.sockets]
     bound.close()
     return [TlsListener(sock, make, terms, backlog) for sock in listening]
 

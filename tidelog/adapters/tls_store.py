@@ -35,6 +35,7 @@ class TlsStore:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
+        # Before the files are read: a change in between is then seen, and they are read again.
         self._files = WatchedFiles([config.ssl_keystore_location, config.ssl_truststore_location])
         self.contexts = load_contexts(config)
         self.reloads: Counter[str] = Counter()
@@ -66,6 +67,7 @@ class TlsStore:
         `OSError`."""
         terms = TlsTerms(
             "ops" if is_ops else name,
+            # A call, not the context: each connection gets the one that is in force when it comes.
             lambda: self.contexts.ops if is_ops else self.contexts.http,
             self.note_refused,
             HTTP_SHUTDOWN_S,
@@ -107,6 +109,7 @@ class TlsStore:
     async def _load(self) -> None:
         try:
             found = await asyncio.to_thread(load_contexts, self._config)
+            # Peers know this broker by its name: under another one, new connections and old ones would be two brokers.
             if found.own.name != self.contexts.own.name:
                 raise ConfigError(
                     f"the certificate of {self._config.ssl_keystore_location} is that of "
@@ -117,6 +120,7 @@ class TlsStore:
             self.reloads["refused"] += 1
             logger.error("certificates are not taken, and the old ones stay in force", reason=error.message)
             return
+        # All at once, so no connection is made with new keys and old authorities.
         self.contexts = found
         self.reloads["done"] += 1
         self._warned_s = -WARN_AGAIN_S
@@ -125,6 +129,7 @@ class TlsStore:
     def _warn(self) -> None:
         """Says once a day that the certificate's time is nearly over."""
         now_s, left_s = asyncio.get_running_loop().time(), seconds_left(self.contexts)
+        # Once a day by the loop's clock; the end of the certificate's time goes by the wall clock.
         if left_s < WARN_S and now_s >= self._warned_s + WARN_AGAIN_S:
             self._warned_s = now_s
             logger.warning(

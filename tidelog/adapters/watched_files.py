@@ -30,7 +30,9 @@ class WatchedFiles:
             async with asyncio.timeout(LOOK_S):
                 await self._is_wanted.wait()
         is_asked = self._is_wanted.is_set()
+        # Cleared before the look: who asks during it is served by the next one.
         self._is_wanted.clear()
+        # Noted before the files are read by the caller, so a change during the reading shows at the next look.
         before, self._seen = self._seen, await asyncio.to_thread(self._signature)
         return is_asked or before != self._seen
 
@@ -44,4 +46,5 @@ def signature_of(path: str) -> tuple[int, int, int] | None:
         found = os.stat(path)
     except OSError:
         return None
+    # The inode tells another file that was renamed into this place, perhaps with an older time.
     return found.st_mtime_ns, found.st_size, found.st_ino
