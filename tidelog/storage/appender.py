@@ -215,7 +215,8 @@ class Appender:
         self.write_catalog_afresh()
 
     def write_catalog_afresh(self) -> None:
-        """The catalog of the last segment, which is empty, with sequences that no row had. Raises `OSError`."""
+        """Writes the catalog of the last segment, which is empty, anew, with sequences that no row had. Raises
+        `OSError`."""
         state = self._state
         first = max(state.tail.sequence, state.sequences_used)
         tail = state.tail._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
@@ -227,7 +228,7 @@ class Appender:
         state.tail = tail._replace(sequence=sequence, durable=sequence)
 
     def _checkpoint(self, tail: Tail) -> list[bytes]:
-        """A segment's first rows."""
+        """Returns the first rows of a segment that begins at this tail."""
         return self._codec.checkpoint(tail, self._state.lineage, self._state.producers.items())
 
     def _undo_roll(self, error: OSError | Overloaded, old: Segment, new: Segment) -> TidelogError:

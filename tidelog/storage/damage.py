@@ -59,11 +59,12 @@ class DamageList:
             self.on_news()
 
     def forget(self, start: int, end: int) -> None:
-        """Offsets [start, end) are sound, or are to be judged anew."""
+        """Forgets damage of offsets [start, end), which are sound, or are to be judged anew."""
         self._ranges = [piece for known in self._ranges for piece in _without(known, start, end)]
 
     def clip(self, start: int, end: int) -> None:
-        """The log holds [start, end) only. A batch that the start lies within is still all of a batch."""
+        """Forgets damage outside of [start, end), which is all that the log holds now. A batch that the start lies
+        within is still all of a batch."""
         self._ranges = [known for known in self._ranges if known.end > start and known.start < end]
 
 

@@ -34,7 +34,8 @@ def claim(files: Files) -> Lock:
 
 
 def check_format(files: Files) -> bool:
-    """True if the data is of a version that this program knows; False if nothing says so, as in a new directory.
+    """Returns True if the data is of a version that this program knows; False if nothing says so, as in a new
+    directory.
 
     Raises `ConfigError` if a newer program wrote it.
     """
@@ -60,7 +61,7 @@ def _take_lock(files: Files) -> Lock:
 
 
 def _read_format(files: Files) -> int:
-    """0 if there is none, or it is damaged: one bad sector must not cost all logs."""
+    """Returns the version in `format`; 0 if there is none, or it is damaged: one bad sector must not cost all logs."""
     if not files.exists(FORMAT):
         return 0
     try:

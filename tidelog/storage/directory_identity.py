@@ -21,7 +21,7 @@ MAGIC = 0x7D16
 
 
 class DirectoryIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The facts. Later versions add some; a reader passes over those that it does not know."""
+    """The identity as it is stored. Later versions add facts; a reader passes over those that it does not know."""
 
     cluster_id: str
     node_id: int
@@ -32,20 +32,20 @@ class DirectoryIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     generation: int = 0
     """How often the cluster's metadata log was begun anew by an operator."""
     recovery_id: str = ""
-    """The id of the last time (`ClusterRecovery`)."""
+    """The id of the last of these recoveries (`ClusterRecovery`); empty if there was none."""
     starts: int = 0
     """How often a process has begun to take part from this directory, counted before it registers; 0 if that is not
     known, since the identity had to be made again."""
     stamp: int = 0
-    """Counted on every few seconds while a process lives, before it tells its cluster."""
+    """A count that rises every few seconds while a process lives, before it tells its cluster."""
     is_old: bool = False
     """True if the cluster knows of a later `starts` or `stamp`: this is an old copy of the broker's directory, and the
     broker is to begin anew on it."""
     renewals: int = 0
     """How often the broker has begun anew here. What its journals promised before counts no more."""
     held_position: int = 0
-    """Up to this position of the metadata log, all logs of partitions that the broker was to hold were made here,
-    durably: one of them that is not here is lost."""
+    """The position of the metadata log up to which all logs that the broker was to hold were made here, durably: one of
+    them that is not here is lost."""
 
 
 class DirectoryIdentityStore:
@@ -79,7 +79,7 @@ class DirectoryIdentityStore:
 
     @property
     def given(self) -> DirectoryIdentity:
-        """The identity, which the directory must have by now."""
+        """Returns the identity, which the directory must have by now."""
         assert self.current is not None, "a directory gets its identity first"
         return self.current
 

@@ -184,7 +184,8 @@ class DiskFiles:
         return stat.f_bavail * stat.f_frsize
 
     def _resolve(self, path: str) -> str:
-        """The real path. Paths are made by this program from ids and numbers, so a bad one is a bug, not an input."""
+        """Returns the real path. Paths are made by this program from ids and numbers, so a bad one is a bug, not an
+        input."""
         if not path:
             return self.root
         assert "\0" not in path and not path.startswith("/"), f"not a relative path: {path!r}"

@@ -125,7 +125,7 @@ def _body_fields(row: Row) -> Fields:
 
 
 def dump_batches(log: PartitionLog) -> Iterator[tuple[Dumped, bytes]]:
-    """Every batch of a log and its bytes, none for what is damaged. The bytes are for `decode_batch`.
+    """Yields every batch of a log and its bytes, none for what is damaged. The bytes are for `decode_batch`.
 
     Of a slot store's entries (`slot_entries`), which are of no kind BATCH, the bytes are the payload's.
     """

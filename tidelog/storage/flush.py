@@ -42,7 +42,7 @@ class Flush:
 
     @property
     def has_rest(self) -> bool:
-        """True if something is left to be done once the files are durable."""
+        """Returns True if something is left to be done once the files are durable."""
         return self.directory is not None or self.afterwards is not None
 
     def run(self) -> None:
@@ -80,7 +80,8 @@ class Flusher:
         return path in self._files
 
     def soil(self, path: str, *, create: bool = False) -> File:
-        """The handle of a file that is about to be written. Raises `OSError` or `Overloaded` if it cannot be opened."""
+        """Returns the handle of a file that is about to be written. Raises `OSError` or `Overloaded` if it cannot be
+        opened."""
         file = self._files.get(path)
         if file is None:
             self._opened.get(path, create=create)
@@ -100,7 +101,7 @@ class Flusher:
 
     @property
     def is_dirty(self) -> bool:
-        """True if something waits for a flush."""
+        """Returns True if something waits for a flush."""
         return bool(self._files) and self._state.offline_reason is None
 
     def begin(self) -> Flush:

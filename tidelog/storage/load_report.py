@@ -17,7 +17,7 @@ class LoadReport:
     bytes_cut: int = 0
     rows_cut: int = 0
     damage: list[Damage] = field(default_factory=list)
-    """Met on the way. Segments in order are not read; `verify` finds what is in them."""
+    """Damage that was met on the way. Segments in order are not read; `verify` finds what is in them."""
     high_watermark: int = 0
     """The high watermark as last checkpointed on this disk. 0 if that is lost, too, which says nothing about what was
     committed."""

@@ -60,11 +60,11 @@ def load_log(
 
 
 class Held(NamedTuple):
-    """Since when a disk holds a log, by the cluster's metadata."""
+    """The position of the metadata log since which a disk is to hold a log."""
 
     since: int
     is_begun: bool
-    """The log was made here, durably. If nothing of it is found, it is lost."""
+    """True if the log was made here, durably: if nothing of it is found, it is lost."""
 
 
 class _Loader:
@@ -85,9 +85,9 @@ class _Loader:
         self._durable = 0
         self._log_start = 0
         self._is_bare = False
-        """No segment was found."""
+        """True if no segment was found."""
         self._is_known = False
-        """Metainfo was found."""
+        """True if metainfo was found."""
         self._info: Metainfo
         self._held: Held | None = None
 
@@ -155,7 +155,7 @@ class _Loader:
     # -- finding --------------------------------------------------------------------------------------------------
 
     def _find(self, info: Metainfo, *, is_known: bool) -> list[Segment]:
-        """The segments by their names; `is_known`: there is metainfo of this log."""
+        """Returns the segments by their names; `is_known`: there is metainfo of this log."""
         if info.restarts:
             # The decision to start over was durable; what is left of the segments is no part of the log, however sound
             # it looks.
@@ -183,8 +183,8 @@ class _Loader:
     def _judge_loss(
         self, info: Metainfo, segments: list[Segment], loaded: LoadedCopies[Metainfo] | None, held: Held | None
     ) -> Metainfo:
-        """The log is lost if nothing is left of one that was made: without metainfo, which a new log gets last, no
-        batch; with it, no file of its segments. Then metainfo says so before there are files again."""
+        """Notes in metainfo that the log is lost, if nothing is left of one that was made: without metainfo, which a
+        new log gets last, no batch; with it, no file of its segments."""
         if held is None:
             return info
         if loaded is None:
@@ -273,8 +273,8 @@ class _Loader:
         return doomed
 
     def _infer_header(self, segment: Segment, next_base_offset: int) -> None:
-        """Without a header: the slots behind the last checkpoint row, numbered as the first sound row says. One of
-        another segment, from an old block or a swapped file, says nothing."""
+        """Numbers the rows of a segment without a header: they begin behind the last checkpoint row, with the sequences
+        that the first sound row says. A row of another segment, from an old block or a swapped file, says nothing."""
         segment.body_slot, segment.first_sequence = 1, -1
         for slot in range(1, segment.slots):
             raw = segment.raw_rows(slot, 1)
@@ -329,13 +329,14 @@ class _Loader:
 
     @property
     def _may_be_filled(self) -> bool:
-        """True if the log was made, and others hold it, too."""
+        """Returns True if the log was made, and others hold it, too."""
         # Of a new log nobody counts on anything yet; of a log by itself there is nobody to fill it from.
         is_made = self._is_known and not self._is_bare and not self._info.restarts
         return is_made and self._held is not None and self._bad_end == BadEnd.KEEP
 
     def _note_end_lost(self) -> None:
-        """The log counts for as little as one that is lost, from before its end is truncated."""
+        """Notes in metainfo that the log has lost its end: it counts for as little as one that is lost, from before its
+        end is truncated."""
         assert self._held is not None
         if self._info.stands_in_since != self._held.since:
             self._report.say("the log has lost its end; nobody counts on it until it is filled from other replicas")
@@ -385,8 +386,8 @@ class _Loader:
         return None
 
     def _has_durable_names(self, last: Segment) -> bool:
-        """The flush that covers a segment's first row fsyncs its names. Behind a seal there was another segment, which
-        was about to be removed."""
+        """Returns True if the names of the last segment's files are durable: the flush that covers its first row fsyncs
+        them. Behind a seal there was another segment, which was about to be removed."""
         return not last.is_sealed and self._durable > last.first_sequence
 
     def _finish_deletion(self, doomed: list[Segment]) -> str | None:

@@ -97,7 +97,7 @@ class LogManager(LogOpener):
 
     @property
     def logs(self) -> Mapping[PartitionId, PartitionLog]:
-        """The open logs, in the order of opening."""
+        """Returns the open logs, in the order of opening."""
         return self._logs
 
     def apart(self) -> LogOpener:
@@ -180,7 +180,7 @@ class LogManager(LogOpener):
             self._files.sync_dir("")
 
     def topic_ids(self) -> list[TopicId]:
-        """Topics that have a directory here, known to anybody or not; sorted."""
+        """Returns topics that have a directory here, known to anybody or not; sorted."""
         return stored_topics(self._files)
 
     def remove_topic(self, topic_id: TopicId) -> None:
@@ -239,7 +239,7 @@ class LogManager(LogOpener):
             self._files.sync_dir(TOPICS)
 
     def partition_ids(self) -> list[PartitionId]:
-        """Partitions that have a directory here, open or not, known to anybody or not. Blocking."""
+        """Returns partitions that have a directory here, open or not, known to anybody or not. Blocking."""
         return [known for known in stored_logs(self._files).values() if known != METADATA_LOG]
 
     def remove_partition(self, partition_id: PartitionId) -> None:
@@ -323,7 +323,7 @@ def metadata_directories(files: Files) -> list[str]:
 
 
 def stored_logs(files: Files) -> dict[str, PartitionId]:
-    """The logs that have a directory, by directory, whether a manager has them open or not."""
+    """Returns the logs that have a directory, by directory, whether a manager has them open or not."""
     found = {name: METADATA_LOG for name in metadata_directories(files) if files.exists(name)}
     for topic_id in stored_topics(files):
         for name in sorted(filter(str.isdecimal, files.list(f"{TOPICS}/{topic_id}")), key=int):
@@ -333,7 +333,7 @@ def stored_logs(files: Files) -> dict[str, PartitionId]:
 
 
 def stored_journals(files: Files) -> dict[str, PartitionId]:
-    """The journals of Paxos partitions, and that of a log by itself, by directory; as `stored_logs`."""
+    """Returns the journals of Paxos partitions, and that of a log by itself, by directory; as `stored_logs`."""
     found = {JOURNAL: STANDALONE_LOG} if files.exists(JOURNAL) else {}
     for directory, partition_id in stored_logs(files).items():
         if partition_id != METADATA_LOG and files.exists(f"{directory}/{JOURNAL}"):
@@ -342,5 +342,5 @@ def stored_journals(files: Files) -> dict[str, PartitionId]:
 
 
 def stored_topics(files: Files) -> list[TopicId]:
-    """Topics that have a directory, known to anybody or not; sorted."""
+    """Returns topics that have a directory, known to anybody or not; sorted."""
     return [TopicId(name) for name in files.list(TOPICS) if _TOPIC_ID.fullmatch(name)]

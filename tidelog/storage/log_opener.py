@@ -80,18 +80,19 @@ class LogOpener:
 
     @property
     def renewals(self) -> int:
-        """How often the broker has begun anew on this directory, which was an old copy then."""
+        """Returns how often the broker has begun anew on this directory, which was an old copy then."""
         current = self._identity().current
         return 0 if current is None else current.renewals
 
     @property
     def held_position(self) -> int:
-        """Up to this position of the metadata log, this disk has made all logs that it was to hold, durably."""
+        """Returns the position of the metadata log up to which this disk has made all logs that it was to hold,
+        durably."""
         current = self._identity().current
         return 0 if current is None else current.held_position
 
     def has_log(self, partition_id: PartitionId) -> bool:
-        """Was a log of this partition ever made on this disk, as far as can be seen?"""
+        """Returns True if a log of this partition was ever made on this disk, as far as can be seen."""
         directory = log_directory(partition_id)
         # Either is enough. A log that lost its metainfo was here all the same, and its disk may have promised and
         # acknowledged.

@@ -18,7 +18,7 @@ from tidelog.storage.segment import Damage, Entry, Extent, Segment
 from tidelog.storage.trails import read_trails
 
 FILLER_OFFSETS_MAX = (1 << 31) - 1
-"""A batch can take so many offsets."""
+"""The largest number of offsets that one batch can take."""
 
 
 class PassingRead(NamedTuple):
@@ -39,7 +39,8 @@ class LogReader:
     # -- walking --------------------------------------------------------------------------------------------------
 
     def parts(self, offset: int) -> Iterator[Segment | Damage]:
-        """The segments from the one that holds `offset` on, and a `Damage` wherever the files of one are missing."""
+        """Yields the segments from the one that holds `offset` on, and a `Damage` wherever the files of one are
+        missing."""
         segments = self._state.segments
         # The last segment that begins at or before the offset: those before it end before it.
         first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
@@ -53,7 +54,7 @@ class LogReader:
             expected = max(expected, segment.end_offset)
 
     def entries(self, offset: int) -> Iterator[Entry]:
-        """The batches, as rows, and the damage, from the one that holds `offset` on, in order of offsets."""
+        """Yields the batches, as rows, and the damage, from the one that holds `offset` on, in order of offsets."""
         for part in self.parts(offset):
             if isinstance(part, Damage):
                 yield part
@@ -63,8 +64,8 @@ class LogReader:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def extent(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
-        """Verified batches of one segment, from the one that holds `offset` on; if there are none, the damage that is
-        there instead, or nothing at the end."""
+        """Reads verified batches of one segment, from the one that holds `offset` on; returns if there are none the
+        damage that is there instead, or nothing at the end."""
         extent = self._extent(offset, bytes_max, end_offset)
         if extent.damage is not None:
             # Whoever meets damage reports it, so that the repair begins with the first reader, not with the next scrub.
@@ -81,7 +82,7 @@ class LogReader:
         return Extent(b"", offset, None)
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
-        """Verified batches from the one that holds `offset`, below `end_offset`; empty at the end.
+        """Reads verified batches from the one that holds `offset`, below `end_offset`; none at the end.
 
         Raises `OffsetOutOfRange`, `Overloaded`, or `DamagedBatch` if the very batch that holds `offset` is damaged.
         """
@@ -93,11 +94,13 @@ class LogReader:
         return extent
 
     def read_passing(self, offset: int, bytes_max: int, end_offset: int) -> PassingRead:
-        """Reads as `read` does, but goes on behind what was given up, whatever lies there. So readers are shown the
-        log. The range that holds `offset` is passed first; the read ends where another one begins.
+        """Reads as `read` does, but goes on behind what was given up, whatever lies there; all readers of what is
+        committed are shown the log so. The range that holds `offset` is passed first; the read ends where another one
+        begins.
 
         Raises `DamagedBatch` also for a batch that was given up in part only: who comes to it is shown none of it, for
-        those who come to its given-up part are not either."""
+        those who come to its given-up part are not either.
+        """
         lost = self._state.damage.lost
         if not lost:  # nearly always
             return PassingRead(self.read(offset, bytes_max, end_offset), None)
@@ -172,7 +175,8 @@ class LogReader:
         return size <= 1 or self.has_bytes(begin, size, end_offset)
 
     def has_bytes(self, offset: int, size: int, end_offset: int) -> bool:
-        """True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read` names.
+        """Returns True if batches of `size` bytes in all lie between `offset` and `end_offset`, or damage that `read`
+        names.
 
         Looks at rows only. Raises `OffsetOutOfRange`.
         """
@@ -189,7 +193,7 @@ class LogReader:
         return False
 
     def batch_since(self, timestamp_ms: int, end_offset: int) -> Extent | None:
-        """The first batch below `end_offset` with a record of that timestamp or later. Passes what was given up.
+        """Reads the first batch below `end_offset` with a record of that timestamp or later. Passes what was given up.
 
         Raises `DamagedBatch` if it is damaged, or if one right before it is, which may have been it.
         """
@@ -226,8 +230,8 @@ class LogReader:
     # -- producers ------------------------------------------------------------------------------------------------
 
     def producers_before(self, offset: int, now_ms: int) -> list[tuple[int, ProducerState]]:
-        """The producers' states as of when the log ended at `offset`, which is not far behind its start: for a replica
-        that begins there. At most `LogSettings.producers_max` of them. Raises `Overloaded`.
+        """Returns the producers' states as of when the log ended at `offset`, which is not far behind its start: for a
+        replica that begins there. At most `LogSettings.producers_max` of them. Raises `Overloaded`.
 
         The checkpoint that the first segment opens with knows of what was deleted; memory would not do, as it has only
         the last batches of each. But it has to if the checkpoint is damaged.

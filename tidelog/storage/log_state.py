@@ -25,10 +25,10 @@ from tidelog.storage.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """A log needs this of its topic's configuration."""
+    """The part of a topic's configuration that its logs need."""
 
     segment_bytes: int
-    """A segment that has reached this is rolled before the next append; one gathered append is never split."""
+    """A segment of so many bytes is rolled before the next append; one gathered append is never split."""
     segment_ms: int
     segment_rows_max: int = 131_072
     """Opening reads the rows of the last segment: this bounds it to a third of a second, however small batches are."""
@@ -51,7 +51,7 @@ class LogFiles:
 
 
 class FoundLog(NamedTuple):
-    """The loader finds this of a log. All of it is durable."""
+    """A log as the loader has found it. All of it is durable."""
 
     incarnation: str
     segments: list[Segment]
@@ -63,7 +63,8 @@ class FoundLog(NamedTuple):
 
 
 class LogState:
-    """`log_start_offset <= durable_offset <= log_end_offset`. Single-threaded, but for `store_metainfo`."""
+    """The state of one log: `log_start_offset <= durable_offset <= log_end_offset`. Single-threaded, but for
+    `store_metainfo`."""
 
     def __init__(
         self, identity: PartitionId, files: LogFiles, settings: LogSettings, found: FoundLog, now_ms: int
@@ -121,14 +122,14 @@ class LogState:
 
     @property
     def is_behind_a_truncation(self) -> bool:
-        """True if the next row would take the sequence of one that was dropped."""
+        """Returns True if the next row would take the sequence of one that was dropped."""
         # Not `<=`: `sequences_used` is exclusive, so a row may have that very sequence.
         return self.tail.sequence < self.sequences_used
 
     # -- refusing -------------------------------------------------------------------------------------------------
 
     def take_offline(self, reason: str) -> None:
-        """No more writes until the log is loaded again; what is committed can still be read."""
+        """Ends all writes until the log is loaded again; what is committed can still be read."""
         # The first reason is the cause; later ones follow from it.
         if self.offline_reason is None:
             self.offline_reason = reason
@@ -150,7 +151,7 @@ class LogState:
     # -- metainfo -------------------------------------------------------------------------------------------------
 
     def metainfo(self, high_watermark: int, *, restarts: bool = False) -> Metainfo:
-        """The replica's facts as of now."""
+        """Returns the replica's facts as of now."""
         return Metainfo(
             incarnation=self.incarnation,
             # The durable end, not the log's end: metainfo vouches for it, and what lies below and does not verify is
@@ -167,8 +168,8 @@ class LogState:
         )
 
     def store_metainfo(self, info: Metainfo) -> None:
-        """Blocking; may run on the disk thread. Raises `OSError`. Facts of before a truncation that was made meanwhile
-        would promise what the log holds no more, and are passed over."""
+        """Stores these facts in both copies. Facts of before a truncation that was made meanwhile would promise what
+        the log holds no more, and are passed over. Blocking; may run on the disk thread. Raises `OSError`."""
         # `info` was taken on the event loop, and a truncation may have been made since. Every truncation raises
         # `sequences_used`, so facts of before it are told by theirs.
         if (info.sequences_used or 0) == self.sequences_used:

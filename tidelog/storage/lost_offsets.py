@@ -87,7 +87,7 @@ def _room(state: LogState, segment: Segment) -> int:
 
 
 def _rows(state: LogState, found: _LostRow, header: BatchHeader, data: Buffer) -> list[Row]:
-    """Returns the rows from the LOST row's slot on."""
+    """Returns the rows from the LOST row's slot on, as they are once this batch is back."""
     codec, lost = state.files.codec, found.row
     at = Tail(
         lost.sequence, lost.durable, lost.epoch, lost.first_offset, found.position, lost.running_max_timestamp,

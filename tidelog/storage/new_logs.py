@@ -27,7 +27,7 @@ NEW = "-new"
 
 
 class NewLog(NamedTuple):
-    """A log is to be made."""
+    """A log that is to be made."""
 
     partition_id: PartitionId
     facts: Callable[[str], bytes] | None = None

@@ -60,7 +60,7 @@ class OpenFiles:
         return len(self._idle) + len(self._pinned)
 
     def get(self, path: str, *, create: bool = False) -> File:
-        """The handle of a file, opened if need be. Raises `OSError` as `Files.open` does, or `Overloaded`."""
+        """Returns the handle of a file, opened if need be. Raises `OSError` as `Files.open` does, or `Overloaded`."""
         # Before `_idle`, and without touching it: the disk thread calls this for pinned files while the event loop goes
         # on.
         file = self._pinned.get(path)
@@ -76,7 +76,7 @@ class OpenFiles:
         return file
 
     def pin(self, path: str) -> File:
-        """The handle, kept open until `unpin` was called as often."""
+        """Returns the handle of a file, and keeps it open until `unpin` was called as often."""
         file = self.get(path)
         if path not in self._pinned:
             # Out of the order of use: a handle whose write is not flushed must not be closed, or the only report of a
@@ -146,7 +146,8 @@ class OpenFiles:
 
 
 def open_file(files: Files, path: str, *, create: bool = False) -> File:
-    """`Files.open`, with a shortage told apart from what is wrong with the file. Raises `OSError`, or `Overloaded`."""
+    """Opens a file as `Files.open` does, and tells a shortage apart from what is wrong with the file. Raises `OSError`,
+    or `Overloaded`."""
     try:
         return files.open(path, create=create)
     except OSError as error:

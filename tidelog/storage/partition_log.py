@@ -59,7 +59,7 @@ class PartitionLog(LogState):
 
     @property
     def is_dirty(self) -> bool:
-        """True if something waits for a flush."""
+        """Returns True if something waits for a flush."""
         return self._flusher.is_dirty
 
     def end_flush(self, flush: Flush, error: OSError | None) -> None:

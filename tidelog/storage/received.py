@@ -15,7 +15,8 @@ SKIPPED_MAX = (1 << 32) - 1
 
 
 def parse_received(payload: Buffer, log_end_offset: int, epoch: int, *, may_skip: bool) -> list[RecordBatch]:
-    """The whole batches of a payload that continue a log which ends at `log_end_offset`, with a batch of `epoch`.
+    """Returns the whole batches of a payload that continue a log which ends at `log_end_offset`, with a batch of
+    `epoch`.
 
     Views, not copies. Raises `InvalidBatch`.
     """

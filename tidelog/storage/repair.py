@@ -31,7 +31,7 @@ from tidelog.storage.segment import Damage, Segment
 
 
 class Repair(Enum):
-    """A copy was put back, or this is why not."""
+    """The outcome of a repair: a copy was put back, or the reason why not."""
 
     DONE = "done"
     """The batch is in its place and can be read."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class SegmentSummary(NamedTuple):
-    """Retention knows this of a segment; `max_timestamp` is -1 if it holds none."""
+    """The facts of a segment that retention needs; `max_timestamp` is -1 if it holds none."""
 
     base_offset: int
     end_offset: int
@@ -30,7 +30,7 @@ def retained_from(
     retention_bytes: int,
     high_watermark: int,
 ) -> int:
-    """The offset from which the log is to be kept: the base of the first segment that stays.
+    """Returns the offset from which the log is to be kept: the base of the first segment that stays.
 
     -1 for either limit means no limit. The last segment can go too (its end is the answer, then), but not by size.
     """

@@ -112,7 +112,7 @@ def end_of(segment: Segment, gap: RowGap) -> tuple[int, int]:
 def _rows_for(
     codec: RowCodec, segment: Segment, gap: RowGap, tail: Tail, copy: tuple[BatchHeader, Buffer] | None
 ) -> list[Row] | None:
-    """A row for each slot of the gap; None if the log does not tell."""
+    """Returns a row for each slot of the gap; None if the log does not tell."""
     at = tail_before(segment, gap, tail)
     end_offset, end_position = end_of(segment, gap)
     batches = [*_batches_between(codec, segment, at, end_position, copy)]
@@ -139,7 +139,7 @@ def _rows_for(
 
 
 def _names(segment: Segment, gap: RowGap, batches: list[Row], names_max: int) -> dict[int, bytes]:
-    """The contents of at most so many NAME rows, by the offset of the entry that each of them stands before.
+    """Returns the contents of at most so many NAME rows, by the offset of the entry that each of them stands before.
 
     It is known how many of the lost rows stood for no batch, but not how many of those were names. So entries that
     bring a value come first, since those that only say something new of it have none. A name too many does no harm: it
@@ -156,7 +156,7 @@ def _names(segment: Segment, gap: RowGap, batches: list[Row], names_max: int) ->
 
 
 def _head_of(segment: Segment, row: Row) -> Head | None:
-    """The head of the slot that a sound entry of a slot store's journal is about; None for anything else."""
+    """Returns the head of the slot that a sound entry of a slot store's journal is about; None for anything else."""
     if row.kind != Kind.BATCH:
         return None
     data = segment.raw_batch(row)
@@ -190,7 +190,7 @@ class _RowsInOrder:
             self._place(self._codec.body(self._codec.name(self._at, content)))
 
     def _place(self, row: Row | None) -> None:
-        """Never vouches for more than lies before the row."""
+        """Adds a row, which vouches for no more than lies before it."""
         assert row is not None
         at = self._at
         self.rows.append(
@@ -209,7 +209,7 @@ class _RowsInOrder:
 
 
 def tail_before(segment: Segment, gap: RowGap, tail: Tail) -> Tail:
-    """The log's tail as it was when the first row of the gap was written."""
+    """Returns the log's tail as it was when the first row of the gap was written."""
     tail = tail._replace(sequence=segment.first_sequence + gap.slot)
     if gap.last is None:
         # Epoch 0 is below all: without a row before, batches of any epoch may follow.

@@ -160,11 +160,11 @@ class RowCodec:
         self._seed = crc32c(self._topic_id + identity.partition.to_bytes(4, "little"))
 
     def seal_bytes(self, row: bytes) -> bytes:
-        """Appends the checksum."""
+        """Returns a row with its checksum behind it."""
         return row + _CRC.pack(crc32c(row, self._seed))
 
     def is_sound(self, row: Buffer) -> bool:
-        """True if these are 128 bytes of this log's, whatever their kind and slot."""
+        """Returns True if these are 128 bytes of this log's, whatever their kind and slot."""
         if len(row) != ROW_BYTES:
             return False
         view = memoryview(row)
@@ -177,8 +177,8 @@ class RowCodec:
     def batch(
         self, tail: Tail, header: BatchHeader, buffers: Sequence[Buffer], identity: tuple[int, int] | None = None
     ) -> bytes:
-        """The row of a batch that is about to be written at `tail`; offsets in between are skipped. `identity` is its
-        position and number in the log that it was agreed on in, if it does not say so itself."""
+        """Packs the row of a batch that is about to be written at `tail`; offsets in between are skipped. `identity` is
+        its position and number in the log that it was agreed on in, if it does not say so itself."""
         # Clients choose timestamps, so a later batch may be older. The maximum so far never falls, and can be bisected.
         newest = max(tail.running_max_timestamp, header.max_timestamp)
         position, number = identity_of(header, buffers[0]) if identity is None else identity
@@ -193,8 +193,8 @@ class RowCodec:
         )  # fmt: skip
 
     def note(self, kind: Kind, tail: Tail, *, start_offset: int, offsets: int = 0, skipped: int = 0) -> bytes:
-        """A body row without a batch: DELETE_RECORDS, MARK, SEAL, or LOST with the count of offsets that are lost, and
-        of those right before them that hold nothing."""
+        """Packs a body row without a batch: DELETE_RECORDS, MARK, SEAL, or LOST with the count of offsets that are
+        lost, and of those right before them that hold nothing."""
         return self.seal_bytes(
             _BODY.pack(
                 MAGIC, VERSION, kind, tail.epoch, tail.sequence, tail.durable, 0, 0, tail.offset, tail.file_position,
@@ -204,7 +204,7 @@ class RowCodec:
         )  # fmt: skip
 
     def name(self, tail: Tail, content: bytes) -> bytes:
-        """A NAME row, with up to `NAME_BYTES_MAX` of content."""
+        """Packs a NAME row, with up to `NAME_BYTES_MAX` of content."""
         position, number, timestamp, digest, *rest = _NAME.unpack(content.ljust(_NAME.size, b"\0"))
         producer_id, base_sequence, producer_epoch, attributes = rest
         return self.seal_bytes(
@@ -266,7 +266,7 @@ class RowCodec:
     def checkpoint(
         self, tail: Tail, lineage: Iterable[tuple[int, int]], producers: Iterable[tuple[int, ProducerState]]
     ) -> list[bytes]:
-        """A segment's first rows: its header, then the lineage and the producers of all segments before."""
+        """Packs a segment's first rows: its header, then the lineage and the producers of all segments before."""
         bodies: list[tuple[Kind, int, tuple[int, ...]]] = [(Kind.LINEAGE, epoch, (start,)) for epoch, start in lineage]
         bodies += [(Kind.PRODUCER, tail.epoch, _producer_fields(pid, state)) for pid, state in producers]
         rows = [self.header(tail, len(bodies))]
@@ -279,7 +279,7 @@ class RowCodec:
         return rows
 
     def parse_checkpoint(self, raw: Buffer) -> tuple[int, int] | tuple[int, ProducerState] | None:
-        """A checkpoint row: (epoch, start offset), or (producer id, state); None if it is damaged."""
+        """Unpacks a checkpoint row: (epoch, start offset), or (producer id, state); None if it is damaged."""
         if not self.is_sound(raw):
             return None
         kind = raw[3]
@@ -293,7 +293,7 @@ class RowCodec:
     # -- producers on their way to another replica ------------------------------------------------------------------
 
     def pack_producers(self, producers: Iterable[tuple[int, ProducerState]]) -> bytes:
-        """PRODUCER rows that stand in no catalog: another replica of the partition begins its own with them."""
+        """Packs PRODUCER rows that stand in no catalog: another replica of the partition begins its own with them."""
         rows = (
             _PRODUCER.pack(MAGIC, VERSION, Kind.PRODUCER, 0, 0, 0, *_producer_fields(producer_id, state))
             for producer_id, state in producers
@@ -301,7 +301,7 @@ class RowCodec:
         return b"".join(map(self.seal_bytes, rows))
 
     def parse_producers(self, raw: Buffer) -> list[tuple[int, ProducerState]]:
-        """Raises `InvalidBatch` if any of the rows is damaged, or is another partition's."""
+        """Unpacks such rows. Raises `InvalidBatch` if any of them is damaged, or is another partition's."""
         found: list[tuple[int, ProducerState]] = []
         for at in range(0, len(raw), ROW_BYTES):
             row = raw[at : at + ROW_BYTES]

@@ -183,7 +183,7 @@ class Scan:
         return True
 
     def _has_lost_end(self, slot: int, *, is_headless: bool) -> bool:
-        """True if what is missing at the end was not torn. What a crash tears reads as zeros or as old bytes.
+        """Returns True if what is missing at the end was not torn. What a crash tears reads as zeros or as old bytes.
 
         Rows alone are no end: if no bytes are left behind the batches, those that cannot be read were marks.
         """
@@ -203,8 +203,8 @@ class Scan:
     # -- rows that are there --------------------------------------------------------------------------------------
 
     def _skip_settled_rows(self) -> int:
-        """The slot to begin at. Rows below D are not judged, only damaged ones among them made again, and reading does
-        without: if the last of them is sound it says all that is needed."""
+        """Returns the slot to begin at. Rows below D are not judged, only damaged ones among them made again, and
+        reading does without: if the last of them is sound it says all that is needed."""
         segment = self._segment
         slot = min(self._durable - segment.first_sequence, segment.slots)
         if slot <= segment.body_slot:
@@ -251,7 +251,8 @@ class Scan:
         return self._adopt(slot - gap, self._size)
 
     def _is_believed(self, row: Row) -> bool:
-        """Whether a sound row at D or beyond counts. A floor without its batch does not: nobody can give it again."""
+        """Returns True if a sound row counts, at D or beyond. A floor without its batch does not: nobody can give it
+        again."""
         # What a floor says no other replica can give back, so a row without it is of no use.
         is_kept = self._bad_end.keeps(row) and row.number != FLOOR_NUMBER
         return is_kept or row.kind != Kind.BATCH or self._segment.holds(row)
@@ -283,7 +284,8 @@ class Scan:
     # -- rows that are missing ------------------------------------------------------------------------------------
 
     def _close_gap(self, slot: int, count: int, following: Row) -> None:
-        """Rows that are damaged below D: made again if the log tells exactly what they said, else left and reported."""
+        """Makes rows that are damaged below D again if the log tells exactly what they said; else leaves and reports
+        them."""
         if count == 0:
             return
         found = list(self._walk(following.file_position))
@@ -309,7 +311,8 @@ class Scan:
         return row is not None
 
     def _adopt(self, slot: int, end_position: int) -> int:
-        """Batches in the log beyond the last row: the rows are what is missing, so they are written."""
+        """Writes rows for batches in the log beyond the last row: the rows are what is missing. Returns the slot behind
+        them."""
         first = slot
         for row in list(self._walk(end_position)):
             self._note_row(slot, row)
@@ -319,7 +322,7 @@ class Scan:
         return slot
 
     def _walk(self, end_position: int) -> Iterator[Row]:
-        """Sound batches in the log that follow the tail."""
+        """Yields rows for sound batches in the log that follow the tail."""
         tail = self._tail
         # No digest is left for these, so each is believed for its CRC and for following the one before: offsets,
         # position and epoch.
@@ -372,7 +375,7 @@ class Scan:
 
 
 def is_unreadable(file: File, position: int, end: int) -> bool:
-    """True if the disk refuses to read some of these bytes."""
+    """Returns True if the disk refuses to read some of these bytes."""
     try:
         for at in range(position, end, READ_BYTES):
             file.pread(min(READ_BYTES, end - at), at)

@@ -24,13 +24,13 @@ PIECE_ROWS = 512
 
 @dataclass(slots=True)
 class ScrubStep:
-    """A piece came to this."""
+    """The outcome of one piece of a scrub."""
 
     bytes_read: int = 0
     bad_rows: int = 0
     """Rows that did not verify. What they said is in the batches."""
     mend_at: int | None = None
-    """With bad rows: where `PartitionLog.mend` is to look."""
+    """The offset at which `PartitionLog.mend` is to look; None without bad rows."""
     has_finished: bool = False
     """True if the end was reached: the next piece begins anew."""
 
@@ -55,7 +55,7 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Returns the size of what is read, in bytes."""
         return sum(row.length for row in self.rows) + len(self.slots) * ROW_BYTES
 
 
@@ -63,7 +63,7 @@ class Scrubber:
     """Goes through a log, piece by piece, and remembers how far it is."""
 
     def __init__(self, state: LogState, reader: LogReader, offset: int = 0, *, with_rows: bool = True) -> None:
-        """The first round begins at `offset`; without `with_rows` only batches are looked at."""
+        """Begins the first round at `offset`; without `with_rows` only batches are looked at."""
         self._state = state
         self._reader = reader
         self._offset = offset
@@ -114,7 +114,7 @@ class Scrubber:
         return Piece(segment, self._state.files.hold(segment), slots=slots)
 
     def _piece_of_batches(self, segment: Segment, budget_bytes: int) -> Piece | None:
-        """None if there is nothing but damage."""
+        """Returns the next batches of a segment; None if there is nothing but damage."""
         rows: list[Row] = []
         end, size = self._state.durable_offset, 0
         for entry in segment.entries(self._offset):

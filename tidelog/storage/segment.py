@@ -110,7 +110,7 @@ class Segment:
 
     @property
     def is_lost(self) -> bool:
-        """True if it has offsets, and no batch."""
+        """Returns True if it has offsets, and no batch."""
         return self.log_bytes == 0 and self.end_offset > self.base_offset
 
     def summary(self) -> SegmentSummary:
@@ -168,7 +168,7 @@ class Segment:
     # -- rows -----------------------------------------------------------------------------------------------------
 
     def raw_rows(self, slot: int, count: int) -> bytes:
-        """The bytes of up to `count` rows; a sector that cannot be read is zeros, as any other damage."""
+        """Returns the bytes of up to `count` rows; a sector that cannot be read is zeros, as any other damage."""
         try:
             return self.catalog.pread(count * ROW_BYTES, slot * ROW_BYTES)
         except OSError:
@@ -180,11 +180,11 @@ class Segment:
             return b"".join(row for row in rows if row)
 
     def row(self, slot: int) -> Row | None:
-        """A body row; None if it is damaged or not in its place."""
+        """Returns a body row; None if it is damaged or not in its place."""
         return next(self._checked(slot, self.raw_rows(slot, 1)), None)
 
     def rows(self, slot: int) -> Iterator[Row | None]:
-        """Body rows from `slot` to the end; None for each that is damaged."""
+        """Yields body rows from `slot` to the end; None for each that is damaged."""
         size = ROWS_PER_READ
         while slot < self.slots:
             count = min(size, self.slots - slot)
@@ -204,8 +204,8 @@ class Segment:
             sequence += 1
 
     def count_bad_rows(self, slot: int, count: int) -> int:
-        """How many of `count` rows of any kind from `slot` on do not verify. A checkpoint that the header says is none
-        is not looked at."""
+        """Returns how many of `count` rows of any kind from `slot` on do not verify. A checkpoint that the header says
+        is none is not looked at."""
         raw = memoryview(self.raw_rows(slot, count))
         split = min(max(self.body_slot - slot, 0), count)
         head = (raw[i * ROW_BYTES : (i + 1) * ROW_BYTES] for i in range(split))
@@ -222,12 +222,12 @@ class Segment:
 
     @property
     def has_lost_checkpoint(self) -> bool:
-        """True if rows of the checkpoint are damaged, and it still counts."""
+        """Returns True if rows of the checkpoint are damaged, and it still counts."""
         return self.count_bad_rows(1, self.body_slot - 1) > 0
 
     def _search(self, is_at_or_before: Callable[[Row], bool]) -> int:
-        """The last slot with a sound row that satisfies a predicate which holds for a prefix of the rows; one less
-        than the first body slot if there is none. Damaged rows are stepped over."""
+        """Returns the last slot with a sound row that satisfies a predicate which holds for a prefix of the rows; one
+        less than the first body slot if there is none. Damaged rows are stepped over."""
         low, high = self.body_slot, self.slots
         while low < high:
             # Bisection holds for rows of any kind, as offsets, positions and running maxima never fall. A damaged row
@@ -246,7 +246,7 @@ class Segment:
     # -- entries --------------------------------------------------------------------------------------------------
 
     def entries(self, offset: int) -> Iterator[Entry]:
-        """The batches, as rows, and the damage, from the one that holds `offset` on, in order of offsets."""
+        """Yields the batches, as rows, and the damage, from the one that holds `offset` on, in order of offsets."""
         slot = self._hints.get(offset)
         if slot is None:
             # The last row at or before the offset; those that end before it are skipped below.
@@ -300,8 +300,8 @@ class Segment:
             yield Damage(offset, end_offset, "batch and catalog row are both damaged")
 
     def walk(self, offset: int, position: int, end_position: int, epoch: int) -> Iterator[Row]:
-        """Rows made from the batches in the log from `position` on: each verifies, follows the one before it without a
-        gap, and is of no older leader epoch."""
+        """Yields rows made from the batches in the log from `position` on: each verifies, follows the one before it
+        without a gap, and is of no older leader epoch."""
         tail = Tail(0, 0, epoch, offset, position, NO_TIMESTAMP, 0)
         while True:
             data = self._batch_at(tail.file_position, end_position)
@@ -318,7 +318,7 @@ class Segment:
             tail = tail._replace(offset=row.next_offset, file_position=row.end_position, epoch=row.epoch)
 
     def _batch_at(self, position: int, end_position: int) -> bytes | None:
-        """The bytes of a sound batch at `position`, or None."""
+        """Returns the bytes of a sound batch at `position`, or None."""
         if position + HEADER_BYTES > end_position:
             return None
         try:
@@ -335,8 +335,8 @@ class Segment:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> Extent:
-        """Verified batches from the one that holds `offset`, whole ones below `end_offset`, at most `bytes_max`, but at
-        least one. Stops at damage; without it, batches lie one behind the other."""
+        """Reads verified batches from the one that holds `offset`, whole ones below `end_offset`, at most `bytes_max`,
+        but at least one. Stops at damage; without it, batches lie one behind the other."""
         run: list[Row] = []
         size, stop = 0, None
         for entry in self.entries(offset):
@@ -378,7 +378,7 @@ class Segment:
             self.hint(row.next_offset, slot)
 
     def raw_batch(self, row: Row) -> bytes:
-        """The bytes in the place of the row's batch, unverified; a sector that cannot be read is zeros."""
+        """Returns the bytes in the place of the row's batch, unverified; a sector that cannot be read is zeros."""
         try:
             return self.log.pread(row.length, row.file_position)
         except OSError:
@@ -394,12 +394,12 @@ class Segment:
             return bytes(size)
 
     def holds(self, row: Row) -> bool:
-        """True if the row's batch is in the log, byte for byte."""
+        """Returns True if the row's batch is in the log, byte for byte."""
         return xxh3_128_digest(self.raw_batch(row)) == row.digest
 
     def first_since(self, timestamp_ms: int, offset: int) -> Entry | None:
-        """The first batch, from the one that holds `offset` on, with a record of that timestamp or later; or the damage
-        where it may have been."""
+        """Returns the first batch, from the one that holds `offset` on, with a record of that timestamp or later; or
+        the damage where it may have been."""
         slot = max(self._search(lambda row: row.running_max_timestamp < timestamp_ms), self.body_slot)
         for entry in self._entries_from(slot):
             if isinstance(entry, Damage):

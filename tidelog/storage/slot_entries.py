@@ -37,7 +37,7 @@ FLOOR_NUMBER = (1 << 64) - 1
 """Stands in the rows of floors, whose position is no slot's. Not a proposal number."""
 HEAD_BYTES_MAX = 4096
 NAME_BYTES_MAX = 56
-"""A row has room for so much."""
+"""The bytes of content that a NAME row has room for."""
 NAMED_CONTENT_MAX = NAME_BYTES_MAX - 2 - 16
 """Room for a digest is kept, though there may be none: clusters at a feature level whose rows older versions read have
 longer contents, and none of them is named."""
@@ -80,7 +80,8 @@ class Head(NamedTuple):
 
 
 def name_for(head: Head) -> bytes:
-    """The content of the row that names an entry, or nothing if it has no room there: lengths, digest, content."""
+    """Returns the content of the row that names an entry, or nothing if it has no room there: lengths, digest,
+    content."""
     lengths = len(head.digest), len(head.content)
     # All of it or nothing: half a name would name another value.
     has_room = len(head.content) <= NAMED_CONTENT_MAX and 2 + sum(lengths) <= NAME_BYTES_MAX
@@ -88,14 +89,15 @@ def name_for(head: Head) -> bytes:
 
 
 def named_head(name: bytes, position: int, number: int) -> Head:
-    """The head that a name stands for; without its payload, for that is gone."""
+    """Returns the head that a name stands for; without its payload, for that is gone."""
     digest_end = 2 + name[0]
     # A reference, as the payload is gone with the entry. An earlier entry may have it, by position and digest.
     return Head(EntryKind.REFERENCE, position, number, name[2:digest_end], name[digest_end : digest_end + name[1]])
 
 
 def encode_entry(head: Head, payload: Buffer | None, offset: int, epoch: int) -> SpreadBatch:
-    """The batch of an entry, in its place in the journal, around its payload: that may be large, and is not copied."""
+    """Returns the batch of an entry, in its place in the journal, around its payload: that may be large, and is not
+    copied."""
     key = head.pack()
     assert len(key) <= HEAD_BYTES_MAX, f"a slot's identity or a floor of {len(head.content)} bytes is too large"
     # It stands where a producer's sequence would, and so in the catalog row, too: a checksum of the head that is stored
@@ -107,7 +109,7 @@ def encode_entry(head: Head, payload: Buffer | None, offset: int, epoch: int) ->
 
 
 def decode_entry(data: bytes) -> tuple[Head, bytes | None] | None:
-    """Head and payload of an entry; None if the bytes, a batch that verifies, are none."""
+    """Returns head and payload of an entry; None if the bytes, a batch that verifies, are none."""
     if not parse_header(data).is_control:
         return None
     try:
@@ -119,7 +121,7 @@ def decode_entry(data: bytes) -> tuple[Head, bytes | None] | None:
 
 
 def salvage_head(data: bytes, checksum: int) -> Head | None:
-    """The head of an entry whose batch does not verify any more; `checksum` is its row's base_sequence."""
+    """Returns the head of an entry whose batch does not verify any more; `checksum` is its row's base_sequence."""
     try:
         # The key comes first, so the head can be read from a batch of which all behind it is lost.
         key = next(_field_of(data))
@@ -133,7 +135,7 @@ def salvage_head(data: bytes, checksum: int) -> Head | None:
 
 
 def identity_of(header: BatchHeader, data: Buffer) -> tuple[int, int]:
-    """Position and number for the catalog row of a sound batch: 0 unless it is an entry."""
+    """Returns position and number for the catalog row of a sound batch: 0 unless it is an entry."""
     if not header.is_control:
         return 0, 0
     try:
@@ -151,7 +153,8 @@ def _fields(data: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _field_of(data: bytes) -> Iterator[bytes | None]:
-    """Key and value of a batch's first record. Raises `InvalidBatch` or `IndexError` where the bytes make no sense."""
+    """Yields key and value of a batch's first record. Raises `InvalidBatch` or `IndexError` where the bytes make no
+    sense."""
     _, at = decode_varint(data, HEADER_BYTES)
     at += 1  # the record's attributes
     for _ in ("timestamp delta", "offset delta"):

@@ -77,13 +77,14 @@ class SlotIndex:
         self.slots[head.position] = SlotEntry(head.number, head.digest, offset, payload, is_known)
 
     def has(self, position: int, number: int) -> bool:
-        """True if the slot's newest entry has this number, and its identity is known."""
+        """Returns True if the slot's newest entry has this number, and its identity is known."""
         slot = self.slots.get(position)
         # A proposal number names one value for a position: an entry with the same number is about the same value.
         return slot is not None and slot.is_known and slot.number == number
 
     def is_put_behind(self, position: int, number: int, offset: int) -> bool:
-        """True if what the entry at `offset` said has been said again behind it, and is whole, or matters no more."""
+        """Returns True if what the entry at `offset` said has been said again behind it, and is whole, or matters no
+        more."""
         if number == FLOOR_NUMBER:
             return self.floor is not None and self.floor.offset > offset
         slot = self.slots.get(position)
@@ -98,14 +99,15 @@ class SlotIndex:
         return self._payloads.get((position, digest))
 
     def forget_payload(self, position: int, digest: bytes) -> None:
-        """The payload turned out to be damaged."""
+        """Forgets a payload that turned out to be damaged."""
         self._payloads.pop((position, digest), None)
         slot = self.slots.get(position)
         if slot is not None and slot.digest == digest:
             self.slots[position] = replace(slot, payload=None)
 
     def needing(self, start: int, end: int) -> list[int | None]:
-        """The slots, and the floor (None), whose newest entry, or payload, lies in [start, end) of the journal."""
+        """Returns the slots, and the floor (None), whose newest entry, or payload, lies in [start, end) of the
+        journal."""
         found: list[int | None] = [
             position
             for position, slot in self.slots.items()
@@ -116,7 +118,7 @@ class SlotIndex:
         return found if self.floor is None or not start <= self.floor.offset < end else [*found, None]
 
     def forget_payloads(self, start: int, end: int) -> None:
-        """The payloads in [start, end) of the journal turned out to be damaged."""
+        """Forgets the payloads in [start, end) of the journal, which turned out to be damaged."""
         for key in [key for key, stored in self._payloads.items() if start <= stored.offset < end]:
             self.forget_payload(*key)
 
@@ -133,7 +135,7 @@ class SlotIndex:
         self._payloads = {key: stored for key, stored in self._payloads.items() if stored.offset >= offset}
 
     def live(self) -> Iterator[tuple[int, int | None]]:
-        """For each slot, and for the floor (None), the oldest entry that it needs."""
+        """Yields for each slot, and for the floor (None), the oldest entry that it needs."""
         for position, slot in self.slots.items():
             # Oldest first is what counts: segments go from the front, and a slot is in the way until both of its
             # entries are behind.
@@ -155,6 +157,6 @@ class SlotIndex:
             yield found
 
     def bytes_of(self, position: int | None) -> int:
-        """About how much it takes to write a slot, or the floor, again."""
+        """Returns about how many bytes it takes to write a slot, or the floor, again."""
         payload = None if position is None else self.slots[position].payload
         return payload.size if payload else 0

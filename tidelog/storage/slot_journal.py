@@ -59,7 +59,8 @@ class SlotJournal:
         return name_for(head) if is_slot and not is_named else b""
 
     def payload(self, position: int, digest: bytes) -> bytes:
-        """A payload that was stored, verified. `DamagedBatch` if there is none, and from then on if it is damaged."""
+        """Reads a payload that was stored, and verifies it. Raises `DamagedBatch` if there is none, and from then on if
+        it is damaged."""
         stored = self.index.find(position, digest)
         if stored is None:
             raise DamagedBatch(f"the payload at position {position} is not stored on this disk")

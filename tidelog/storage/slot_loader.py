@@ -50,9 +50,9 @@ class StoredSlot:
     position: int
     number: int
     identity: bytes | None
-    """None: it is damaged; position and number are right."""
+    """None if it is damaged; position and number are right then, too."""
     is_faulty: bool
-    """The identity or the payload is not to be had here."""
+    """True if the identity or the payload is not to be had here."""
     digest: bytes = b""
     """Names the payload; empty if the value has none."""
 
@@ -67,7 +67,8 @@ class StoredSlots:
     slots: list[StoredSlot]
     """The slots in order of position; none below the floor."""
     is_amnesiac: bool
-    """Something that was durable is lost, and it is not known what: this replica must be replaced, not restarted."""
+    """True if something that was durable is lost, and it is not known what: this replica must be replaced, not
+    restarted."""
     report: LoadReport = field(default_factory=LoadReport)
 
 
@@ -81,7 +82,8 @@ def load_slots(
     now_ms: int,
     bad_end: BadEnd = BadEnd.TRUNCATE,
 ) -> tuple[PartitionLog, SlotIndex, StoredSlots]:
-    """The journal in `directory`, made if there is none, where everything lies in it, and what the replica is told.
+    """Opens the journal in `directory`, or makes it. Returns it, where everything lies in it, and what the replica is
+    told.
 
     With `KEEP`, an entry at the end that does not verify is a faulty slot, as any other: for whoever can end an
     election among voters that have all lost the same entry, as a power cut of all may leave them. With `TRUNCATE` it

@@ -118,7 +118,7 @@ class SlotStore:
 
     @property
     def incarnation(self) -> str:
-        """Drawn when the store was made on this disk."""
+        """Returns the id that was drawn when the store was made on this disk."""
         return self.journal.incarnation
 
     # -- slots ----------------------------------------------------------------------------------------------------
@@ -137,14 +137,14 @@ class SlotStore:
         return self.put_all([SlotPut(position, number, identity, payload, digest)])
 
     def put_all(self, puts: Sequence[SlotPut]) -> int:
-        """Several puts, in their order, of which all are made or none: they cost one write. A crash may still leave the
-        first few of them."""
+        """Makes several puts, in their order, all or none: they cost one write. A crash may still leave the first few
+        of them."""
         written: set[tuple[int, bytes]] = set()
         entries = [self._entry_of(put, written) for put in puts]
         return self._entries.append(*entries)
 
     def _entry_of(self, put: SlotPut, written: set[tuple[int, bytes]]) -> tuple[Head, Buffer | None]:
-        """`written` are payloads that go in together with this put, and before it."""
+        """Returns the entry of a put. `written` are payloads that go in together with it, and before it."""
         position, number, identity, payload, digest = put
         floor = self._entries.index.floor
         assert floor is None or position >= floor.position, f"position {position} is below the floor"
@@ -170,34 +170,34 @@ class SlotStore:
 
     @property
     def floor_position(self) -> int:
-        """The position of the last floor; 0 if there is none."""
+        """Returns the position of the last floor; 0 if there is none."""
         floor = self._entries.index.floor
         return 0 if floor is None else floor.position
 
     def has_payload(self, position: int, digest: bytes) -> bool:
-        """True if a payload with this digest is stored for this position, and was sound when last read."""
+        """Returns True if a payload with this digest is stored for this position, and was sound when last read."""
         return self._entries.index.find(position, digest) is not None
 
     def is_payload_durable(self, position: int, digest: bytes) -> bool:
-        """True if a payload with this digest is stored for this position, durably."""
+        """Returns True if a payload with this digest is stored for this position, durably."""
         stored = self._entries.index.find(position, digest)
         # By the entry that holds the payload, not by the slot's newest: a reference may be younger, and its payload on
         # the disk long since.
         return stored is not None and stored.offset < self.durable_end
 
     def payload(self, position: int, digest: bytes | None = None) -> bytes:
-        """The payload with this digest that was stored for the position, or that of the slot's value; verified.
+        """Reads the payload with this digest that was stored for the position, or that of the slot's value; verified.
 
-        `DamagedBatch` if it is not to be had here; a slot that needs it is faulty from then on. Raises `Overloaded` if
-        the files cannot be opened now.
+        Raises `DamagedBatch` if it is not to be had here; a slot that needs it is faulty from then on. Raises
+        `Overloaded` if the files cannot be opened now.
         """
         if digest is None:
             digest = self._entries.index.slots[position].digest
         return self._entries.payload(position, digest)
 
     def take_damage(self) -> list[int | None]:
-        """The positions, and the floor (None), that lose something by what the journal knows to be damaged: what is to
-        be put again by who knows it. A slot whose payload is lost is faulty from then on.
+        """Returns the positions, and the floor (None), that lose something by what the journal knows to be damaged:
+        what is to be put again by who knows it. A slot whose payload is lost is faulty from then on.
 
         An entry that nobody needs any more is no damage. One that has lost its row as well stays known as damaged: the
         next opening will find that something is lost, and not what.
@@ -216,13 +216,13 @@ class SlotStore:
         return list(found)
 
     def is_faulty(self, position: int) -> bool:
-        """True if the slot is there, and something of it is not to be had here."""
+        """Returns True if the slot is there, and something of it is not to be had here."""
         slot = self._entries.index.slots.get(position)
         return slot is not None and slot.is_faulty
 
     def is_rewritten(self, start: int, end: int) -> bool:
-        """True if nothing is lost by the damage of [start, end) of the journal: of each entry there the slot, or the
-        floor, was put again behind it, and is whole, or the slot is below the floor."""
+        """Returns True if nothing is lost by the damage of [start, end) of the journal: of each entry there the slot,
+        or the floor, was put again behind it, and is whole, or the slot is below the floor."""
         for part in self.journal.parts(start):
             for entry in [part] if isinstance(part, Damage) else part.entries(start):
                 if isinstance(entry, Damage):
@@ -256,7 +256,7 @@ class SlotStore:
         return 0 if self.journal.replica is UNSET else self.journal.mend_metainfo(self._merged(self._noted))
 
     def _store_metainfo(self, info: Metainfo) -> None:
-        """On the thread of flushes."""
+        """Stores metainfo with the newest facts. On the thread of flushes."""
         # Two calls may have taken their facts before either is written. The later one must not put back an older
         # promise, nor lower a mark.
         info = self._merged(info)
@@ -264,7 +264,7 @@ class SlotStore:
         self._noted = info
 
     def _merged(self, info: Metainfo) -> Metainfo:
-        """Whatever the order of calls, no mark falls, and no old facts come back."""
+        """Returns metainfo in which no mark falls and no old facts come back, whatever the order of calls."""
         return structs.replace(
             info,
             durable_sequence=max(info.durable_sequence, self._noted.durable_sequence),
@@ -277,19 +277,20 @@ class SlotStore:
 
     @property
     def durable_end(self) -> int:
-        """Puts that returned this or less are durable, and vouched for if the store vouches."""
+        """Returns the end of what is durable: puts that returned this or less are, and are vouched for if the store
+        vouches."""
         # A vouching store reports an entry when the mark behind it is durable, too. If it reported earlier, one bit of
         # rot at the end would look like a tear, and be truncated with what others were told (decision 0035).
         return self._vouched_end if self._vouches else self.journal.durable_offset
 
     @property
     def offline_reason(self) -> str | None:
-        """Why nothing can be written until the store is opened again; None if it can."""
+        """Returns why nothing can be written until the store is opened again; None if it can."""
         return self.journal.offline_reason
 
     @property
     def is_dirty(self) -> bool:
-        """True if something waits for a flush."""
+        """Returns True if something waits for a flush."""
         return self.journal.is_dirty
 
     def begin_flush(self) -> Flush:
@@ -311,8 +312,8 @@ class SlotStore:
         return replace(flush, afterwards=lambda: self._note(info))
 
     def _note(self, info: Metainfo) -> None:
-        """On the thread of flushes, behind the fsyncs: unless a write has failed meanwhile and its undoing, too. Then
-        these fsyncs may have said yes to pages that are lost."""
+        """Notes how far a flush came. On the thread of flushes, behind the fsyncs, unless a write has failed meanwhile
+        and its undoing, too. Then these fsyncs may have said yes to pages that are lost."""
         if self.journal.offline_reason is None:
             self._store_metainfo(info)
 

@@ -41,7 +41,7 @@ class DamagedSnapshot(Exception):
     def __init__(self, position: int, chunks: Iterable[int]) -> None:
         self.position = position
         self.chunks = tuple(chunks)
-        """Their indexes."""
+        """The indices of the damaged chunks."""
         super().__init__(f"snapshot at {position}: damaged chunks {', '.join(map(str, self.chunks))}")
 
 
@@ -74,7 +74,8 @@ def split(position: int, body: Buffer) -> list[bytes]:
 
 
 def is_sound(header: SnapshotHeader, index: int, block: bytes) -> bool:
-    """True if this is a chunk of a snapshot at that position, with that index; the root says whether of *this* one."""
+    """Returns True if this is a chunk of a snapshot at that position, with that index; the root says whether of *this*
+    one."""
     return len(block) == header.block_bytes(index) and block[:HASH_BYTES] == _hash(
         header.position, index, block[HASH_BYTES:]
     )
@@ -98,7 +99,7 @@ def damaged_chunks(header: SnapshotHeader, blocks: Sequence[bytes]) -> tuple[int
 
 
 def join(blocks: Iterable[bytes]) -> bytes:
-    """The body again."""
+    """Returns the body of sound blocks."""
     return b"".join(memoryview(block)[HASH_BYTES:] for block in blocks)
 
 
@@ -108,7 +109,7 @@ def encode_header(header: SnapshotHeader) -> bytes:
 
 
 def decode_header(raw: bytes) -> SnapshotHeader | None:
-    """None if it is not what was written."""
+    """Decodes a header; None if it is not what was written."""
     if len(raw) < HASH_BYTES + _HEAD.size or raw[:HASH_BYTES] != xxh3_128_digest(raw[HASH_BYTES:]):
         return None
     magic, version, position, size, root, length = _HEAD.unpack_from(raw, HASH_BYTES)

@@ -225,7 +225,7 @@ class SnapshotStore:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def load_newest(self) -> LoadedSnapshots:
-        """The newest snapshot that is whole, and which newer ones are not.
+        """Loads the newest snapshot that is whole, and tells which newer ones are not.
 
         Raises `Overloaded` or `PermissionError` if that cannot be told: what is out of reach is not damaged.
         """
@@ -241,7 +241,7 @@ class SnapshotStore:
         return loaded
 
     def header(self, position: int) -> SnapshotHeader:
-        """Raises `UnknownSnapshot`."""
+        """Returns the header of the snapshot at a position. Raises `UnknownSnapshot`."""
         return self._find(position)[1]
 
     def sound_chunks(self, header: SnapshotHeader, indexes: range) -> dict[int, bytes]:
@@ -290,7 +290,7 @@ class SnapshotStore:
         return self._header(stem + HEADERS[0]) or self._header(stem + HEADERS[1])
 
     def _versions(self) -> set[tuple[int, int]]:
-        """Position and version of whatever bears a name here."""
+        """Returns position and version of whatever bears a name here."""
         stems = {name.partition(".")[0] for name in self._files.list(self._directory)}
         parts = [stem.split("-") for stem in sorted(stems)]
         return {(int(p[0]), int(p[1])) for p in parts if len(p) == 2 and p[0].isdecimal() and p[1].isdecimal()}
@@ -340,7 +340,7 @@ def _pread(file: File, size: int, at: int) -> bytes:
 
 
 def _is_superseded(name: str, oldest: str, current: Mapping[str, str]) -> bool:
-    """`current` maps a position to the stem that counts."""
+    """Returns True if a file is of a snapshot that nobody needs. `current` maps a position to the stem that counts."""
     stem = name.partition(".")[0]
     # Names have fixed widths, so they sort as position and version do.
     return stem < oldest or stem < current.get(stem.partition("-")[0], "")

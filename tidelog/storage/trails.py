@@ -53,7 +53,7 @@ def read_trails(
 
 
 def read_checkpoint(codec: RowCodec, segment: Segment) -> Checkpoint | None:
-    """A segment's checkpoint; None if any of it is damaged, or it never had one."""
+    """Reads a segment's checkpoint; None if any of it is damaged, or it never had one."""
     header = codec.parse_header(segment.raw_rows(0, 1))
     # A header that was made again without its checkpoint says so. An empty checkpoint would say that nothing came
     # before.

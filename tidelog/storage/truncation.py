@@ -17,7 +17,7 @@ from tidelog.storage.wipe import wipe
 
 
 class Truncation(NamedTuple):
-    """Rows from `slot` on give way to `rows`, and the log ends at `tail`."""
+    """The plan of a truncation: rows from `slot` on give way to `rows`, and the log ends at `tail`."""
 
     slot: int
     rows: list[bytes]
@@ -25,8 +25,8 @@ class Truncation(NamedTuple):
 
 
 def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) -> Truncation:
-    """How to truncate a segment before the batch that holds `offset`; `tail` is the log's tail as it is, but for the
-    epoch, which is the one in force at the segment's start."""
+    """Returns how to truncate a segment before the batch that holds `offset`; `tail` is the log's tail as it is, but
+    for the epoch, which is the one in force at the segment's start."""
     slot, last, following = _neighbours(segment, offset)
     tail = tail._replace(
         sequence=segment.first_sequence + slot,
@@ -67,7 +67,7 @@ def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) 
 
 
 def _neighbours(segment: Segment, offset: int) -> tuple[int, Row | None, Row | None]:
-    """The sound rows on either side of `offset`, and the slot behind the first."""
+    """Returns the sound rows on either side of `offset`, and the slot behind the first."""
     last, behind = None, segment.body_slot
     for slot, row in enumerate(segment.rows(segment.body_slot), start=segment.body_slot):
         if row is None:
@@ -125,7 +125,7 @@ def _remove(opened: OpenFiles, path: str) -> None:
 
 
 def segment_names(opened: OpenFiles, directory: str) -> list[str]:
-    """Names of the files in a log's directory that are halves of segments."""
+    """Returns the names of the files in a log's directory that are halves of segments."""
     names = opened.files.list(directory)
     return [name for name in names if name[20:] in (".log", ".catalog") and name[:20].isdigit()]
 

@@ -117,7 +117,8 @@ class TwoCopyStore(Generic[Facts]):
         return len(raws) - len(found)
 
     def _write(self, path: str, block: bytes, *, is_new: bool | None = None) -> None:
-        """`is_new`: the name is to be made durable as well; by default if there is no such file."""
+        """Writes a copy, durably. `is_new`: its name is to be made durable as well; by default if there is no such
+        file."""
         if is_new is None:
             is_new = not self._files.exists(path)
         file = self._files.open(path, create=True)
@@ -142,7 +143,7 @@ class TwoCopyStore(Generic[Facts]):
         return self._decode(self._read_raw(path))
 
     def _read_raw(self, path: str) -> bytes:
-        """A copy's bytes; none if they cannot be read."""
+        """Returns a copy's bytes; none if they cannot be read."""
         try:
             file = open_file(self._files, path)
         except PermissionError:

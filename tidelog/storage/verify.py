@@ -23,7 +23,7 @@ class Step:
     next_offset: int
     bytes_done: int
     bytes_total: int
-    """When it began."""
+    """The bytes of all segments when the verification began."""
     bad_rows: int = 0
     """Catalog rows that do not verify. No loss by itself: what they said is in the batches."""
     damage: Damage | None = None
