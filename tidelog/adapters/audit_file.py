@@ -63,7 +63,7 @@ class AuditFile:
         self._file, self._size, self._is_torn = file, size, False
 
     def _is_gone(self) -> bool:
-        """True if somebody has moved or removed the file."""
+        """Returns True if somebody has moved or removed the file."""
         try:
             return not os.path.samestat(os.stat(self._path), os.fstat(self._file))
         except FileNotFoundError:

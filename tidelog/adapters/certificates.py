@@ -48,7 +48,7 @@ class Authority(NamedTuple):
 
     @property
     def cluster(self) -> str:
-        """The name of the cluster that it makes certificates for."""
+        """Returns the name of the cluster that it makes certificates for."""
         names = self.certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
         return check_cluster_name(str(names[0].value) if names else "")
 

@@ -83,12 +83,12 @@ class ClientFrames(FrameProtocol):
             self._flush()
 
     def pause_writing(self) -> None:
-        """The client takes nothing: it is not listened to meanwhile."""
+        """Stops listening to a client that takes nothing."""
         self._is_clogged = True
         self._read_or_not()
 
     def resume_writing(self) -> None:
-        """The client takes answers again."""
+        """Listens again to a client that takes answers again."""
         self._is_clogged = False
         self._read_or_not()
         if not self._is_closed:

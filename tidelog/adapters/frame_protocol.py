@@ -95,7 +95,7 @@ PEER_WORDS: Final = PortWords(
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """One connection: a `FrameConnection` for its receiver, an asyncio protocol for the system."""
+    """The protocol of one connection: a `FrameConnection` for its receiver, an asyncio protocol for the system."""
 
     def __init__(
         self,
@@ -121,13 +121,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._remote = "?"
         # receiving
         self._kept = b""
-        """What came and is not delivered: the beginning of a small frame, or frames while the connection is held."""
+        """Bytes that are not delivered yet: the beginning of a small frame, or frames while the connection is held."""
         self._frame: memoryview | None = None
-        """The buffer of the large frame under way, how much of it is there, and how long the frame says it is."""
+        """The buffer of the large frame under way; then the bytes that are there, and those that the frame announced."""
         self._frame_end = 0
         self._frame_bytes = 0
         self._frames = 0
-        """Completed frames, by which the deadline of an incomplete one knows whether it is still the same."""
+        """The number of completed frames: it tells the deadline of an incomplete one whether it is still the same."""
         self._deadline: asyncio.TimerHandle | None = None
         # sending
         self._unsent: list[Buffer] = []
@@ -244,32 +244,32 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._kept = b""
 
     def eof_received(self) -> bool:
-        """Half a connection is of no use: it closes, and what waits is still sent."""
+        """Closes: half a connection is of no use. What waits is still sent."""
         self.close()
         return False
 
     def pause_writing(self) -> None:
-        """The peer takes nothing: if it is the one who asks, it is not listened to meanwhile."""
+        """Stops listening to a peer that takes nothing, if it is the one who asks."""
         # Only those who ask are held back: of two brokers that both paused until the other one reads, neither would go
         # on.
         if self._is_accepted and not self._is_closed:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """The peer takes answers again."""
+        """Listens again to a peer that takes answers again."""
         if self._is_accepted and not self._is_closed:
             self._transport.resume_reading()
 
     # -- asyncio: bytes ----------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: the rest of the large frame under way, or the chunk."""
+        """Returns the buffer for the next bytes: the rest of the large frame under way, or the chunk."""
         if self._frame is not None:
             return self._frame[self._frame_end :]
         return _CHUNKS.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
+        """Takes in bytes that the system has put into that buffer."""
         if self._is_closed:
             return
         if self._frame is None:
@@ -332,7 +332,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- what is not a frame -----------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """An incomplete frame has until then."""
+        """Sets the deadline of an incomplete frame."""
         length = 0 if self._frame is None else self._frame_bytes
         # In seconds; a large frame gets the time that it takes on a slow line.
         patience_s = self._timeouts.frame_s_max + length / self._timeouts.bytes_per_s_min

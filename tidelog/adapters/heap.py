@@ -16,8 +16,8 @@ import gc
 import sys
 
 KEPT_BYTES = 128 << 20
-"""At the end of the heap, where free memory could be returned. A broker that is idle after a busy time holds so much
-more."""
+"""The bytes of free memory that stay at the end of the heap, where they could be returned. A broker that is idle after
+a busy time holds so much more."""
 _MAPPED_BYTES_MIN = 32 << 20
 """Larger blocks are mapped one by one, as ever: the most that glibc allows."""
 _COLLECTION_THRESHOLDS = (20_000, 50, 50)
@@ -25,7 +25,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def keep_freed_memory() -> bool:
-    """Of this process, from now on; False if the C library cannot be told so (it is not glibc)."""
+    """Keeps freed memory in this process, from now on; False if the C library cannot be told so (it is not glibc)."""
     if sys.platform != "linux":
         return False
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -34,7 +34,7 @@ RSA_BITS: Final = (2_048, 8_192)
 OF_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 OF_CURVE: Final = {"secp256r1": ("ES256",), "secp384r1": ("ES384",), "secp521r1": ("ES512",)}
 OF_SECRETS: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""How many bytes a secret has at least."""
+"""The least number of bytes of a secret, by algorithm."""
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
@@ -45,7 +45,7 @@ class JwtKey(NamedTuple):
     algorithms: tuple[str, ...]
     material: Any
     name: str
-    """A hash of all of it."""
+    """A hash over id, algorithms and key."""
 
 
 class KeySet:

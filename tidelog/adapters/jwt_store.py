@@ -29,7 +29,7 @@ class JwtStore:
         # Before the file is read: a change in between is then seen as one, and read again.
         self._files = WatchedFiles([self._path])
         self.keys: JwtKeys = self._read()
-        """They are those in force: one object until others come."""
+        """The keys in force: one object until others come."""
         self.reloads: Counter[str] = Counter()
         """How often the file was read again, by outcome."""
 

@@ -15,7 +15,7 @@ import structlog
 
 
 class _Lines:
-    """As much of a text stream as `print` needs; without a stream, as after `2>&-`, all is dropped."""
+    """A text stream, as much of it as `print` needs; without a stream, as after `2>&-`, all is dropped."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What signals mean to a process that serves: SIGTERM and SIGINT stop it in order, others must not end it by chance.
+"""Signals to a process that serves: SIGTERM and SIGINT stop it in order, others must not end it by chance.
 
 SIGUSR1 has it write the stacks of its tasks and threads to its log. SIGHUP comes when the terminal closes and from
 programs that rotate logs; the log is standard error, so there is nothing to open anew but certificates and keys, if

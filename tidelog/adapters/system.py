@@ -9,7 +9,7 @@ import time
 
 
 def host_name() -> str:
-    """This machine's name, as others may know it."""
+    """Returns this machine's name, as others may know it."""
     return socket.gethostname()
 
 
@@ -22,8 +22,8 @@ def addresses_of(host: str) -> list[str]:
 
 
 def thread_busy_s() -> float:
-    """For how long, in all, the calling thread ran or waited for a processor. Where the system does not tell (only
-    Linux does), for how long it ran."""
+    """Returns for how long, in all, the calling thread ran or waited for a processor, in seconds. Where the system does
+    not tell (only Linux does), for how long it ran."""
     try:
         # In ns: time on a processor, time runnable and waiting for one, and a count of turns. `thread_time` alone does
         # not show that others keep this machine busy.

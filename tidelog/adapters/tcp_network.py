@@ -70,7 +70,7 @@ class TcpNetwork:
 
 
 async def _resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host, each once. Raises `OSError` if it has none."""
+    """Returns the addresses of a host, each once. Raises `OSError` if it has none."""
     with contextlib.suppress(ValueError):
         # No resolver, and no thread, for an address.
         return [str(ipaddress.ip_address(host))]

@@ -196,7 +196,7 @@ def _unreadable(setting: str, path: str, error: OSError) -> ConfigError:
 
 
 def _own_certificate(leaf: str, keystore: str) -> dict[str, Any]:
-    """The certificate, as others read it. Raises `ConfigError` if its time is over."""
+    """Returns the certificate, as others read it. Raises `ConfigError` if its time is over."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     # Trusts this certificate by itself, without its CA, which the keystore need not have: so only its own faults are
@@ -245,7 +245,8 @@ def _try_both(answering: ssl.SSLContext, calling: ssl.SSLContext, keystore: str,
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """A handshake in memory; the server's certificate, as the client verified it. Raises `ssl.SSLError`."""
+    """Makes a handshake in memory; returns the server's certificate, as the client verified it. Raises
+    `ssl.SSLError`."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     caller = client.wrap_bio(back, there, server_side=False)
     callee = server.wrap_bio(there, back, server_side=True)
@@ -266,5 +267,5 @@ def _step(do_handshake: Callable[[], None]) -> bool:
 
 
 def seconds_left(contexts: TlsContexts) -> float:
-    """For how long the certificate is good; negative afterwards."""
+    """Returns for how many seconds the certificate is good; negative afterwards."""
     return contexts.expires_s - time.time()

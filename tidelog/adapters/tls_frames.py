@@ -85,8 +85,8 @@ class TlsFrameProtocol(EncryptedFrames):
 
 
 def records(buffers: Sequence[Buffer], size: int) -> tuple[list[Buffer], list[Buffer]]:
-    """The first `size` bytes, what is small joined up to the size of a record, the others as they are; and the rest. A
-    buffer across the end is cut."""
+    """Splits buffers: the first `size` bytes, what is small joined up to the size of a record, the others as they are;
+    and the rest. A buffer across the end is cut."""
     out: list[Buffer] = []
     small: list[Buffer] = []
     small_bytes, left = 0, size

@@ -16,7 +16,7 @@ from typing import Final
 
 
 class Handshake:
-    """Belongs to one accepted connection."""
+    """The handshake of one accepted connection."""
 
     def __init__(self, sock: socket.socket, remote: str, began_s: float) -> None:
         """`remote` is for people, `began_s` the event loop's time."""

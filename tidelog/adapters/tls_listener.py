@@ -24,12 +24,12 @@ from tidelog.adapters.tls_handshake import UNDER_WAY, Handshake
 
 HANDSHAKE_S: Final = 5.0
 HANDSHAKES_MAX: Final = 128
-"""So many are under way at a time, of one listener."""
+"""The number of handshakes that one listener has under way at a time."""
 HONEST_S: Final = 0.5
 ACCEPTED_AT_ONCE: Final = 16
 """Connections that are accepted in one turn of the event loop."""
 REST_S: Final = 1.0
-"""How long nothing is accepted when the system has no more descriptors."""
+"""The seconds for which nothing is accepted when the system has no more descriptors."""
 FAREWELL_S: Final = 1.0
 READ_BYTES: Final = 64 << 10
 COMPLAINT_S: Final = 60.0
@@ -65,7 +65,7 @@ class TlsTerms:
     name: str
     """Names the listener, for people."""
     context: Callable[[], ssl.SSLContext]
-    """Tells what is in force."""
+    """Returns the context that is in force."""
     refused: Callable[[Refusal], None]
     """Hears of each connection that did not come to be."""
     shutdown_s: float
@@ -73,12 +73,12 @@ class TlsTerms:
 
 
 class TlsListener:
-    """Is what an event loop's server is to those who open and close it."""
+    """A listener with TLS. To those who open and close it, it is what an event loop's server is."""
 
     def __init__(
         self, sock: socket.socket, make: Callable[[], asyncio.BaseProtocol], terms: TlsTerms, backlog: int
     ) -> None:
-        """The socket is bound."""
+        """Takes a socket that is bound."""
         self.sockets: Sequence[socket.socket] = (sock,)
         self._sock, self._make, self._terms, self._backlog = sock, make, terms, backlog
         self._loop = asyncio.get_running_loop()

@@ -43,12 +43,12 @@ class TlsStore:
         self.refused: Counter[tuple[str, str]] = Counter()
         """Connections that did not come to be, by listener and cause."""
         self.on_refused: list[Callable[[Refusal], None]] = []
-        """Called with each of them."""
+        """Called with each connection that did not come to be."""
         self._warned_s = -WARN_AGAIN_S
 
     @property
     def expires_s(self) -> float:
-        """The end of the certificate's time, since 1970."""
+        """Returns the end of the certificate's time, in seconds since 1970."""
         return self.contexts.expires_s
 
     # -- for listeners -----------------------------------------------------------------------------------------------
@@ -76,13 +76,13 @@ class TlsStore:
 
     @property
     def answering(self) -> ssl.SSLContext:
-        """For connections that peers open."""
+        """Returns the context for connections that peers open."""
         assert self.contexts.answering is not None
         return self.contexts.answering
 
     @property
     def calling(self) -> ssl.SSLContext:
-        """For connections to peers."""
+        """Returns the context for connections to peers."""
         assert self.contexts.calling is not None
         return self.contexts.calling
 

@@ -15,7 +15,7 @@ class WatchedFiles:
     """Some files, and what they looked like when they were last read. Made before that."""
 
     def __init__(self, paths: Iterable[str | None]) -> None:
-        """None stands for no file."""
+        """Notes what the files look like now; None stands for no file."""
         self._paths = tuple(path for path in paths if path is not None)
         self._seen = self._signature()
         self._is_wanted = asyncio.Event()

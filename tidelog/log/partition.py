@@ -119,7 +119,8 @@ class LogPartition:
     # -- what a writer needs -----------------------------------------------------------------------------------------
 
     async def entry_bytes_max(self, deadline_s: float) -> int:
-        """The topic's `max.message.bytes`. Raises `InvalidRequest` if brokers may delete entries by age or size."""
+        """Returns the topic's `max.message.bytes`. Raises `InvalidRequest` if brokers may delete entries by age or
+        size."""
 
         async def attempt(timeout_s: float) -> dict[str, str | None]:
             target = self._cluster_path(f"/topics/{quote(self._topic, safe='')}/configs")
@@ -137,7 +138,7 @@ class LogPartition:
         return int(configs["max.message.bytes"] or 0)
 
     async def new_producer_id(self, deadline_s: float) -> ProducerId:
-        """An id that nobody else has, ever. One that an unknown outcome has wasted is no loss."""
+        """Returns an id that nobody else has, ever. One that an unknown outcome has wasted is no loss."""
 
         async def attempt(timeout_s: float) -> int:
             body = await self._session.call("POST", self._cluster_path("/producer-ids"), timeout_s=timeout_s)

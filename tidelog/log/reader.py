@@ -70,17 +70,17 @@ class Reader:
         await self.close()
 
     async def beginning(self) -> int:
-        """The position from which on entries are kept; what is before it has been truncated. The first entry is there
-        or behind it."""
+        """Returns the position from which on entries are kept; what is before it has been truncated. The first entry is
+        there or behind it."""
         return (await self._partition.extent(self._deadline_s())).beginning
 
     async def ending(self) -> int:
-        """The position behind the last entry that is known to be committed. It may be behind what was acknowledged to
-        others just now, if the leader has changed: see `catchup`."""
+        """Returns the position behind the last entry that is known to be committed. It may be behind what was
+        acknowledged to others just now, if the leader has changed: see `catchup`."""
         return (await self._partition.extent(self._deadline_s())).ending
 
     async def catchup(self) -> int:
-        """An ending behind everything that was acknowledged, to anybody, before this call. (Mesos: `catchup`.)
+        """Returns an ending behind everything that was acknowledged, to anybody, before this call. (Mesos: `catchup`.)
 
         The leader's copy, when it is first asked, contains all of that; a new leader may need a moment to know it
         committed. Raises `LeaderNotAvailable`, or what the last try ended with, at the deadline.
@@ -104,7 +104,7 @@ class Reader:
         return await self._partition.persist(attempt, deadline_s)
 
     async def read(self, start: int, to: int) -> AsyncIterator[Entry]:
-        """The entries with positions from `start` on, up to `to` (exclusive), in order, each once.
+        """Yields the entries with positions from `start` on, up to `to` (exclusive), in order, each once.
 
         `to` is an ending that somebody was told: the reader waits for entries that its leader does not know to be
         committed yet. To follow a log, read on from `to` up to the next `catchup`.
@@ -156,4 +156,4 @@ class Reader:
 
 
 class _NotThere(LeaderNotAvailable):
-    """Not yet, or not at all."""
+    """Says that nothing is at a position: not yet, or not at all."""

@@ -101,7 +101,7 @@ class Term:
             self._task = None
 
     def _take(self) -> list[_Waiting]:
-        """The next entries to be sent; none if none wait."""
+        """Takes the next entries to be sent; none if none wait."""
         now_s = asyncio.get_running_loop().time()
         group: list[_Waiting] = []
         room = self._group_bytes_max
@@ -149,7 +149,8 @@ class Term:
                 entry.done.set_result(position)
 
     def _failed(self, group: list[_Waiting], error: TidelogError) -> None:
-        """A definite error leaves the end where it was, and the numbers free for the next entries."""
+        """Settles a group whose request failed. A definite error leaves the end where it was, and the numbers free for
+        the next entries."""
         # Only another writer's claim, or a stray producer, moves the end: this writer has nothing under way but this.
         if isinstance(error, EndOffsetMoved):
             error = WriterFenced(f"another writer has claimed the log since: {error.message}")
