@@ -76,14 +76,14 @@ def _opened(path: str) -> tuple[int, int]:
     # start.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     file = os.open(path, flags, PRIVATE)
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
         os.close(file)
         raise OSError(f"{path} is no ordinary file, which an audit log has to be")
     # A file that was there keeps its mode through `open`, and may be readable by all.
-    if stat.S_IMODE(found.st_mode) != PRIVATE:
+    if stat.S_IMODE(status.st_mode) != PRIVATE:
         os.fchmod(file, PRIVATE)
-    return file, found.st_size
+    return file, status.st_size
 
 
 def _last_byte(path: str) -> bytes:

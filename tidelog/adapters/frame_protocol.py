@@ -123,7 +123,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._kept = b""
         """Bytes that are not delivered yet: the beginning of a small frame, or frames while the connection is held."""
         self._frame: memoryview | None = None
-        """The buffer of the large frame under way; then the bytes that are there, and those that the frame announced."""
+        """The buffer of the large frame under way; then the bytes that are there, and those that it has announced."""
         self._frame_end = 0
         self._frame_bytes = 0
         self._frames = 0

@@ -67,12 +67,14 @@ class KeySet:
         have no id; one that names none is tried with a few."""
         # A key is tried with algorithms of its own kind alone. Otherwise anybody could sign with HS256 and the text of
         # the public key as the secret (RFC 8725, 3.1).
-        found = [key for key in self._keys if token.algorithm in key.algorithms and _may_be(key, token.key_id)]
+        candidates = [key for key in self._keys if token.algorithm in key.algorithms and _may_be(key, token.key_id)]
         # Each try is a verification on the event loop, and a stranger can cause it.
-        if not 0 < len(found) <= TRIED_MAX:
+        if not 0 < len(candidates) <= TRIED_MAX:
             return None
         verifier = self._verifiers[token.algorithm]
-        return next((key.name for key in found if verifier.verify(token.signed, key.material, token.signature)), None)
+        return next(
+            (key.name for key in candidates if verifier.verify(token.signed, key.material, token.signature)), None
+        )
 
 
 def _may_be(key: JwtKey, key_id: str | None) -> bool:
@@ -84,21 +86,21 @@ def load_keys(path: str, algorithms: Sequence[str]) -> KeySet:
     """Reads the keys that verify these algorithms. Raises `ConfigError`, which says what is wrong with the file."""
     content, mode = _content(path)
     try:
-        found = _of_pem(content) if b"-----BEGIN " in content else _of_jwks(content)
+        keys = _of_pem(content) if b"-----BEGIN " in content else _of_jwks(content)
     except _Unfit as error:
         raise ConfigError(f"{path}: {error}") from None
     # Whoever reads a shared secret can make tokens; public keys may be read by all.
-    if any(isinstance(key.material, bytes) for key in found) and mode & 0o077:
+    if any(isinstance(key.material, bytes) for key in keys) and mode & 0o077:
         raise ConfigError(f"{path} holds a secret, and others than its owner may use it; chmod 600 {path}")
     usable = [
-        key._replace(algorithms=fit)
-        for key in found
-        if (fit := tuple(each for each in key.algorithms if each in algorithms))
+        key._replace(algorithms=fitting)
+        for key in keys
+        if (fitting := tuple(algorithm for algorithm in key.algorithms if algorithm in algorithms))
     ]
     if not usable:
         raise ConfigError(f"{path} holds no key for {', '.join(algorithms)}")
     # With two keys of one id and algorithm, the file's order would decide which of them is meant.
-    ids = [(key.key_id, each) for key in usable for each in key.algorithms if key.key_id is not None]
+    ids = [(key.key_id, algorithm) for key in usable for algorithm in key.algorithms if key.key_id is not None]
     if len(set(ids)) < len(ids) or len(usable) > KEYS_MAX:
         raise ConfigError(f"{path} has a kid twice, or more than {KEYS_MAX} keys")
     return KeySet(usable)
@@ -131,7 +133,7 @@ def _content(path: str) -> tuple[bytes, int]:
 def _of_jwks(content: bytes) -> list[JwtKey]:
     try:
         keys = json.loads(content)["keys"]
-        documents = [dict(each) for each in keys]
+        documents = [dict(document) for document in keys]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise _Unfit('it is neither PEM nor a JWKS, {"keys": [...]}') from None
     return [key for number, document in enumerate(documents) for key in _of_jwk(number, document)]
@@ -154,15 +156,15 @@ def _of_jwk(number: int, document: Mapping[str, Any]) -> list[JwtKey]:
         raise _Unfit(f"key {number} cannot be read") from None
     if not isinstance(key_id, str | None):
         raise _Unfit(f"the kid of key {number} is no text")
-    fitting, said = _algorithms(material), document.get("alg")
-    return _made(key_id, tuple(name for name in fitting if said in (None, name)), material)
+    fitting, declared = _algorithms(material), document.get("alg")
+    return _made(key_id, tuple(name for name in fitting if declared in (None, name)), material)
 
 
 # -- PEM -------------------------------------------------------------------------------------------------------------
 
 
 def _of_pem(content: bytes) -> list[JwtKey]:
-    found = []
+    keys = []
     for number, block in enumerate(_PEM.finditer(content)):
         if b"PRIVATE" in block[1]:
             raise _Unfit("it holds a private key, which only the issuer may have; leave the public key here")
@@ -175,8 +177,8 @@ def _of_pem(content: bytes) -> list[JwtKey]:
             )
         except Exception:  # noqa: BLE001 -- the words of a library may quote the file
             raise _Unfit(f"block {number} of PEM cannot be read") from None
-        found += _made(None, _algorithms(material), material)
-    return found
+        keys += _made(None, _algorithms(material), material)
+    return keys
 
 
 # -- both ------------------------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ def stop_on_signals(switch: Callable[[], None], *reloads: Callable[[], None]) ->
     is called for SIGUSR2, and changes the level that is logged; `reloads` are, for SIGHUP."""
 
     def reload() -> None:
-        for each in reloads:
-            each()
+        for handler in reloads:
+            handler()
         if not reloads:
             logger.warning("signal ignored", signal="SIGHUP")
 

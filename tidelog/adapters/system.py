@@ -16,7 +16,7 @@ def host_name() -> str:
 def addresses_of(host: str) -> list[str]:
     """Returns the IP addresses that a name stands for here; none if it is not known."""
     try:
-        return [str(found[4][0]) for found in socket.getaddrinfo(host, None)]
+        return [str(info[4][0]) for info in socket.getaddrinfo(host, None)]
     except OSError:
         return []
 

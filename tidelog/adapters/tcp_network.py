@@ -45,8 +45,8 @@ class TcpNetwork:
                     errors.append(error)
         # A refusal tells that the machine is up and the broker is not, which callers act on. With any other error that
         # is not known.
-        others = [error for error in errors if not isinstance(error, ConnectionRefusedError)]
-        raise (others or errors)[0]  # a refusal only if every address of the host refused
+        other_errors = [error for error in errors if not isinstance(error, ConnectionRefusedError)]
+        raise (other_errors or errors)[0]  # a refusal only if every address of the host refused
 
     async def _open(self, address: str, port: int, receiver: Receiver) -> FrameProtocol:
         protocol = FrameProtocol(receiver, self._timeouts)

@@ -177,15 +177,15 @@ def _first_certificate(keystore: str) -> str:
     _check_private(keystore)
     try:
         with open(keystore, encoding="ascii", errors="replace") as file:
-            found = _CERTIFICATE.search(file.read())
+            certificate = _CERTIFICATE.search(file.read())
     except OSError as error:
         raise _unreadable(KEYSTORE, keystore, error) from error
-    if found is None:
+    if certificate is None:
         raise ConfigError(
             f"{KEYSTORE}: {keystore} has no certificate in PEM; write the private key, its certificate and those of "
             "the CAs between into it, in this order"
         )
-    return found[0]
+    return certificate[0]
 
 
 def _unreadable(setting: str, path: str, error: OSError) -> ConfigError:

@@ -89,15 +89,15 @@ def records(buffers: Sequence[Buffer], size: int) -> tuple[list[Buffer], list[Bu
     and the rest. A buffer across the end is cut."""
     out: list[Buffer] = []
     small: list[Buffer] = []
-    small_bytes, left = 0, size
+    small_bytes, room = 0, size
     rest: list[Buffer] = []
     for index, buffer in enumerate(buffers):
         length = len(buffer)
-        if length > left:
+        if length > room:
             view = memoryview(buffer)
-            rest = [view[left:], *buffers[index + 1 :]]
-            buffer, length = view[:left], left  # noqa: PLW2901 -- what is left of it now
-        left -= length
+            rest = [view[room:], *buffers[index + 1 :]]
+            buffer, length = view[:room], room  # noqa: PLW2901 -- what is left of it now
+        room -= length
         # Joined small buffers fill one record; each by itself would cost a record's header and tag.
         if small_bytes + length > RECORD_BYTES and small:
             out.append(b"".join(small))

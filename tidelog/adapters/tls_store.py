@@ -108,12 +108,12 @@ class TlsStore:
 
     async def _load(self) -> None:
         try:
-            found = await asyncio.to_thread(load_contexts, self._config)
+            contexts = await asyncio.to_thread(load_contexts, self._config)
             # Peers know this broker by its name: under another one, new connections and old ones would be two brokers.
-            if found.own.name != self.contexts.own.name:
+            if contexts.own.name != self.contexts.own.name:
                 raise ConfigError(
                     f"the certificate of {self._config.ssl_keystore_location} is that of "
-                    f"{found.own.name or 'no broker'} now, and this is {self.contexts.own.name or 'no broker'}; "
+                    f"{contexts.own.name or 'no broker'} now, and this is {self.contexts.own.name or 'no broker'}; "
                     "restart the broker to change its name"
                 )
         except ConfigError as error:
@@ -121,10 +121,10 @@ class TlsStore:
             logger.error("certificates are not taken, and the old ones stay in force", reason=error.message)
             return
         # All at once, so no connection is made with new keys and old authorities.
-        self.contexts = found
+        self.contexts = contexts
         self.reloads["done"] += 1
         self._warned_s = -WARN_AGAIN_S
-        logger.info("certificates are loaded again", days_left=_days(seconds_left(found)))
+        logger.info("certificates are loaded again", days_left=_days(seconds_left(contexts)))
 
     def _warn(self) -> None:
         """Says once a day that the certificate's time is nearly over."""

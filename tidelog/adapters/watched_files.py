@@ -43,8 +43,8 @@ class WatchedFiles:
 def signature_of(path: str) -> tuple[int, int, int] | None:
     """Returns what changes when somebody writes the file, or puts another in its place; None if there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
     # The inode tells another file that was renamed into this place, perhaps with an older time.
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -215,14 +215,14 @@ class LogPartition:
 
         async def attempt(timeout_s: float) -> PartitionOffsets:
             query = OffsetQuery(self._topic, self._partition)
-            (found,) = await fetch_offsets(self._session, [query], timeout_s=timeout_s)
-            found.extent()
-            return found
+            (offsets,) = await fetch_offsets(self._session, [query], timeout_s=timeout_s)
+            offsets.extent()
+            return offsets
 
-        found = await self.persist(attempt, deadline_s)
-        beginning, ending = found.extent()
-        assert found.log_end_offset is not None
-        return Extent(beginning, ending, found.log_end_offset)
+        offsets = await self.persist(attempt, deadline_s)
+        beginning, ending = offsets.extent()
+        assert offsets.log_end_offset is not None
+        return Extent(beginning, ending, offsets.log_end_offset)
 
     async def fetch(self, offset: int, timeout_s: float, *, bytes_max: int, wait_s: float) -> list[RecordBatch]:
         """Fetches once: committed batches from the one with `offset` on, up to what is lost; none if none came within

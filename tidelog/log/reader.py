@@ -140,10 +140,10 @@ class Reader:
                 if position < error.log_start_offset:
                     raise
                 raise _NotThere(error.message) from error  # a new leader may not know that it is committed
-            found = [batch for batch in batches if batch.header.next_offset > position]
-            if not found:
+            following = [batch for batch in batches if batch.header.next_offset > position]
+            if not following:
                 raise _NotThere(f"{self._partition} has nothing behind position {position}")
-            return found
+            return following
 
         try:
             return await self._partition.persist(attempt, self._deadline_s())

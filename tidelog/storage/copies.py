@@ -51,24 +51,24 @@ def find_copy(log: PartitionLog, wanted: Identity) -> tuple[Holding, bytes]:
     return Holding.UNKNOWN, b""
 
 
-def _in_segment(log: PartitionLog, segment: Segment, wanted: Identity) -> tuple[Holding, bytes]:
-    entry = next(segment.entries(wanted.offset), None)
+def _in_segment(log: PartitionLog, segment: Segment, identity: Identity) -> tuple[Holding, bytes]:
+    entry = next(segment.entries(identity.offset), None)
     if entry is None:
         return Holding.UNKNOWN, b""
     if isinstance(entry, Damage):
-        return _lost(log, entry, wanted), b""
-    if wanted.is_known and entry.digest != wanted.digest:
+        return _lost(log, entry, identity), b""
+    if identity.is_known and entry.digest != identity.digest:
         # One leader gives an offset out once in its epoch. If one offset and epoch have two digests, one of the rows
         # lies, and it may be ours: that denies nothing.
-        is_contradiction = (entry.base_offset, entry.epoch) == (wanted.offset, wanted.epoch)
+        is_contradiction = (entry.base_offset, entry.epoch) == (identity.offset, identity.epoch)
         return (Holding.UNKNOWN if is_contradiction else Holding.DONT_HAVE), b""
     # The copy is verified before it leaves. A damaged one would be refused by its digest, after a megabyte on the wire.
     extent = log.extent(entry.base_offset, 1, log.log_end_offset)
     return (Holding.HAVE, bytes(extent.data)) if extent.data else (Holding.HAVE_FAULTY, b"")
 
 
-def _lost(log: PartitionLog, damage: Damage, wanted: Identity) -> Holding:
+def _lost(log: PartitionLog, damage: Damage, identity: Identity) -> Holding:
     """Answers where not even a row is left: it may have been the batch that is named, or another."""
     # Whoever asked has found damage that this broker's own scrubber may be hours away from.
     log.damage.note(damage)
-    return Holding.UNKNOWN if wanted.is_known else Holding.HAVE_FAULTY
+    return Holding.UNKNOWN if identity.is_known else Holding.HAVE_FAULTY

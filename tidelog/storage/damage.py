@@ -47,36 +47,36 @@ class DamageList:
             self._note(damage if (start, end) == (damage.start, damage.end) else replace(damage, start=start, end=end))
 
     def _note(self, damage: Damage) -> None:
-        at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
+        index = bisect_left(self._ranges, damage.start, key=lambda damaged: damaged.start)
         # Every read of a damaged batch reports it again: only a change is news, or each read would start a repair.
-        if at < len(self._ranges) and self._ranges[at] == damage:
+        if index < len(self._ranges) and self._ranges[index] == damage:
             return
         self.forget(damage.start, damage.end)
-        at = bisect_left(self._ranges, damage.start, key=lambda known: known.start)
+        index = bisect_left(self._ranges, damage.start, key=lambda damaged: damaged.start)
         # Beyond the bound nothing is lost by forgetting: what is read or scrubbed again is found again.
         if len(self._ranges) < RANGES_MAX:
-            self._ranges.insert(at, damage)
+            self._ranges.insert(index, damage)
             self.on_news()
 
     def forget(self, start: int, end: int) -> None:
         """Forgets damage of offsets [start, end), which are sound, or are to be judged anew."""
-        self._ranges = [piece for known in self._ranges for piece in _without(known, start, end)]
+        self._ranges = [piece for damaged in self._ranges for piece in _without(damaged, start, end)]
 
     def clip(self, start: int, end: int) -> None:
         """Forgets damage outside of [start, end), which is all that the log holds now. A batch that the start lies
         within is still all of a batch."""
-        self._ranges = [known for known in self._ranges if known.end > start and known.start < end]
+        self._ranges = [damaged for damaged in self._ranges if damaged.end > start and damaged.start < end]
 
 
-def _without(known: Damage, start: int, end: int) -> list[Damage]:
-    if end <= known.start or start >= known.end:
-        return [known]
+def _without(damage: Damage, start: int, end: int) -> list[Damage]:
+    if end <= damage.start or start >= damage.end:
+        return [damage]
     # A piece has no epoch: `start` and `epoch` together name one whole batch, and half of one is no batch's name.
     pieces = []
-    if known.start < start:
-        pieces.append(Damage(known.start, start, known.reason))
-    if end < known.end:
-        pieces.append(Damage(end, known.end, known.reason))
+    if damage.start < start:
+        pieces.append(Damage(damage.start, start, damage.reason))
+    if end < damage.end:
+        pieces.append(Damage(end, damage.end, damage.reason))
     return pieces
 
 

@@ -119,8 +119,8 @@ class _Loader:
         tail = tail._replace(durable=tail.sequence)
         trails = read_trails(self._codec, [*doomed, *segments], self._settings.producers_max, now_ms)
         files = LogFiles(self._opened, self._directory, self._codec, self._metainfo)
-        found = FoundLog(info.incarnation, segments, tail, trails.lineage, trails.producers, self._durable)
-        log = PartitionLog(self._identity, files, self._settings, found, now_ms)
+        found_log = FoundLog(info.incarnation, segments, tail, trails.lineage, trails.producers, self._durable)
+        log = PartitionLog(self._identity, files, self._settings, found_log, now_ms)
         log.replica, log.stands_in_since, log.sequences_used = info.replica, info.stands_in_since, used
         if info.restarts:
             producers_max = self._settings.producers_max
@@ -222,7 +222,9 @@ class _Loader:
         )
         if not is_known and (strangers or self._metainfo.is_of_another()):
             unclaimed = (segment for segment in doubtful if not has_rows(self._opened, segment, self._codec))
-            strangers |= dict.fromkeys(path for one in unclaimed for path in (one.log_path, one.catalog_path))
+            strangers |= dict.fromkeys(
+                path for segment in unclaimed for path in (segment.log_path, segment.catalog_path)
+            )
         # All logs go first: without the catalogs nobody would know them for a stranger's.
         for path in sorted(strangers, key=lambda path: path.endswith(".catalog")):
             if self._files.exists(path):
@@ -300,7 +302,7 @@ class _Loader:
             # Evidence reaches backwards. If anything behind this segment was durable once, all of it was, and nothing
             # in it may be taken for torn, whatever has become of its rows.
             is_settled = not later or later[0].base_offset <= durable_end
-            is_settled = is_settled or any(0 <= other.first_sequence < self._durable for other in later)
+            is_settled = is_settled or any(0 <= later_segment.first_sequence < self._durable for later_segment in later)
             settled_end = (later[0].base_offset if later else durable_end) if is_settled else segment.base_offset
             scan = Scan(
                 self._codec,
@@ -448,11 +450,11 @@ def _copy_onto_itself(file: File, position: int, end: int) -> None:
         try:
             _copy_piece(file, position, size)
         except UnreadableError:
-            for at in range(position, position + size, SECTOR_BYTES):
+            for sector in range(position, position + size, SECTOR_BYTES):
                 # By sectors, since a gathered read fails for one bad sector, and the good ones beside it still have to
                 # be written.
                 with suppress(UnreadableError):
-                    _copy_piece(file, at, min(SECTOR_BYTES, position + size - at))
+                    _copy_piece(file, sector, min(SECTOR_BYTES, position + size - sector))
         position += size
 
 

@@ -188,7 +188,7 @@ class LogManager(LogOpener):
 
         Raises `OSError`; some files may be gone then, and the order can be repeated.
         """
-        self.let_go([known for known in self._logs if known.topic_id == topic_id])
+        self.let_go([partition_id for partition_id in self._logs if partition_id.topic_id == topic_id])
         self.remove_aside(self.set_topic_aside(topic_id))
 
     def let_go(self, partition_ids: Iterable[PartitionId]) -> None:
@@ -240,7 +240,7 @@ class LogManager(LogOpener):
 
     def partition_ids(self) -> list[PartitionId]:
         """Returns partitions that have a directory here, open or not, known to anybody or not. Blocking."""
-        return [known for known in stored_logs(self._files).values() if known != METADATA_LOG]
+        return [partition_id for partition_id in stored_logs(self._files).values() if partition_id != METADATA_LOG]
 
     def remove_partition(self, partition_id: PartitionId) -> None:
         """Removes one log, durably; what a power cut leaves of it is no log any more. Blocking; no flush of it may be
@@ -324,21 +324,21 @@ def metadata_directories(files: Files) -> list[str]:
 
 def stored_logs(files: Files) -> dict[str, PartitionId]:
     """Returns the logs that have a directory, by directory, whether a manager has them open or not."""
-    found = {name: METADATA_LOG for name in metadata_directories(files) if files.exists(name)}
+    logs = {name: METADATA_LOG for name in metadata_directories(files) if files.exists(name)}
     for topic_id in stored_topics(files):
         for name in sorted(filter(str.isdecimal, files.list(f"{TOPICS}/{topic_id}")), key=int):
             partition_id = PartitionId(topic_id, int(name))
-            found[log_directory(partition_id)] = partition_id
-    return found
+            logs[log_directory(partition_id)] = partition_id
+    return logs
 
 
 def stored_journals(files: Files) -> dict[str, PartitionId]:
     """Returns the journals of Paxos partitions, and that of a log by itself, by directory; as `stored_logs`."""
-    found = {JOURNAL: STANDALONE_LOG} if files.exists(JOURNAL) else {}
+    journals = {JOURNAL: STANDALONE_LOG} if files.exists(JOURNAL) else {}
     for directory, partition_id in stored_logs(files).items():
         if partition_id != METADATA_LOG and files.exists(f"{directory}/{JOURNAL}"):
-            found[f"{directory}/{JOURNAL}"] = partition_id
-    return found
+            journals[f"{directory}/{JOURNAL}"] = partition_id
+    return journals
 
 
 def stored_topics(files: Files) -> list[TopicId]:

@@ -239,15 +239,15 @@ class LogReader:
         state = self._state
         # Segments wholly behind the offset are not read: the other log, which ends there, does not know what producers
         # did in them.
-        kept = max(1, bisect_left(state.segments, offset, key=lambda segment: segment.base_offset))
+        segment_count = max(1, bisect_left(state.segments, offset, key=lambda segment: segment.base_offset))
         settings, codec = state.settings, state.files.codec
-        trails = read_trails(codec, state.segments[:kept], settings.producers_max, now_ms, end_offset=offset)
+        trails = read_trails(codec, state.segments[:segment_count], settings.producers_max, now_ms, end_offset=offset)
         return list(trails.producers.items() if trails.has_checkpoint else state.producers.states_before(offset))
 
     def _damaged(self, damage: Damage) -> DamagedBatch:
         # What was given up already is not named again: whoever reads this decides about the rest.
-        kept = next(self._state.damage.lost.rest(damage.start, damage.end), (damage.start, damage.end))
-        damage = replace(damage, start=kept[0], end=kept[1])
+        remaining = next(self._state.damage.lost.rest(damage.start, damage.end), (damage.start, damage.end))
+        damage = replace(damage, start=remaining[0], end=remaining[1])
         return DamagedBatch(
             f"offsets {damage.start} to {damage.end - 1} of partition {self._state.name} are damaged on this "
             f"broker ({damage.reason}); other offsets are not affected. A good copy on another replica repairs them; "

@@ -34,12 +34,12 @@ class _LostRow(NamedTuple):
 def bring_back(state: LogState, segment: Segment, header: BatchHeader, data: Buffer) -> bool:
     """Puts a committed batch into a segment of lost offsets; False if it is not the first of those that are left there.
     Raises `OSError`, `Overloaded`."""
-    found = _find(segment)
+    lost_row = _find(segment)
     # In the active segment the sequences behind the LOST row belong to rows to come: there would be no slot for another
     # row.
-    if found is None or segment is state.active:
+    if lost_row is None or segment is state.active:
         return False
-    lost = found.row
+    lost = lost_row.row
     # Only from the front: the copy goes where the batch before it ends. Nobody knows how many bytes lie between that
     # and a later one.
     if header.base_offset != lost.base_offset or header.next_offset > lost.next_offset:
@@ -48,15 +48,15 @@ def bring_back(state: LogState, segment: Segment, header: BatchHeader, data: Buf
     # the next segment may have.
     if header.next_offset < lost.next_offset and _room(state, segment) < 1:
         return False
-    segment.log.pwritev([data], found.position)
+    segment.log.pwritev([data], lost_row.position)
     # The batch is durable before its row: a crash in between leaves the LOST row, and the offsets as lost as they were.
     segment.log.sync()
-    rows = _rows(state, found, header, data)
-    segment.catalog.pwritev([b"".join(map(state.files.codec.pack, rows))], found.slot * ROW_BYTES)
+    rows = _rows(state, lost_row, header, data)
+    segment.catalog.pwritev([b"".join(map(state.files.codec.pack, rows))], lost_row.slot * ROW_BYTES)
     segment.catalog.sync()
     last = rows[-1]
     # The rows behind may have moved by a slot, and readers' hints with them.
-    segment.restate(found.slot + len(rows), last.end_position, last.running_max_timestamp)
+    segment.restate(lost_row.slot + len(rows), last.end_position, last.running_max_timestamp)
     if header.next_offset == lost.next_offset:
         segment.log.truncate(last.end_position)  # the damaged bytes go: each of their offsets has its batch again
     return True
@@ -65,41 +65,41 @@ def bring_back(state: LogState, segment: Segment, header: BatchHeader, data: Buf
 def _find(segment: Segment) -> _LostRow | None:
     """Returns the LOST row that only notes follow, if the row before and all up to the segment's end are sound."""
     rows = list(segment.rows(segment.body_slot))
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if row is not None and row.kind == Kind.LOST:
-            before = rows[at - 1] if at else None
+            before = rows[index - 1] if index else None
             # Without the row before nobody knows where its batch ends, and so where the copy belongs.
-            if at and before is None:
+            if index and before is None:
                 return None
-            notes = (other for other in rows[at + 1 :] if other is not None)
-            behind = [other for other in notes if other.kind not in (Kind.BATCH, Kind.LOST)]
+            notes = (note for note in rows[index + 1 :] if note is not None)
+            behind = [note for note in notes if note.kind not in (Kind.BATCH, Kind.LOST)]
             # Anything but notes behind the LOST row would be written over, by the copy or by the rows that move back.
-            is_whole = len(behind) == len(rows) - at - 1 and row.file_position == segment.log_bytes
+            is_whole = len(behind) == len(rows) - index - 1 and row.file_position == segment.log_bytes
             position = 0 if before is None else before.end_position
-            return _LostRow(segment.body_slot + at, row, position, behind) if is_whole else None
+            return _LostRow(segment.body_slot + index, row, position, behind) if is_whole else None
     return None
 
 
 def _room(state: LogState, segment: Segment) -> int:
     """Returns how many sequences are free behind the segment's rows."""
-    at = state.segments.index(segment)
-    return state.segments[at + 1].first_sequence - segment.next_sequence
+    index = state.segments.index(segment)
+    return state.segments[index + 1].first_sequence - segment.next_sequence
 
 
-def _rows(state: LogState, found: _LostRow, header: BatchHeader, data: Buffer) -> list[Row]:
+def _rows(state: LogState, lost_row: _LostRow, header: BatchHeader, data: Buffer) -> list[Row]:
     """Returns the rows from the LOST row's slot on, as they are once this batch is back."""
-    codec, lost = state.files.codec, found.row
-    at = Tail(
-        lost.sequence, lost.durable, lost.epoch, lost.first_offset, found.position, lost.running_max_timestamp,
+    codec, lost = state.files.codec, lost_row.row
+    tail = Tail(
+        lost.sequence, lost.durable, lost.epoch, lost.first_offset, lost_row.position, lost.running_max_timestamp,
         lost.start_offset,
     )  # fmt: skip
-    batch = codec.body(codec.batch(at, header, (data,)))
+    batch = codec.body(codec.batch(tail, header, (data,)))
     assert batch is not None
     rows = [batch]
     if header.next_offset < lost.next_offset:
-        left = lost.next_offset - header.next_offset
-        rows.append(lost._replace(base_offset=header.next_offset, last_offset_delta=left - 1, skipped=0))
-    rows += found.behind
+        offsets_left = lost.next_offset - header.next_offset
+        rows.append(lost._replace(base_offset=header.next_offset, last_offset_delta=offsets_left - 1, skipped=0))
+    rows += lost_row.behind
     return [
         row._replace(
             # Sequences go with slots. `durable` stays as it was: each row vouched for what lay before it, and that is

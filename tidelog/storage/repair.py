@@ -106,19 +106,19 @@ def _fill_in(codec: RowCodec, segment: Segment, tail: Tail, header: BatchHeader,
     """Writes a committed batch where its row and itself are lost, behind the last sound batch before it; False if it
     does not belong just there."""
     for gap in row_gaps(segment):
-        at = tail_before(segment, gap, tail)
+        gap_tail = tail_before(segment, gap, tail)
         end_offset, end_position = end_of(segment, gap)
         # Sound batches at the start of the gap stay where they are: the lost one lies behind them.
-        for row in segment.walk(at.offset, at.file_position, end_position, at.epoch):
-            at = at._replace(offset=row.next_offset, file_position=row.end_position, epoch=row.epoch)
+        for row in segment.walk(gap_tail.offset, gap_tail.file_position, end_position, gap_tail.epoch):
+            gap_tail = gap_tail._replace(offset=row.next_offset, file_position=row.end_position, epoch=row.epoch)
         # Epochs never fall in a log, so this batch's must lie between those of its neighbours.
         epoch_max = header.leader_epoch if gap.following is None else gap.following.epoch
-        ends = (header.next_offset, at.file_position + header.size)
+        ends = (header.next_offset, gap_tail.file_position + header.size)
         # It ends just where the next sound row begins, or leaves both offsets and bytes for batches between. Anything
         # else would write into a sound batch.
         fits = ends == (end_offset, end_position) or (ends[0] < end_offset and ends[1] < end_position)
-        if at.offset == header.base_offset and fits and at.epoch <= header.leader_epoch <= epoch_max:
-            segment.log.pwritev([data], at.file_position)
+        if gap_tail.offset == header.base_offset and fits and gap_tail.epoch <= header.leader_epoch <= epoch_max:
+            segment.log.pwritev([data], gap_tail.file_position)
             segment.log.sync()
             return True
     return False

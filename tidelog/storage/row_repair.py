@@ -113,23 +113,25 @@ def _rows_for(
     codec: RowCodec, segment: Segment, gap: RowGap, tail: Tail, copy: tuple[BatchHeader, Buffer] | None
 ) -> list[Row] | None:
     """Returns a row for each slot of the gap; None if the log does not tell."""
-    at = tail_before(segment, gap, tail)
+    gap_tail = tail_before(segment, gap, tail)
     end_offset, end_position = end_of(segment, gap)
-    batches = [*_batches_between(codec, segment, at, end_position, copy)]
-    reached = (batches[-1].next_offset, batches[-1].end_position) if batches else (at.offset, at.file_position)
+    batches = [*_batches_between(codec, segment, gap_tail, end_position, copy)]
+    reached = (
+        (batches[-1].next_offset, batches[-1].end_position) if batches else (gap_tail.offset, gap_tail.file_position)
+    )
     has_seal = gap.following is None and segment.is_sealed
-    others = gap.size - len(batches) - has_seal
+    note_count = gap.size - len(batches) - has_seal
     # The whole gap or nothing. If what the log holds ends short of the next sound row, in offsets or in bytes, a batch
     # is lost there, and rows behind it would get slots that were not theirs.
-    if reached != (end_offset, end_position) or others < 0:
+    if reached != (end_offset, end_position) or note_count < 0:
         return None
-    names = _names(segment, gap, batches, others)
-    made = _RowsInOrder(codec, at)
+    names = _names(segment, gap, batches, note_count)
+    made = _RowsInOrder(codec, gap_tail)
     for batch in batches:
         made.add_name(names.get(batch.base_offset))
         made.add(batch)
     # Which notes stood here is not known. A MARK says nothing that its neighbours do not say, whatever it stands for.
-    for _ in range(others - len(names)):
+    for _ in range(note_count - len(names)):
         made.add_note(Kind.MARK)
     if gap.following is not None:
         made.add_name(names.get(gap.following.base_offset))
@@ -151,7 +153,7 @@ def _names(segment: Segment, gap: RowGap, batches: list[Row], names_max: int) ->
         del entries[0]
     heads = [(row, _head_of(segment, row)) for row in entries if row is not None] if names_max else []
     named = [(head.kind, row.base_offset, name_for(head)) for row, head in heads if head is not None]
-    named = sorted(found for found in named if found[2])
+    named = sorted(item for item in named if item[2])
     return {offset: name for _, offset, name in named[:names_max]}
 
 
@@ -169,42 +171,42 @@ def _head_of(segment: Segment, row: Row) -> Head | None:
 class _RowsInOrder:
     """Rows of a gap, each placed behind the one before."""
 
-    def __init__(self, codec: RowCodec, at: Tail) -> None:
+    def __init__(self, codec: RowCodec, tail: Tail) -> None:
         self._codec = codec
-        self._at = at
+        self._at = tail
         self.rows: list[Row] = []
 
     def add(self, row: Row) -> None:
         """Adds the row of a batch."""
         newest = max(self._at.running_max_timestamp, row.max_timestamp)
         self._at = self._at._replace(running_max_timestamp=newest)
-        self._place(row)
+        self._append(row)
 
     def add_note(self, kind: Kind) -> None:
         """Adds a row that says nothing of its own."""
-        self._place(self._codec.body(self._codec.note(kind, self._at, start_offset=self._at.log_start_offset)))
+        self._append(self._codec.body(self._codec.note(kind, self._at, start_offset=self._at.log_start_offset)))
 
     def add_name(self, content: bytes | None) -> None:
         """Adds a NAME row, if there is a name."""
         if content is not None:
-            self._place(self._codec.body(self._codec.name(self._at, content)))
+            self._append(self._codec.body(self._codec.name(self._at, content)))
 
-    def _place(self, row: Row | None) -> None:
+    def _append(self, row: Row | None) -> None:
         """Adds a row, which vouches for no more than lies before it."""
         assert row is not None
-        at = self._at
+        tail = self._at
         self.rows.append(
             row._replace(
-                sequence=at.sequence,
+                sequence=tail.sequence,
                 # A row that vouched for itself, or for rows behind it, would make damage of a torn end at the next
                 # opening.
-                durable=min(at.durable, at.sequence),
-                running_max_timestamp=at.running_max_timestamp,
-                start_offset=at.log_start_offset,
+                durable=min(tail.durable, tail.sequence),
+                running_max_timestamp=tail.running_max_timestamp,
+                start_offset=tail.log_start_offset,
             )
         )
-        self._at = at._replace(
-            sequence=at.sequence + 1, epoch=row.epoch, offset=row.next_offset, file_position=row.end_position
+        self._at = tail._replace(
+            sequence=tail.sequence + 1, epoch=row.epoch, offset=row.next_offset, file_position=row.end_position
         )
 
 
@@ -224,33 +226,34 @@ def tail_before(segment: Segment, gap: RowGap, tail: Tail) -> Tail:
 
 
 def _batches_between(
-    codec: RowCodec, segment: Segment, at: Tail, end_position: int, copy: tuple[BatchHeader, Buffer] | None
+    codec: RowCodec, segment: Segment, tail: Tail, end_position: int, copy: tuple[BatchHeader, Buffer] | None
 ) -> Iterator[Row]:
     """Yields rows for what the log holds from a tail on; where it skips offsets, only for a batch that is equal to the
     copy."""
     while True:
-        for row in segment.walk(at.offset, at.file_position, end_position, at.epoch):
+        for row in segment.walk(tail.offset, tail.file_position, end_position, tail.epoch):
             yield row
-            at = at._replace(epoch=row.epoch, offset=row.next_offset, file_position=row.end_position)
+            tail = tail._replace(epoch=row.epoch, offset=row.next_offset, file_position=row.end_position)
         # Offsets were skipped here, or a batch is lost: the log alone cannot tell. A copy of the batch that lies behind
         # proves that it belongs there, and so that what is before it was skipped.
-        proven = _row_of_copy(codec, segment, at, end_position, copy)
+        proven = _row_of_copy(codec, segment, tail, end_position, copy)
         if proven is None:
             return
         yield proven
-        at, copy = at._replace(epoch=proven.epoch, offset=proven.next_offset, file_position=proven.end_position), None
+        tail = tail._replace(epoch=proven.epoch, offset=proven.next_offset, file_position=proven.end_position)
+        copy = None
 
 
 def _row_of_copy(
-    codec: RowCodec, segment: Segment, at: Tail, end_position: int, copy: tuple[BatchHeader, Buffer] | None
+    codec: RowCodec, segment: Segment, tail: Tail, end_position: int, copy: tuple[BatchHeader, Buffer] | None
 ) -> Row | None:
     if copy is None:
         return None
     header, data = copy
-    follows = header.base_offset > at.offset and header.leader_epoch >= at.epoch
-    if not follows or at.file_position + header.size > end_position:
+    follows = header.base_offset > tail.offset and header.leader_epoch >= tail.epoch
+    if not follows or tail.file_position + header.size > end_position:
         return None
-    row = codec.body(codec.batch(at, header, (data,)))
+    row = codec.body(codec.batch(tail, header, (data,)))
     assert row is not None
     # Byte for byte, by its digest: a batch of another epoch at this position is no proof.
     return row if segment.holds(row) else None

@@ -226,10 +226,10 @@ class RowCodec:
     def bodies(self, raw: Buffer) -> Iterator[Row | None]:
         """Unpacks rows that lie one behind the other; None for each that is damaged or of another kind."""
         view, seed, unpack = memoryview(raw), self._seed, _BODY_AND_CRC.unpack_from
-        for at in range(0, len(view) - ROW_BYTES + 1, ROW_BYTES):
-            *fields, crc = unpack(view, at)
+        for position in range(0, len(view) - ROW_BYTES + 1, ROW_BYTES):
+            *fields, crc = unpack(view, position)
             is_row = fields[0] == MAGIC and fields[1] == VERSION and fields[2] in BODY_KINDS
-            if is_row and crc == crc32c(view[at : at + _CHECKED], seed):
+            if is_row and crc == crc32c(view[position : position + _CHECKED], seed):
                 yield Row._make(fields)
             else:
                 yield None
@@ -302,14 +302,14 @@ class RowCodec:
 
     def parse_producers(self, raw: Buffer) -> list[tuple[int, ProducerState]]:
         """Unpacks such rows. Raises `InvalidBatch` if any of them is damaged, or is another partition's."""
-        found: list[tuple[int, ProducerState]] = []
-        for at in range(0, len(raw), ROW_BYTES):
-            row = raw[at : at + ROW_BYTES]
+        states: list[tuple[int, ProducerState]] = []
+        for position in range(0, len(raw), ROW_BYTES):
+            row = raw[position : position + ROW_BYTES]
             # All or none. What came over the network is damaged, or another partition's, as soon as one row is.
             if len(row) < ROW_BYTES or not self.is_sound(row) or row[3] != Kind.PRODUCER:
-                raise InvalidBatch(f"the state of a producer, {at} bytes into what a replica sent, is damaged")
-            found.append(_parse_producer(row))
-        return found
+                raise InvalidBatch(f"the state of a producer, {position} bytes into what a replica sent, is damaged")
+            states.append(_parse_producer(row))
+        return states
 
 
 _SIGNATURE = MAGIC.to_bytes(2, "little") + bytes([VERSION])

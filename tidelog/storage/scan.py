@@ -128,8 +128,8 @@ class Scan:
         # acknowledged.
         if self._on_end_lost is not None and self._has_lost_end(slot, is_headless=is_headless):
             self._on_end_lost()
-        for at, raw in self._made:  # not before: a sector that is written can be read
-            self._write(at, raw)
+        for made_slot, raw in self._made:  # not before: a sector that is written can be read
+            self._write(made_slot, raw)
         self._trim(slot)
         segment.slots, segment.end_offset, segment.log_bytes = slot, self._tail.offset, self._tail.file_position
         if not segment.is_sealed:
@@ -288,14 +288,14 @@ class Scan:
         them."""
         if count == 0:
             return
-        found = list(self._walk(following.file_position))
-        end = found[-1].next_offset if found else self._tail.offset
+        rows = list(self._walk(following.file_position))
+        end = rows[-1].next_offset if rows else self._tail.offset
         # The batches must fill the gap exactly. Otherwise one of them is lost, and which slot stood for which batch is
         # a guess.
-        if end != following.first_offset or len(found) > count:
+        if end != following.first_offset or len(rows) > count:
             self._report.damage.append(Damage(end, following.first_offset, "batch and catalog row are both damaged"))
             return
-        for row in found:
+        for row in rows:
             self._note_row(slot, row)
             slot, count = slot + 1, count - 1
         for _ in range(count):
@@ -377,8 +377,8 @@ class Scan:
 def is_unreadable(file: File, position: int, end: int) -> bool:
     """Returns True if the disk refuses to read some of these bytes."""
     try:
-        for at in range(position, end, READ_BYTES):
-            file.pread(min(READ_BYTES, end - at), at)
+        for start in range(position, end, READ_BYTES):
+            file.pread(min(READ_BYTES, end - start), start)
     except OSError:
         return True
     return False

@@ -209,10 +209,10 @@ class Segment:
         raw = memoryview(self.raw_rows(slot, count))
         split = min(max(self.body_slot - slot, 0), count)
         head = (raw[i * ROW_BYTES : (i + 1) * ROW_BYTES] for i in range(split))
-        bad = [at for at, row in enumerate(head, start=slot) if not self._codec.is_sound(row)]
+        bad = [row_slot for row_slot, row in enumerate(head, start=slot) if not self._codec.is_sound(row)]
         # A bad header (slot 0) is bad in any case. Checkpoint rows that the header disclaims count for nothing.
         if any(bad) and not self._may_have_checkpoint():
-            bad = [at for at in bad if at == 0]
+            bad = [row_slot for row_slot in bad if row_slot == 0]
         body = self._checked(slot + split, raw[split * ROW_BYTES :])
         return len(bad) + count - split - sum(row is not None for row in body)
 
@@ -360,14 +360,14 @@ class Segment:
             # One bad sector fails the gathered read. Batch by batch, and sector by sector, the sound ones before it are
             # still served.
             data = b"".join(map(self.raw_batch, run))
-        view, at = memoryview(data), 0
+        view, start = memoryview(data), 0
         for row in run:
             # Verified at each read: the digest was taken before the batch was written, so neither disk nor page cache
             # can change a byte in between unseen.
-            if xxh3_128_digest(view[at : at + row.length]) != row.digest:
+            if xxh3_128_digest(view[start : start + row.length]) != row.digest:
                 damage = Damage(row.base_offset, row.next_offset, "batch does not match its catalog row", row.epoch)
-                return Extent(data[:at], row.base_offset if at else offset, damage)
-            at += row.length
+                return Extent(data[:start], row.base_offset if start else offset, damage)
+            start += row.length
         if self.slots - self.body_slot > 1:
             self._hint_after(run[-1])
         return Extent(data, run[-1].next_offset, stop)
@@ -383,7 +383,7 @@ class Segment:
             return self.log.pread(row.length, row.file_position)
         except OSError:
             ends = range(row.file_position, row.end_position, SECTOR_BYTES)
-            return b"".join(self._sector(at, min(SECTOR_BYTES, row.end_position - at)) for at in ends)
+            return b"".join(self._sector(position, min(SECTOR_BYTES, row.end_position - position)) for position in ends)
 
     def _sector(self, position: int, size: int) -> bytes:
         try:

@@ -155,17 +155,17 @@ def _fields(data: bytes) -> tuple[bytes | None, bytes | None]:
 def _field_of(data: bytes) -> Iterator[bytes | None]:
     """Yields key and value of a batch's first record. Raises `InvalidBatch` or `IndexError` where the bytes make no
     sense."""
-    _, at = decode_varint(data, HEADER_BYTES)
-    at += 1  # the record's attributes
+    _, position = decode_varint(data, HEADER_BYTES)
+    position += 1  # the record's attributes
     for _ in ("timestamp delta", "offset delta"):
-        _, at = decode_varint(data, at)
+        _, position = decode_varint(data, position)
     for _ in ("key", "value"):
-        size, at = decode_varint(data, at)
+        size, position = decode_varint(data, position)
         # Sizes are not to be trusted in a batch that is damaged: a slice would be short without saying so.
-        if at + size > len(data):
+        if position + size > len(data):
             raise IndexError(size)
-        yield None if size < 0 else data[at : at + size]
-        at += max(size, 0)
+        yield None if size < 0 else data[position : position + size]
+        position += max(size, 0)
 
 
 def _parse_head(key: bytes) -> Head | None:

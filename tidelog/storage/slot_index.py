@@ -108,14 +108,14 @@ class SlotIndex:
     def needing(self, start: int, end: int) -> list[int | None]:
         """Returns the slots, and the floor (None), whose newest entry, or payload, lies in [start, end) of the
         journal."""
-        found: list[int | None] = [
+        positions: list[int | None] = [
             position
             for position, slot in self.slots.items()
             # Both are needed: the newest entry says what was accepted, an earlier one may hold the payload that it
             # refers to.
             if start <= slot.offset < end or (slot.payload is not None and start <= slot.payload.offset < end)
         ]
-        return found if self.floor is None or not start <= self.floor.offset < end else [*found, None]
+        return positions if self.floor is None or not start <= self.floor.offset < end else [*positions, None]
 
     def forget_payloads(self, start: int, end: int) -> None:
         """Forgets the payloads in [start, end) of the journal, which turned out to be damaged."""
@@ -124,7 +124,7 @@ class SlotIndex:
 
     def drop_below(self, position: int) -> None:
         """Forgets the slots below a position."""
-        self.slots = {at: slot for at, slot in self.slots.items() if at >= position}
+        self.slots = {slot_position: slot for slot_position, slot in self.slots.items() if slot_position >= position}
         self._payloads = {key: stored for key, stored in self._payloads.items() if key[0] >= position}
 
     def drop_entries_below(self, offset: int) -> None:
@@ -151,10 +151,10 @@ class SlotIndex:
         # Reversed, so that the oldest is taken from the end of the list.
         waiting = sorted(self.live(), key=lambda item: item[0], reverse=True)
         for end in ends:
-            found: list[int | None] = []
+            positions: list[int | None] = []
             while waiting and waiting[-1][0] < end:
-                found.append(waiting.pop()[1])
-            yield found
+                positions.append(waiting.pop()[1])
+            yield positions
 
     def bytes_of(self, position: int | None) -> int:
         """Returns about how many bytes it takes to write a slot, or the floor, again."""

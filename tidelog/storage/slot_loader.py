@@ -113,8 +113,8 @@ def load_slots(
     # Slots below the floor are left over from before it; what was agreed on there is known from the floor.
     replay.index.drop_below(floor.position if floor else 0)
     for position, entry in sorted(replay.index.slots.items()):
-        known = replay.identities[position]
-        stored.slots.append(StoredSlot(position, entry.number, known, entry.is_faulty, entry.digest))
+        value_identity = replay.identities[position]
+        stored.slots.append(StoredSlot(position, entry.number, value_identity, entry.is_faulty, entry.digest))
     return journal, replay.index, stored
 
 

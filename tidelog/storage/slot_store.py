@@ -203,9 +203,9 @@ class SlotStore:
         next opening will find that something is lost, and not what.
         """
         index, damage = self._entries.index, self.journal.damage
-        found: dict[int | None, None] = {}
+        positions: dict[int | None, None] = {}
         for lost in damage.ranges():
-            found |= dict.fromkeys(index.needing(lost.start, lost.end))
+            positions |= dict.fromkeys(index.needing(lost.start, lost.end))
             # Until it is put again the slot counts as faulty, so an election does not count on a payload that is not
             # here.
             index.forget_payloads(lost.start, lost.end)
@@ -213,7 +213,7 @@ class SlotStore:
             # opening would find a hole of which nobody knows what it held: the segment has to go (`give_up`).
             if lost.epoch is not None:
                 damage.forget(lost.start, lost.end)
-        return list(found)
+        return list(positions)
 
     def is_faulty(self, position: int) -> bool:
         """Returns True if the slot is there, and something of it is not to be had here."""

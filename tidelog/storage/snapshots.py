@@ -109,11 +109,11 @@ class SnapshotStore:
 
     def _write(self, path: str, parts: Sequence[bytes]) -> None:
         with self._open(path, create=True) as file:
-            at = 0
+            position = 0
             for first in range(0, len(parts), _BLOCKS_AT_ONCE):
                 together = b"".join(parts[first : first + _BLOCKS_AT_ONCE])
-                file.pwritev([together], at)
-                at += len(together)
+                file.pwritev([together], position)
+                position += len(together)
             file.sync()
 
     def repair(self, position: int, blocks: Mapping[int, bytes]) -> None:
@@ -155,13 +155,13 @@ class SnapshotStore:
     def remove_old(self) -> None:
         """Removes what is older than the second newest snapshot that is whole, other versions of the same positions,
         and what crashes left. To be called when the newest snapshot is known to be the right one."""
-        found = list(self._headers())
+        headers = list(self._headers())
         # Read from end to end: a snapshot that has rotted is no reason to remove an older one that is whole.
-        whole = [stem for stem, header in found if not damaged_chunks(header, self._blocks(stem, header))][:KEPT]
+        whole = [stem for stem, header in headers if not damaged_chunks(header, self._blocks(stem, header))][:KEPT]
         # Two are kept: if the newest rots, there is another one.
         if len(whole) < KEPT:
             return
-        current = {stem.partition("-")[0]: stem for stem, _ in found}
+        current = {stem.partition("-")[0]: stem for stem, _ in headers}
         for name in self._files.list(self._directory):
             if name.endswith(TEMPORARY) or _is_superseded(name, whole[-1], current):
                 self._files.remove(self._path(name))
@@ -175,13 +175,13 @@ class SnapshotStore:
         bad, lost = 0, []
         for position, version in sorted(self._newest_versions().items()):
             paths = [_stem(position, version) + suffix for suffix in HEADERS]
-            found = [self._header(path) for path in paths]
+            headers = [self._header(path) for path in paths]
             # Either copy is the truth: both were written with the same bytes, and each proves itself by its hash.
-            good = found[0] or found[1]
+            good = headers[0] or headers[1]
             if good is None:
                 lost.append(position)
                 continue
-            for path in [path for path, header in zip(paths, found, strict=True) if header is None]:
+            for path in [path for path, header in zip(paths, headers, strict=True) if header is None]:
                 self._replace_header(path, good)
                 bad += 1
         return bad, lost
@@ -190,7 +190,11 @@ class SnapshotStore:
         """Returns by position what has, or had, a header: without one, it is what a crash has left."""
         names = set(self._files.list(self._directory))
         # Sorted by version, so the dictionary keeps the newest of each position.
-        stems = [(p, v) for p, v in sorted(self._versions()) if any(_stem(p, v) + s in names for s in HEADERS)]
+        stems = [
+            (position, version)
+            for position, version in sorted(self._versions())
+            if any(_stem(position, version) + suffix in names for suffix in HEADERS)
+        ]
         return dict(stems)
 
     def count_bad(self) -> tuple[int, int]:
@@ -247,7 +251,7 @@ class SnapshotStore:
     def sound_chunks(self, header: SnapshotHeader, indexes: range) -> dict[int, bytes]:
         """Returns those of these chunks that are sound here, each behind its hash, by index: also out of a body whose
         own header is lost in both copies. What they are chunks of, only the root of all can tell."""
-        found: dict[int, bytes] = {}
+        chunks: dict[int, bytes] = {}
         for position, version in sorted(self._versions(), reverse=True):
             stem = _stem(position, version)
             # A body without a header may be any image at this position. Its chunks are given all the same; the asker
@@ -255,8 +259,8 @@ class SnapshotStore:
             if position == header.position and self._either_header(stem) in (header, None):
                 for index, block in zip(indexes, self._blocks(stem, header, indexes), strict=True):
                     if is_sound(header, index, block):
-                        found.setdefault(index, block)
-        return found
+                        chunks.setdefault(index, block)
+        return chunks
 
     def _find(self, position: int) -> tuple[str, SnapshotHeader]:
         for stem, header in self._headers():
@@ -293,7 +297,11 @@ class SnapshotStore:
         """Returns position and version of whatever bears a name here."""
         stems = {name.partition(".")[0] for name in self._files.list(self._directory)}
         parts = [stem.split("-") for stem in sorted(stems)]
-        return {(int(p[0]), int(p[1])) for p in parts if len(p) == 2 and p[0].isdecimal() and p[1].isdecimal()}
+        return {
+            (int(part[0]), int(part[1]))
+            for part in parts
+            if len(part) == 2 and part[0].isdecimal() and part[1].isdecimal()
+        }
 
     def _blocks(self, stem: str, header: SnapshotHeader, indexes: range | None = None) -> list[bytes]:
         """Returns these blocks as they are, or all; empty where nothing can be read."""
@@ -311,10 +319,10 @@ class SnapshotStore:
     def _header(self, name: str) -> SnapshotHeader | None:
         return decode_header(self._read(name, _HEAD_BYTES_MAX, 0))
 
-    def _read(self, name: str, size: int, at: int) -> bytes:
+    def _read(self, name: str, size: int, position: int) -> bytes:
         try:
             with self._open(self._path(name)) as file:
-                return _pread(file, size, at)
+                return _pread(file, size, position)
         except PermissionError:
             raise
         except OSError:
@@ -332,9 +340,9 @@ class SnapshotStore:
         return f"{self._directory}/{name}"
 
 
-def _pread(file: File, size: int, at: int) -> bytes:
+def _pread(file: File, size: int, position: int) -> bytes:
     try:
-        return file.pread(size, at)
+        return file.pread(size, position)
     except OSError:
         return b""
 

@@ -64,8 +64,8 @@ def read_checkpoint(codec: RowCodec, segment: Segment) -> Checkpoint | None:
     if len(raw) < header.checkpoint_rows * ROW_BYTES:
         return None
     checkpoint = Checkpoint([], [])
-    for at in range(0, len(raw), ROW_BYTES):
-        item = codec.parse_checkpoint(raw[at : at + ROW_BYTES])
+    for position in range(0, len(raw), ROW_BYTES):
+        item = codec.parse_checkpoint(raw[position : position + ROW_BYTES])
         if item is None:
             return None
         key, value = item

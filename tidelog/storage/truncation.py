@@ -68,14 +68,14 @@ def find_truncation(codec: RowCodec, segment: Segment, offset: int, tail: Tail) 
 
 def _neighbours(segment: Segment, offset: int) -> tuple[int, Row | None, Row | None]:
     """Returns the sound rows on either side of `offset`, and the slot behind the first."""
-    last, behind = None, segment.body_slot
+    last, next_slot = None, segment.body_slot
     for slot, row in enumerate(segment.rows(segment.body_slot), start=segment.body_slot):
         if row is None:
             continue
         if row.kind == Kind.SEAL or row.next_offset > offset:
-            return behind, last, row
-        last, behind = row, slot + 1
-    return behind, last, None
+            return next_slot, last, row
+        last, next_slot = row, slot + 1
+    return next_slot, last, None
 
 
 def _behind(row: Row, tail: Tail) -> Tail:

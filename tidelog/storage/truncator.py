@@ -57,27 +57,27 @@ class Truncator:
             self._flusher.flush()  # what is kept must be durable, and may lie in other segments than what goes
             self._deleter.remove_doomed()
             state.require_online()
-        kept = len(state.segments)
-        while kept > 1 and state.segments[kept - 1].base_offset >= offset:
-            kept -= 1
-        last = state.segments[kept - 1]
+        segments_kept = len(state.segments)
+        while segments_kept > 1 and state.segments[segments_kept - 1].base_offset >= offset:
+            segments_kept -= 1
+        last = state.segments[segments_kept - 1]
         epoch = epoch_before(state.lineage, last.base_offset) or 0
         truncation = find_truncation(self._codec, last, offset, state.tail._replace(epoch=epoch))
         # The batch that goes begins before the log's start, so nothing of the log is left. It restarts at its start:
         # deleted offsets never come back.
         if truncation.tail.offset < state.log_start_offset:
-            known = self._reader.producers_before(truncation.tail.offset, now_ms)
-            self.start_over(state.log_start_offset, now_ms=now_ms, producers=known)
+            producers = self._reader.producers_before(truncation.tail.offset, now_ms)
+            self.start_over(state.log_start_offset, now_ms=now_ms, producers=producers)
             return
         try:
             # On the disk thread, perhaps: the event loop must not close these two to make room for others.
             with self._opened.pinned(last.log_path, last.catalog_path):
-                self._truncate(kept, truncation, high_watermark, now_ms)
+                self._truncate(segments_kept, truncation, high_watermark, now_ms)
         except OSError as error:
             state.take_offline(f"truncation failed: {error}")
             raise
 
-    def _truncate(self, kept: int, truncation: Truncation, high_watermark: int, now_ms: int) -> None:
+    def _truncate(self, segments_kept: int, truncation: Truncation, high_watermark: int, now_ms: int) -> None:
         self._use_up_sequences()
         state, tail = self._state, truncation.tail
         state.tail = tail._replace(durable=tail.sequence)
@@ -86,8 +86,8 @@ class Truncator:
         state.store_metainfo(state.metainfo(min(high_watermark, tail.offset)))
         # From the last one to the first. Done half, the log is longer than metainfo says, and whole; the truncation is
         # then asked for again.
-        remove_behind(self._opened, state.directory, state.segments[kept:])
-        del state.segments[kept:]
+        remove_behind(self._opened, state.directory, state.segments[segments_kept:])
+        del state.segments[segments_kept:]
         state.active.truncate(truncation.slot, truncation.rows, tail)
         state.active.log.sync()
         trails = read_trails(self._codec, state.segments, state.settings.producers_max, now_ms)

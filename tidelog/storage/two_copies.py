@@ -59,15 +59,15 @@ class TwoCopyStore(Generic[Facts]):
         Raises `Overloaded` or `PermissionError` if that cannot be told: a copy out of reach is not a lost one.
         """
         copies = {path: self._read(path) for path in self._paths}
-        found = {path: copy for path, copy in copies.items() if copy is not None}
+        sound_copies = {path: copy for path, copy in copies.items() if copy is not None}
         # The worse copy is written first, so that the better one stays whole whatever becomes of that write.
-        self._paths.sort(key=lambda path: found[path][0] if path in found else -1)
-        if not found:
+        self._paths.sort(key=lambda path: sound_copies[path][0] if path in sound_copies else -1)
+        if not sound_copies:
             return None
-        self._sequence, info = found[self._paths[-1]]
+        self._sequence, info = sound_copies[self._paths[-1]]
         # A copy with a lower sequence is sound, and still bad: if the newer one rotted, old facts would come back, an
         # old promise among them.
-        good = sum(1 for sequence, _ in found.values() if sequence == self._sequence)
+        good = sum(1 for sequence, _ in sound_copies.values() if sequence == self._sequence)
         return LoadedCopies(info, self._sequence, len(self._paths) - good)
 
     def count_bad(self) -> int:
@@ -105,16 +105,16 @@ class TwoCopyStore(Generic[Facts]):
         which is what they should say. Returns how many were bad. A good copy is only written over by a newer one.
         Blocking. Raises as `load`, and `OSError`."""
         raws = {path: self._read_raw(path) for path in self._paths}
-        found = {path: copy for path, raw in raws.items() if (copy := self._decode(raw)) is not None}
+        sound_copies = {path: copy for path, raw in raws.items() if (copy := self._decode(raw)) is not None}
         # Both are bad at once. The process that has them open knows what they said, and nobody else does.
-        if not found:
+        if not sound_copies:
             self.store(info)
             return len(raws)
-        newest = max(found, key=lambda path: found[path][0])
+        newest = max(sound_copies, key=lambda path: sound_copies[path][0])
         for path in raws:
-            if path not in found or found[path][0] < found[newest][0]:
+            if path not in sound_copies or sound_copies[path][0] < sound_copies[newest][0]:
                 self._write(path, raws[newest])
-        return len(raws) - len(found)
+        return len(raws) - len(sound_copies)
 
     def _write(self, path: str, block: bytes, *, is_new: bool | None = None) -> None:
         """Writes a copy, durably. `is_new`: its name is to be made durable as well; by default if there is no such
