@@ -1,4 +1,4 @@
-"""Memory that is given back and needed again.
+"""Memory of a server process: freed buffers stay with it, and Python looks for cycles of objects seldom.
 
 A server's large buffers, bodies of requests and frames between brokers, come and go all the time. The C library, by its
 defaults, soon returns them to the system, and the next ones are made of pages that the kernel has to find, clear and

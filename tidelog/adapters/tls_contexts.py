@@ -1,4 +1,4 @@
-"""From the files of `ssl.*` settings to contexts of the standard library's `ssl`, or to a sentence what is wrong.
+"""TLS contexts from the files that `ssl.*` settings name, or a sentence that says what is wrong with these.
 
 A certificate is tried before anybody meets it, by handshakes in memory: one in which its own certificate is all that
 the other end trusts, which tells a key that does not fit, and one that has expired; for brokers also one in which both

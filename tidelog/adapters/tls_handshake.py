@@ -1,4 +1,4 @@
-"""A handshake of a connection that somebody opened says whether it is done, and has the last word if it fails.
+"""The TLS handshake of an accepted connection: whether it is done, and the alert for the other end if it fails.
 
 OpenSSL has an alert for the other end when it refuses a handshake, such as that a certificate is required, or has
 expired. Event loops close the connection without sending it, and the other end is left to guess. Here it is sent.

@@ -1,4 +1,4 @@
-"""A replicated log with one writer, what state machines are replicated by (after the log API of Apache Mesos).
+"""A replicated log with one writer, by which state machines are replicated (after the log API of Apache Mesos).
 
 async with Writer("http://127.0.0.1:8082", "registry") as writer:
     position = await writer.append(b"set a 1")

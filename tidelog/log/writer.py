@@ -1,4 +1,5 @@
-"""The writer of a replicated log. Mesos: `Log::Writer`, whose promise was Paxos's; what ours is says decision 0018."""
+"""The writer of a replicated log (Mesos: `Log::Writer`). It is the only one because each append names its predecessor,
+where Mesos had a promise of Paxos: decision 0018."""
 
 from __future__ import annotations
 

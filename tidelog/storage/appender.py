@@ -165,8 +165,8 @@ class Appender:
 
     def _is_time_to_roll(self, now_ms: int) -> bool:
         state, settings = self._state, self._state.settings
-        # Age counts from the last roll, not by timestamps of records, which clients choose.
         active = state.segments[-1]
+        # Age counts from the last roll, not by timestamps of records, which clients choose.
         is_old = now_ms - state.rolled_ms >= settings.segment_ms
         is_full = active.log_bytes >= settings.segment_bytes or active.body_rows >= settings.segment_rows_max
         is_due = active.log_bytes > 0 and (is_full or is_old)
@@ -183,8 +183,8 @@ class Appender:
         old, sealed = state.active, state.tail._replace(sequence=state.tail.sequence + 1)
         new = Segment(self._opened, state.directory, sealed.offset, self._codec)
         spare = old.lost_at_end  # a batch has one record at least
+        # Above every sequence that a row of this log ever had, dropped ones included.
         first = max(sealed.sequence + spare, state.sequences_used)
-        # `first` is above every sequence that a row of this log ever had, dropped ones included.
         tail = sealed._replace(sequence=first, file_position=0, running_max_timestamp=NO_TIMESTAMP)
         checkpoint = self._checkpoint(tail)
         seal = self._codec.note(Kind.SEAL, state.tail, start_offset=state.tail.log_start_offset)

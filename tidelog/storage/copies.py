@@ -62,7 +62,7 @@ def _in_segment(log: PartitionLog, segment: Segment, identity: Identity) -> tupl
         # lies, and it may be ours: that denies nothing.
         is_contradiction = (entry.base_offset, entry.epoch) == (identity.offset, identity.epoch)
         return (Holding.UNKNOWN if is_contradiction else Holding.DONT_HAVE), b""
-    # The copy is verified before it leaves. A damaged one would be refused by its digest, after a megabyte on the wire.
+    # Verified before it leaves: elsewhere a damaged copy would be refused by its digest, after all its bytes were sent.
     extent = log.extent(entry.base_offset, 1, log.log_end_offset)
     return (Holding.HAVE, bytes(extent.data)) if extent.data else (Holding.HAVE_FAULTY, b"")
 

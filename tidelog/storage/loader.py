@@ -312,9 +312,9 @@ class _Loader:
                 self._corrections,
                 bad_end=self._bad_end,
                 on_end_lost=self._note_end_lost if self._may_be_filled else None,
-                # Of the segments behind it, a crash during a roll may have left a catalog whose header never was on the
-                # disk.
-                had_header=index == 0,  # a log's first header is durable before its metainfo is
+                # A log's first header is durable before its metainfo is. Of later segments a crash during a roll may
+                # have left a catalog whose header never was on the disk.
+                had_header=index == 0,
             )
             start = tail._replace(offset=segment.base_offset, file_position=0, running_max_timestamp=NO_TIMESTAMP)
             tail = scan.run(start, settled_end, later[0].base_offset if later else None)

@@ -147,8 +147,7 @@ class LogManager(LogOpener):
         if previous is not None:
             previous.close(previous.log_start_offset)
         directory = metadata_directories(self._files)[-1]
-        # Beside the old one, not in its place: an amnesiac journal stays on the disk, so that no later start takes this
-        # disk for one that never promised anything.
+        # Beside the old one, not in its place: what that one still holds may be the last good copy of something.
         if anew:
             directory = f"{METADATA}-{1 + int(directory.rpartition('-')[2] if '-' in directory else 1)}"
         drawn = self._new_incarnation() if incarnation is None else incarnation

@@ -116,8 +116,8 @@ class LogReader:
         extent = self.read(begin, bytes_max, limit)
         if extent.data or following is None or limit == end_offset:
             return PassingRead(extent, passed)
-        # A sound batch that begins before the range and ends in it. Reading on from `begin` would return nothing for
-        # ever.
+        # A sound batch that begins before the next range and ends in it. Reading on from `begin` would return nothing
+        # for ever.
         across = self._batch_before(begin, limit)
         if across is not None:
             raise self._damaged(Damage(across.first_offset, across.next_offset, "given up in part"))
