@@ -42,7 +42,7 @@ class AuditFile:
             data = data[written:]
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         os.close(self._file)
 
     def _rotate(self) -> None:

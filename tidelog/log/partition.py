@@ -113,7 +113,7 @@ class LogPartition:
             raise
 
     async def close(self) -> None:
-        """Cuts all connections. Idempotent."""
+        """Closes all connections at once. Idempotent."""
         await self._session.close()
 
     # -- what a writer needs -----------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Reader:
         await self._partition.open()
 
     async def close(self) -> None:
-        """Cuts all connections. Idempotent."""
+        """Closes all connections at once. Idempotent."""
         await self._partition.close()
 
     async def __aenter__(self) -> Self:

@@ -33,7 +33,7 @@ class Appender(Protocol):
     async def append(self, batch: Buffer, deadline_s: float, *, expected_end: int | None = None) -> int: ...
 
 
-class _Waiting(NamedTuple):
+class _PendingEntry(NamedTuple):
     """An entry that is not settled yet."""
 
     record: Record
@@ -56,7 +56,7 @@ class Term:
         self._producer_id = producer_id
         self._sequence = 1  # the claim had 0
         self._group_bytes_max = group_bytes_max
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_PendingEntry] = deque()
         self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -64,7 +64,7 @@ class Term:
         """Takes an entry in; the future is its position. Raises `BufferFull`, or what the term has ended with."""
         if self.over is not None:
             raise self.over.with_traceback(None)
-        entry = _Waiting(record, deadline_s, asyncio.get_running_loop().create_future())
+        entry = _PendingEntry(record, deadline_s, asyncio.get_running_loop().create_future())
         # One entry is always taken, however large: `Writer.append` has judged its size.
         if self._waiting_bytes + entry.size > WAITING_BYTES_MAX and self._waiting:
             raise BufferFull(f"{len(self._waiting)} entries wait already; append fewer at a time")
@@ -100,10 +100,10 @@ class Term:
         finally:
             self._task = None
 
-    def _take(self) -> list[_Waiting]:
+    def _take(self) -> list[_PendingEntry]:
         """Takes the next entries to be sent; none if none wait."""
         now_s = asyncio.get_running_loop().time()
-        group: list[_Waiting] = []
+        group: list[_PendingEntry] = []
         room = self._group_bytes_max
         while self._waiting and len(group) < GROUP_ENTRIES_MAX:
             entry = self._waiting[0]
@@ -121,7 +121,7 @@ class Term:
                 room -= entry.size
         return group
 
-    async def _append(self, group: list[_Waiting]) -> None:
+    async def _append(self, group: list[_PendingEntry]) -> None:
         try:
             batch = encode_batch(
                 [entry.record for entry in group],
@@ -148,7 +148,7 @@ class Term:
             if not entry.done.done():
                 entry.done.set_result(position)
 
-    def _failed(self, group: list[_Waiting], error: TidelogError) -> None:
+    def _failed(self, group: list[_PendingEntry], error: TidelogError) -> None:
         """Settles a group whose request failed. A definite error leaves the end where it was, and the numbers free for
         the next entries."""
         # Only another writer's claim, or a stray producer, moves the end: this writer has nothing under way but this.
@@ -166,7 +166,7 @@ class Term:
         _fail(waiting, error)
 
 
-def _fail(entries: list[_Waiting] | deque[_Waiting], error: TidelogError) -> None:
+def _fail(entries: list[_PendingEntry] | deque[_PendingEntry], error: TidelogError) -> None:
     for entry in entries:
         if not entry.done.done():
             entry.done.set_exception(error)

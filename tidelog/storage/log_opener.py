@@ -146,7 +146,7 @@ class LogOpener:
         return self._logs, self._journals
 
     def abandon(self) -> None:
-        """Lets go of what is open after an opening that failed half-way: nothing more is written. Blocking."""
+        """Closes what is open after an opening that failed half-way, and writes nothing more. Blocking."""
         for partition_id in list(self._journals):
             self._close_journal(partition_id, offline_reason="its replica could not be opened")
         for log in self._logs.values():

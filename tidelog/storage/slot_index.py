@@ -1,4 +1,4 @@
-"""The places of a store's slots in its journal: the entries that have to stay, and the cost of giving up a segment.
+"""The index of a slot store: which journal entries each slot needs, and what it costs to give up a segment.
 
 Of each position the newest entry counts. Its payload may lie in an earlier one, so payloads are remembered by position
 and digest for as long as the journal holds them, also those of values that were replaced: a value that is chosen in
