@@ -1,36 +1,23 @@
-"""The commands of docs/security.md to a secure cluster, as typed but for the ports; and `tidelog tls` itself."""
+"""`tidelog tls`: files that are their owner's alone, and mistakes that are told in a line."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import selectors
 import shlex
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cli.conftest import Cli, Ran
-from tidelog.testing.commands import READY
-from tidelog.testing.ports import HeldPorts
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60.0
 Tls = Callable[[str], Ran]
-
-
-def documented() -> tuple[list[str], str]:
-    """The four commands, and the one of the client that follows."""
-    section = (ROOT / "docs" / "security.md").read_text().split("### Four commands to a secure cluster\n")[1]
-    blocks = re.findall(r"```\n(tidelog .*?)\n```", section, re.DOTALL)
-    return blocks[0].splitlines(), blocks[1].splitlines()[0]
 
 
 def words(command: str) -> list[str]:
@@ -42,19 +29,6 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Cap
     """Runs `tidelog tls` in this process."""
     cli = Cli("", tmp_path, monkeypatch, capfdbinary)
     return lambda command: cli("tls", *shlex.split(command))
-
-
-@pytest.fixture
-def ports() -> Iterator[dict[str, str]]:
-    """Returns the ports to use instead of those that the page names."""
-    held = HeldPorts()
-    named = ["8082", "8083", "8084", "9192", "9193", "9194"]
-    yield dict(zip(named, map(str, held.take(len(named))), strict=True))
-    held.release()
-
-
-def moved(command: str, ports: dict[str, str]) -> str:
-    return re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda found: ports[found[0]], command)
 
 
 def environment() -> dict[str, str]:
@@ -71,51 +45,6 @@ def tidelog(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
         timeout=PATIENCE_S,
         check=False,
     )
-
-
-def ready_line(broker: subprocess.Popen[bytes]) -> str:
-    assert broker.stdout is not None
-    with selectors.DefaultSelector() as selector:
-        selector.register(broker.stdout, selectors.EVENT_READ)
-        assert selector.select(PATIENCE_S), "no ready line"
-        return broker.stdout.readline().decode()
-
-
-def test_the_four_commands_make_a_cluster_that_encrypts(tmp_path: Path, ports: dict[str, str]) -> None:
-    (make, *starts), create = documented()
-    assert len(starts) == 3
-    made = tidelog(make, tmp_path)
-    assert made.returncode == 0, made.stderr
-    brokers = [
-        subprocess.Popen(
-            words(moved(start, ports)),
-            cwd=tmp_path,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        for start in starts
-    ]
-    try:
-        for broker in brokers:
-            line = READY.search(ready_line(broker))
-            assert line is not None
-            assert line["url"].startswith("https://")
-        done = tidelog(moved(create, ports), tmp_path)
-        assert done.returncode == 0, done.stderr
-        plain = tidelog(moved(create, ports).replace("https://", "http://").partition(" --command")[0], tmp_path)
-        assert "security.protocol=SSL" in plain.stderr
-    finally:
-        for broker in brokers:
-            broker.send_signal(signal.SIGTERM)
-        deadline_s = time.monotonic() + PATIENCE_S
-        for broker in brokers:
-            assert broker.wait(deadline_s - time.monotonic()) == 0
-            assert broker.stdout is not None
-            broker.stdout.close()
-
-
-# -- tidelog tls -----------------------------------------------------------------------------------------------------
 
 
 def test_files_are_their_owners_alone_and_nothing_is_written_over(tmp_path: Path, tls: Tls) -> None:
