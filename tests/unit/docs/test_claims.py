@@ -69,7 +69,7 @@ def said(page: Path) -> Iterator[tuple[str, ...]]:
     """Yields the words of each command of ours that a page names."""
     for span in spans(page):
         for line in re.split(r"[;|&]|\$\(", span):
-            found = re.match(r"\s*(?:[A-Z_]+=\S+ )*tidelog ((?:[a-z-]+)(?: .*)?)$", line)
+            found = re.match(r"\s*(?:[A-Z_]+=\S+ )*tidelog ([a-z][a-z-]*(?: .*)?)$", line)
             if found and found[1] != "peer proof 1":  # the label of a signature
                 yield tuple(found[1].split("#")[0].split())
 
