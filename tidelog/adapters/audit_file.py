@@ -21,7 +21,7 @@ class AuditFile:
         self.written_ms = int(os.fstat(self._file).st_mtime * 1000) if self._size else 0
         """When the file was written last before it was opened; 0 if it is new."""
         # A process that was killed, or a disk that was full, may have left half a line.
-        self._is_torn = bool(self._size) and _last_byte(path) != b"\n"
+        self._is_torn = self._ends_in_half_a_line()
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Appends whole lines. Raises `OSError` if not all of them are there."""
@@ -32,6 +32,7 @@ class AuditFile:
         elif self._is_gone():
             os.close(self._file)
             self._file, self._size = _opened(self._path)
+            self._is_torn = self._ends_in_half_a_line()
         if self._is_torn:  # what could not be written whole is a line by itself, and no part of the next one
             data = b"\n" + data
         while data:
@@ -61,6 +62,9 @@ class AuditFile:
         file, size = _opened(self._path)
         os.close(self._file)
         self._file, self._size, self._is_torn = file, size, False
+
+    def _ends_in_half_a_line(self) -> bool:
+        return bool(self._size) and _last_byte(self._path) != b"\n"
 
     def _is_gone(self) -> bool:
         """Returns True if somebody has moved or removed the file."""

@@ -128,13 +128,18 @@ class SnapshotStore:
         # Judged as a whole before a byte is written: chunks that are sound by themselves may be of another image.
         self._check(header, mended)
         if mended != present:
-            with self._open(self._path(stem + BODY), create=True) as file:
+            path = self._path(stem + BODY)
+            is_new = not self._files.exists(path)
+            with self._open(path, create=True) as file:
                 for index, (new, old) in enumerate(zip(mended, present, strict=True)):
                     # In place, and only where the disk has something else. A crash half-way leaves damaged what was
                     # damaged.
                     if new != old:
                         file.pwritev([new], index * BLOCK_BYTES)
                 file.sync()
+            # A body that was missing altogether is a new name, which a power cut takes back without this.
+            if is_new:
+                self._files.sync_dir(self._directory)
         for suffix in HEADERS:
             # By way of another name: a header that is written over could be lost by a torn write, with the other copy
             # gone already.

@@ -75,6 +75,19 @@ def test_a_file_that_somebody_moved_is_made_again(tmp_path: Path) -> None:
     assert path.read_bytes() == (tmp_path / "moved").read_bytes() == LINE
 
 
+def test_a_new_file_does_not_begin_with_the_end_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    path.write_bytes(LINE[:3])
+    file = AuditFile(str(path), 1_000, 3)
+    path.rename(tmp_path / "moved")
+    file.write([LINE])
+    (tmp_path / "other").write_bytes(LINE[:3])
+    (tmp_path / "other").rename(path)
+    file.write([LINE])
+    file.close()
+    assert path.read_bytes() == LINE[:3] + b"\n" + LINE
+
+
 def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_bytes(LINE + LINE[:3])

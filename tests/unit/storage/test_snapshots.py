@@ -235,6 +235,17 @@ def test_a_body_of_another_snapshot_is_told_as_damage_of_all(files: Files) -> No
     assert loaded(files) == Snapshot(store(files).header(9), body(2))
 
 
+def test_a_body_that_was_missing_outlasts_a_power_cut() -> None:
+    for seed in range(20):
+        disk = SimDisk(seed)
+        store(disk).write(9, b"", body(1))
+        disk.remove(path(9, BODY))
+        disk.sync_dir(DIRECTORY)
+        store(disk).repair(9, dict(enumerate(split(9, body(1)))))
+        disk = disk.crash()
+        assert loaded(disk) == Snapshot(store(disk).header(9), body(1))
+
+
 def test_each_replica_has_a_bad_chunk_and_together_they_have_none() -> None:
     """T10, with the log below gone: any chunk that is whole somewhere is whole everywhere in the end."""
     disks = [SimDisk(seed) for seed in range(3)]

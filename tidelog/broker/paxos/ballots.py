@@ -21,12 +21,12 @@ import structlog
 from tidelog.broker.consensus.engine import Engine
 from tidelog.model.ports import Entropy
 from tidelog.replication.paxos.events import Demote, Elect, Lost
+from tidelog.replication.paxos.numbers import NODE_BITS
 from tidelog.replication.paxos.state import Status
 from tidelog.replication.paxos.voters import Membership
 
 ATTEMPT_BITS = 8
 ATTEMPTS_MAX = (1 << ATTEMPT_BITS) - 1
-NODE_BITS = 16
 AGAIN_S = 0.05
 """T: an attempt that came to nothing is followed by another after a time drawn from [T, 2T)."""
 

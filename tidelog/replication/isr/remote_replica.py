@@ -51,7 +51,9 @@ class RemoteReplica:
         self.log_end_offset = max(self.log_end_offset, report.fetch_offset)
         self.durable_offset = max(self.durable_offset, report.durable_offset)
         self.log_start_offset = max(self.log_start_offset, report.log_start_offset)
-        self.awaits_repair = report.awaits_repair
+        # Only a fetch clears it: the next one is sent when the last is answered, while a report between two may come
+        # late, from before the damage was found, and would let a copy join that lacks a batch.
+        self.awaits_repair = report.awaits_repair or (self.awaits_repair and isinstance(report, FollowerFlushed))
 
     def acknowledged(self, *, is_fsynced: bool) -> int:
         """Returns the end of what the follower has promised to keep: on its disk if `is_fsynced`, else in memory."""

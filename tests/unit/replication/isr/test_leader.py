@@ -252,6 +252,13 @@ def test_nobody_joins_that_the_leader_can_repair() -> None:
     assert isinstance(request, AlterPartition)
 
 
+def test_a_late_report_does_not_say_that_damage_is_repaired() -> None:
+    leader = new_leader((1, 2))
+    leader.fetched(FollowerFetched(3, 103, 10, 10, 2, 1, awaits_repair=True))
+    assert leader.step(FollowerFlushed(3, 103, 10, 10, 2, 1)) == []
+    assert leader.step(Tick(2)) == []
+
+
 def test_a_member_that_awaits_repair_stays_and_holds_nobody_up() -> None:
     leader = new_leader((1, 3))
     assert leader.fetched(FollowerFetched(3, 103, 10, 10, 2, 1, awaits_repair=True))[1] == [AdvanceHighWatermark(10)]
