@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test constraints pages spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site clean ci
+.PHONY: help setup has-python demo fmt lint quick test e2e constraints pages spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -60,8 +60,12 @@ quick: setup ## Check format and rules, and test the pure cores: under 20 second
 	$(BIN)/pytest --quiet $(addprefix tests/unit/,$(CORES))
 
 test: export PYTHONDONTWRITEBYTECODE := # the tests start hundreds of Pythons: a module is compiled once for all of them
-test: setup ## Run all tests
-	$(BIN)/pytest -n 4 --dist worksteal
+test: setup ## Run the tests, but for those of the next two targets
+	$(BIN)/pytest -n 4 --dist worksteal -m "not e2e"
+
+e2e: export PYTHONDONTWRITEBYTECODE :=
+e2e: setup ## Run the tests of whole programs: under attack, with faults, and commands as users type them; a few minutes
+	$(BIN)/pytest -n 4 --dist worksteal -m e2e
 
 %-oldest: ## Do any of these on the oldest Python found from 3.11 on, in .venv-oldest: test-oldest, lint-oldest
 	@python=$$(tools/pythons.sh | sed -n '1s/.* //p') && $(MAKE) --no-print-directory $* VENV=.venv-oldest PYTHON="$$python"

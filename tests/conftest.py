@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from itertools import chain
+from pathlib import Path
 
 import pytest
 import structlog
@@ -38,6 +39,7 @@ OPEN_FILES_MAX = 1024
 """What most Linuxes give a login shell. A test that keeps what it is done with open is found by it."""
 
 MEMORY = "/dev/shm"
+WHOLE_PROGRAMS = Path(__file__).parent / "e2e"
 MEMORY_BYTES_MIN = 2 << 30
 
 settings.register_profile("repeatable", max_examples=25, deadline=None, derandomize=True, database=None)
@@ -109,7 +111,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     asked: str = config.option.markexpr
     _skip(items, "spark", "spark: run it with `make spark`", unless="spark" in asked)
     _skip(items, "pages", "pages: run them with `make pages`", unless="pages" in asked)
-    _skip(items, "slow", "slow: run it with `pytest -m slow`", unless=bool(asked))
+    _skip(items, "slow", "slow: run it with `pytest -m slow`", unless="slow" in asked)
+    for item in items:
+        if WHOLE_PROGRAMS in item.path.parents:
+            item.add_marker("e2e")
 
 
 def _skip(items: list[pytest.Item], marker: str, reason: str, *, unless: bool) -> None:

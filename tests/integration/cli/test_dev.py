@@ -20,7 +20,7 @@ from tests.integration.cli.conftest import COMMAND, TIMEOUT_S, environment
 from tidelog.testing.commands import READY
 from tidelog.testing.ports import free_ports, is_free
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 Dev = Callable[..., subprocess.Popen[str]]
 

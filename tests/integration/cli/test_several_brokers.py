@@ -19,7 +19,7 @@ from tidelog.testing import BrokerProcess, LocalCluster
 from tidelog.testing.commands import HOST
 from tidelog.testing.ports import free_ports
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 PUBLISHED = """
 p0 p5 p10 | p1 p6 p11 | p2 p7 p12 | p3 p8 p13 | p4 p9 p14

@@ -17,7 +17,7 @@ import pytest
 
 from tests.integration.cli.conftest import COMMAND, TIMEOUT_S, Cli, environment
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 READY = re.compile(r"tidelog: ready (http://(?:127\.0\.0\.1|0\.0\.0\.0):\d+) cluster=([0-9a-f]+) node=(\d+)\n")
 

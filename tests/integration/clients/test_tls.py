@@ -21,7 +21,7 @@ from tidelog.testing.certificates import ClusterCertificates
 from tidelog.transport.errors import ConnectFailed
 from tidelog.transport.security import Security
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 PATIENCE_S = 30.0
 
 

@@ -36,7 +36,7 @@ from tidelog.producer import Producer
 from tidelog.testing import LocalCluster
 from tidelog.testing.certificates import ClusterCertificates
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180), pytest.mark.usefixtures("executed")]
+pytestmark = [pytest.mark.process, pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.usefixtures("executed")]
 """A forked broker's command line is not its own."""
 
 BOOTSTRAP = "b007" * 16

@@ -18,7 +18,7 @@ from tidelog.consumer import Consumer, TopicPartition
 from tidelog.model.quotas import Entity
 from tidelog.testing import BrokerFailed, LocalCluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 
 def lines_of(*paths: Path) -> list[dict[str, Any]]:

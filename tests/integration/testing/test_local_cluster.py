@@ -13,7 +13,7 @@ import pytest
 
 from tidelog.testing import BrokerFailed, LocalCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("executed")]
+pytestmark = [pytest.mark.process, pytest.mark.e2e, pytest.mark.usefixtures("executed")]
 
 
 def ask(cluster: LocalCluster, timeout_s: float = 5.0) -> int:

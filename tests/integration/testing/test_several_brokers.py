@@ -11,7 +11,7 @@ import pytest
 
 from tidelog.testing import LocalCluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 WAIT_S = 20.0
 

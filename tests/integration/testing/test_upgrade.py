@@ -17,7 +17,7 @@ from tidelog.model.levels import LEVEL_MAX
 from tidelog.producer import Producer
 from tidelog.testing import BrokerFailed, LocalCluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.e2e]
 
 OLD, NEW = {"feature.level.max": "1"}, {"feature.level.max": str(LEVEL_MAX)}
 T = TypeVar("T")
