@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test e2e constraints pages spark sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site clean ci
+.PHONY: help setup has-python demo fmt lint quick test e2e constraints pages spark programs sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -91,6 +91,14 @@ pages: setup ## Type every block of the README and of docs/ in a terminal, as a 
 
 spark: setup ## Run the tests of the Spark connector that need Java 17; a few minutes
 	$(BIN)/pytest -m spark
+
+programs: .venv-programs/.set-up ## Run the programs of docs/programs.md, with libraries of their own, on real brokers; a minute or two
+	.venv-programs/bin/pytest -m programs tests/programs
+
+.venv-programs/.set-up: pyproject.toml constraints.txt examples/requirements.txt | has-python
+	$(PYTHON) -m venv .venv-programs
+	.venv-programs/bin/$(INSTALL) --editable '.[dev]' --requirement examples/requirements.txt
+	@touch $@
 
 sim: setup ## Simulate: RUNS= how many, SEED= the first one's number
 	$(BIN)/tidelog sim --runs $(RUNS) $(if $(SEED),--seed $(SEED))

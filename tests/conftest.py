@@ -4,7 +4,7 @@ The tests, and the brokers that they start, may open as many files as a login sh
 
 No test may depend on the machine's speed, and a red run must be red again. `--hypothesis-profile=explore` looks for
 new examples; what it finds becomes an `@example`. Slow tests run when they are asked for: `pytest -m slow`; those that
-start Spark, by `make spark`.
+start Spark, by `make spark`; the programs of `docs/programs.md`, by `make programs`.
 
 Brokers that tests start are forked from a process that has imported what they need (`tests/nursery.py`): imports were
 nearly all that a start takes. `executed` has those of a test started as users start them.
@@ -111,6 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     asked: str = config.option.markexpr
     _skip(items, "spark", "spark: run it with `make spark`", unless="spark" in asked)
     _skip(items, "pages", "pages: run them with `make pages`", unless="pages" in asked)
+    _skip(items, "programs", "programs: run it with `make programs`", unless="programs" in asked)
     _skip(items, "slow", "slow: run it with `pytest -m slow`", unless="slow" in asked)
     for item in items:
         if WHOLE_PROGRAMS in item.path.parents:

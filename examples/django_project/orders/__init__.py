@@ -1,0 +1,1 @@
+"""An app of Django whose rows come from a topic."""
