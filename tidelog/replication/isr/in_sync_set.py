@@ -31,6 +31,8 @@ class InSyncSet:
     def maximal(self) -> tuple[int, ...]:
         """Returns every replica that may be in the controller's set: those in force, and those asked for."""
         # Where members are to leave, this is the committed set: they are waited for until the controller lets them go.
+        if not self._wanted:
+            return self.committed
         return self.committed + tuple(node for node, _ in self._wanted if node not in self.committed)
 
     @property

@@ -402,10 +402,14 @@ class IsrLeader:
             return []
         self._raise_low_watermark()
         end = self._durable_offset if self._is_fsynced else self._log_end_offset
+        # Nothing is committed that the leader itself has not: most events of a batch end here.
+        if end <= self._high_watermark:
+            return []
         # The maximal set, because the controller may have applied a change whose answer is still under way, and may
         # elect its new member. A member that was not heard yet acknowledges nothing (-1), and holds all up.
+        members = self._isr.maximal
         for node, follower in self._followers.items():
-            if node in self._isr.maximal or self._is_about_to_join(node):
+            if node in members or self._is_about_to_join(node):
                 end = min(end, follower.acknowledged(is_fsynced=self._is_fsynced))
         # A member that restarts acknowledges nothing until it is heard again; what was committed stays so.
         if end <= self._high_watermark:
@@ -415,8 +419,9 @@ class IsrLeader:
 
     def _raise_low_watermark(self) -> None:
         """Counts what all members have deleted as deleted for good."""
-        # Below the minimum a replica outside the set may be elected, which has not deleted it.
-        if not self.is_below_min_isr:
+        # It never passes the leader's own start, so there is nothing to raise unless a deletion is under way. Below the
+        # minimum a replica outside the set may be elected, which has not deleted it.
+        if self._low_watermark < self._log_start_offset and not self.is_below_min_isr:
             members = [follower for node, follower in self._followers.items() if node in self._isr.maximal]
             starts = [follower.log_start_offset for follower in members]
             self._low_watermark = max(self._low_watermark, min([self._log_start_offset, *starts]))
