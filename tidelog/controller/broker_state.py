@@ -26,6 +26,7 @@ class Brokers:
         return node != self.absent and (node == self.present or self.image.is_live(node))
 
     def storage_of(self, node: NodeId) -> str:
+        # The image has the old disk until the registration that is being decided is applied.
         if node == self.absent and self.new_disk:
             return self.new_disk
         return self.image.brokers[node].storage
@@ -58,10 +59,13 @@ class Lost:
     def of(self, topic: Topic) -> Lost:
         """Returns the loss as it is for one topic: acknowledged records, too, if the epoch is older than
         `topic.volatile_before`."""
+        # That life began before the setting was changed last: it may have acknowledged from memory, whatever the
+        # setting is now.
         if self.loss is Loss.NOT_SYNCED and self.epoch < topic.volatile_before:
             return replace(self, loss=Loss.ACKNOWLEDGED)
         return self
 
     def takes_acknowledged(self, rules: TopicConfig) -> bool:
         """Returns True if records may be gone that the broker has acknowledged."""
+        # With `fsynced` whatever was acknowledged is on the disk, and a power cut takes none of it.
         return self.loss is not Loss.NOT_SYNCED or rules.ack_durability == "replicated"

@@ -1,8 +1,7 @@
 """The rules by which a partition with in-sync replicas is led: how its entry follows events. Pure.
 
 Three sets are kept, after Kafka's KIP-966. The *ISR* has everything acknowledged and is live. The *ELR* has everything
-acknowledged and is not in sync any more: a leader commits nothing while fewer than `min.insync.replicas` are in sync,
-so whoever leaves then has it all still. The *last known* leader is remembered for when both are empty. A leader is
+acknowledged and is not in sync any more. The *last known* leader is remembered for when both are empty. A leader is
 sought in
 
     the ISR -> the ELR -> the last known leader -> anyone, if unclean elections are on, but who is only being filled
@@ -31,8 +30,8 @@ IsLive = Callable[[NodeId], bool]
 
 
 def isr_new_partition(image: ClusterImage, partition: int, replicas: tuple[NodeId, ...]) -> PartitionInfo:
-    """All replicas are empty, hence equal: the live ones are in sync, and the first of them leads. (If none is, which
-    is never decided, any of them may.)"""
+    """Returns the entry of a new partition. Its replicas are empty, hence equal: the live ones are in sync, and the
+    first of them leads. (If none is live, which is never decided, any of them may lead.)"""
     isr = tuple(node for node in replicas if image.is_live(node))
     leader = isr[0] if isr else NO_LEADER
     return PartitionInfo(partition, leader, 0, replicas, isr, elr=() if isr else replicas)
@@ -41,11 +40,16 @@ def isr_new_partition(image: ClusterImage, partition: int, replicas: tuple[NodeI
 def isr_settled(
     was: PartitionInfo, asked: PartitionInfo, rules: TopicConfig, brokers: Brokers, lost: Lost | None
 ) -> PartitionInfo:
-    """The entry that follows `was` if `asked` (it, with another ISR, leader or replicas) is wanted, and the live are
-    live: fenced members out of the ISR, a finished move finished, a leader found, the ELR kept, epochs counted."""
+    """Returns the entry that follows `was` if `asked`, the same with another ISR, leader or replicas, is wanted. Fenced
+    members leave the ISR, a finished move ends, a leader is elected, the ELR is kept, and the epochs are raised."""
     is_live = brokers.is_live
+    # A replica that may lack acknowledged records leaves ISR and ELR before anybody is elected. If it led, the others
+    # would truncate what was committed.
     gone = lost.node if lost is not None and lost.takes_acknowledged(rules) else NO_LEADER
+    # The order of the replicas is that of preference. A fenced member leaves now: the leader commits nothing before it.
     isr = tuple(node for node in asked.replicas if node in asked.isr and node != gone and is_live(node))
+    # What was committed so far is on all members of the set before this event. One that is only asked for is no
+    # measure.
     complete = tuple(node for node in asked.replicas if node in (*was.isr, *was.elr) and node != gone)
     now = replace(asked, isr=isr, last_known_elr=_last_known(was, asked, lost))
     now = _led(now, complete, rules, is_live)
@@ -53,21 +57,26 @@ def isr_settled(
     if not is_unclean:  # else a move would end with whoever is left, and what the others have be deleted at once
         now = _reassigned(now)
     is_enough = len(now.isr) >= min_isr(now, rules)
+    # Below the minimum nothing is committed, so those that leave miss nothing, and stay eligible (KIP-966). With enough
+    # in sync the leader goes on without them, and from its next commit on they lack something.
     elr = () if is_enough or is_unclean else _besides(now, complete)
     now = replace(now, elr=elr, last_known_elr=() if now.isr else now.last_known_elr)
     return _numbered(was, now)
 
 
 def min_isr(info: PartitionInfo, rules: TopicConfig) -> int:
-    """In-sync replicas without which nothing is committed: never more than the partition has replicas."""
+    """Returns how many replicas must be in sync for anything to be committed: never more than the partition has."""
+    # A minimum above the number of replicas could never be met, and nothing be committed.
     return min(rules.min_insync_replicas_for(info.replication_factor), info.replication_factor)
 
 
 def _reassigned(now: PartitionInfo) -> PartitionInfo:
-    """A move is complete when all replicas that shall stay are in sync."""
+    """Returns the entry with its move ended, if all replicas that stay are in sync; else as it is."""
     target = now.target
+    # A replica is dropped only when all that stay are in sync: else the move would lower the number of copies.
     if not (now.adding or now.removing) or any(node not in now.isr for node in target):
         return now
+    # All targets are in sync here, so whichever leads holds everything committed.
     leader = now.leader if now.leader in target else target[0]
     return replace(now, leader=leader, replicas=target, isr=target, adding=(), removing=())
 
@@ -77,32 +86,42 @@ def _besides(now: PartitionInfo, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...
 
 
 def _last_known(was: PartitionInfo, now: PartitionInfo, lost: Lost | None) -> tuple[NodeId, ...]:
-    known = was.last_known_elr if was.leader == NO_LEADER else (was.leader,)
-    wiped = lost.node if lost is not None and lost.loss is Loss.DISK else NO_LEADER
-    return tuple(node for node in known if node in now.replicas and node != wiped)
+    # The last leader is remembered from the moment when nobody leads, and not overwritten while that lasts.
+    leaders = was.last_known_elr if was.leader == NO_LEADER else (was.leader,)
+    # An empty disk must not be elected as the last known leader: the others would truncate to nothing.
+    wiped_node = lost.node if lost is not None and lost.loss is Loss.DISK else NO_LEADER
+    return tuple(node for node in leaders if node in now.replicas and node != wiped_node)
 
 
 def _led(now: PartitionInfo, complete: tuple[NodeId, ...], rules: TopicConfig, is_live: IsLive) -> PartitionInfo:
     if now.isr:
+        # Whoever leads goes on while it is in sync: another leader would cost an epoch, and gain nothing.
         return now if now.leader in now.isr else replace(now, leader=now.isr[0])
     candidates = list(complete)
+    # While one with everything may come back, waiting for it loses nothing. The last leader is the next best only when
+    # nobody is left to wait for.
     if not complete:
         candidates += now.last_known_elr
     if rules.unclean_leader_election_enable:
         candidates += [*now.last_known_elr, *now.original]  # not one that is only being filled
     leader = next((node for node in candidates if is_live(node)), NO_LEADER)
+    # Without a leader nobody is in sync with anybody; those that may be elected are in the ELR.
     return replace(now, leader=leader, isr=() if leader == NO_LEADER else (leader,))
 
 
 def _numbered(was: PartitionInfo, now: PartitionInfo) -> PartitionInfo:
+    # The same object tells callers that there is nothing to record; a new epoch would refuse requests under way.
     if now == was:
         return was
+    # A replica that goes begins a reign, too, even under the same leader. Moved back, it is empty, and what it reported
+    # before its removal, in the old epoch, must not let it into the ISR.
     is_new_reign = now.leader != was.leader or any(node not in now.replicas for node in was.replicas)
     return replace(now, leader_epoch=was.leader_epoch + is_new_reign, partition_epoch=was.partition_epoch + 1)
 
 
 def isr_called_off(info: PartitionInfo, name: TopicPartition) -> PartitionInfo:
-    """Without the replicas that the move was adding. Raises `InvalidRequest` if only these are in sync."""
+    """Returns the entry without the replicas that the move was adding. Raises `InvalidRequest` if only these are in
+    sync."""
     original = info.original
     isr = tuple(node for node in info.isr if node in original)
     if not isr:

@@ -58,12 +58,13 @@ def change_of(topic: Topic, was: PartitionInfo, now: PartitionInfo) -> Partition
         None if now.members == was.members else list(now.members),
         None if now.wanted == was.wanted else list(now.wanted),
         None if now.next_engine_id == was.next_engine_id else now.next_engine_id,
+        # Those are the lost logs: replicas that stay, but whose beginning was struck out. `apply` notes a new one.
         [node for node, _ in was.since if node in now.replicas and node not in dict(now.since)],
     )
 
 
 def as_record(changes: Iterable[PartitionChange]) -> tuple[PartitionsChanged, ...]:
-    """All changes of one event are one record; none is no record."""
+    """Returns the changes of one event as one record; no record if there are none."""
     listed = list(changes)
     return (PartitionsChanged(listed),) if listed else ()
 
@@ -76,6 +77,7 @@ def without(
 ) -> tuple[PartitionsChanged, ...]:
     """Returns the changes when a broker is fenced, and has lost something perhaps. `new_disk` is the disk on which it
     comes back, if that is another one."""
+    # An unknown broker's epoch is older than every `volatile_before`, so its acknowledged records count as lost, too.
     lost = None if loss is None else Lost(node, loss, image.brokers[node].epoch if node in image.brokers else -1)
     return _of_broker(image, node, config, Brokers(image, absent=node, new_disk=new_disk), lost)
 
@@ -89,12 +91,15 @@ def including(image: ClusterImage, node: NodeId, config: BrokerConfig) -> tuple[
 def under_rules(image: ClusterImage, topic: Topic, config: BrokerConfig) -> tuple[PartitionsChanged, ...]:
     """Returns the changes when the settings are those of `topic` from now on.
 
-    If fewer need be in sync, the leader commits again without those in the ELR, which lack that; so they leave it.
+    If fewer need be in sync, the leader commits again without the replicas in the ELR; these lack that, so they leave
+    it.
     """
     rules, brokers = TopicRules(config).of(topic), Brokers(image)
     return as_record(
         change_of(topic, info, now)
         for info in topic.partitions
+        # `settled` returns the same object if nothing changes. A record would raise the partition epoch, and so refuse
+        # requests of leaders that are under way, for nothing.
         if (now := rules_of(topic).settled(info, info, rules, brokers, None)) is not info
     )
 

@@ -45,7 +45,7 @@ class MemberStep:
     def of(self, now: MemberSet) -> MemberSet:
         """Returns the members after this step."""
         if self.add is None:
-            return MemberSet(tuple(one for one in now.members if one != self.remove), now.next_engine_id)
+            return MemberSet(tuple(member for member in now.members if member != self.remove), now.next_engine_id)
         return MemberSet((*now.members, self.add), self.add.engine_id + 1)
 
 
@@ -57,30 +57,38 @@ def next_step(
 ) -> MemberStep | None:
     """Returns the leader's next step for its log's members; None if there is none, or none yet. `keeps` tells whether a
     member's log has on its disk what was there when `now` came in force."""
+    # One step ahead of the controller at most: it elects by the members that it knows, and half of these may be a
+    # majority of the next set, but not of the one after.
     if is_report_due(info, now):
         return None
     steps = _steps(info, now, is_live, has_caught_up)
+    # Live: else the next value could not be chosen. Durable: what was chosen before the present members came in force
+    # may be on disks that have gone since, and whoever copies a log has it in memory at first.
     return next((step for step in steps if _is_sound(step.of(now), is_live) and _is_sound(step.of(now), keeps)), None)
 
 
 def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: Judge) -> list[MemberStep]:
-    """Returns the steps that lead to the wanted members, the best first. If one who is to go cannot be spared yet,
-    another may: a vote that nobody casts any more, since its disk has forgotten its promises, goes before the one that
-    others need."""
-    missing = [one for one in info.wanted if one.engine_id >= now.next_engine_id]
-    going = [one for one in now.members if one.engine_id not in ids_of(info.wanted)]
-    going.sort(key=lambda one: (is_live(one), one.engine_id))
-    replaced = [one for one in going if one.node_id in [other.node_id for other in info.wanted]]
+    """Returns the steps that lead to the wanted members, the best first. If a member cannot be spared yet, another may:
+    one whose disk has forgotten its promises casts no vote, and goes before one that others need."""
+    # An id below was passed over, or was a member: given a vote now, it could speak for promises of another time.
+    missing = [member for member in info.wanted if member.engine_id >= now.next_engine_id]
+    going = [member for member in now.members if member.engine_id not in ids_of(info.wanted)]
+    # The dead first: their votes cost nothing, and without them fewer answers make a majority.
+    going.sort(key=lambda member: (is_live(member), member.engine_id))
+    # The disk that was replaced goes before its successor comes: a node must never have two votes.
+    replaced = [member for member in going if member.node_id in [other.node_id for other in info.wanted]]
     if replaced or (going and (len(now.members) > len(info.wanted) or not missing)):
-        others = [one for one in replaced or going if one.node_id != info.leader]
-        return [MemberStep(remove=one) for one in others or replaced or going]
-    return [MemberStep(add=one) for one in missing if has_caught_up(one)][:1]
+        # The leader last: removed earlier, it would leave steps that nobody takes.
+        others = [member for member in replaced or going if member.node_id != info.leader]
+        return [MemberStep(remove=member) for member in others or replaced or going]
+    return [MemberStep(add=member) for member in missing if has_caught_up(member)][:1]
 
 
 def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
     """Returns True if the controller would do something if it knew the members. True also if it knows them, and waits
     for the word that a move is complete; or has to give ids to those that missed their turn."""
     ids, wanted = ids_of(now.members), ids_of(info.wanted)
+    # Such an id can never be added any more; the controller has to give its disk another.
     is_late = any(engine_id not in ids and engine_id < now.next_engine_id for engine_id in wanted)
     return is_late or ids != ids_of(info.members) or (ids == wanted and info.is_moving)
 
@@ -92,4 +100,4 @@ def _is_sound(after: MemberSet, judge: Judge) -> bool:
 
 def in_order(members: Sequence[PartitionMember]) -> tuple[PartitionMember, ...]:
     """Returns the members in order of their engine ids."""
-    return tuple(sorted(members, key=lambda one: one.engine_id))
+    return tuple(sorted(members, key=lambda member: member.engine_id))

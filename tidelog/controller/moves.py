@@ -21,7 +21,7 @@ from tidelog.placement.striped import UsableBroker
 
 
 def planned(image: ClusterImage, leaving: Sequence[int] = ()) -> list[AlterReassignments]:
-    """Commands that spread all replicas evenly over the brokers, and none on those that are `leaving`.
+    """Returns commands that spread all replicas evenly over the brokers, and leave none on those that are `leaving`.
 
     A fenced broker that does not leave counts; if it would have to copy something, the controller refuses that portion.
     Raises `NotFound`, or `InvalidRequest` as `plan_rebalance` does.
@@ -31,14 +31,16 @@ def planned(image: ClusterImage, leaving: Sequence[int] = ()) -> list[AlterReass
         raise NotFound(f"there is no broker {unknown[0]}; the brokers are {', '.join(map(str, image.brokers))}")
     going = [NodeId(node) for node in dict.fromkeys(leaving)]
     staying = [_usable(image, node) for node in image.brokers if node not in going]
+    # Replicas are planned from where they are to be, so that moves under way are not planned a second time.
     plan = plan_rebalance(_current(image), staying, [_usable(image, node) for node in going])
     ids = {topic.name: topic.topic_id for topic in image.topics.values()}
     moves = [NewReplicas(ids[name], number, list(new)) for (name, number), _, new in plan.reassignments]
+    # Portions keep each decision short: a controller that computes for a second is silent for a second.
     return [AlterReassignments(moves[i : i + MOVES_MAX]) for i in range(0, len(moves), MOVES_MAX)]
 
 
 def held(image: ClusterImage, node_id: int) -> list[TopicPartition]:
-    """The partitions that the broker has a replica of, on its way in or out included."""
+    """Returns the partitions that the broker has a replica of, one on its way in or out included."""
     return [
         TopicPartition(topic.name, info.partition)
         for topic in image.topics.values()
@@ -48,7 +50,7 @@ def held(image: ClusterImage, node_id: int) -> list[TopicPartition]:
 
 
 def moving(image: ClusterImage) -> list[TopicPartition]:
-    """The partitions whose replicas move now (Kafka's ListPartitionReassignments)."""
+    """Returns the partitions whose replicas move now (Kafka's ListPartitionReassignments)."""
     return [
         TopicPartition(topic.name, info.partition)
         for topic in image.topics.values()

@@ -21,7 +21,7 @@ from tidelog.model.ids import NodeId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ProtocolRules:
-    """The rules of one commit protocol. Each is a pure function of a partition's entry, or a yes or no."""
+    """The rules of one commit protocol: pure functions of a partition's entry, and flags."""
 
     new_partition: Callable[[ClusterImage, int, tuple[NodeId, ...]], PartitionInfo]
     """Returns the entry of a new partition with these replicas; nobody leads if too few of them are live."""
@@ -29,9 +29,10 @@ class ProtocolRules:
     """Returns the entry that follows the first one if the second is wanted: who leads, who is in sync or is to vote,
     which move is complete, under which epochs. What a broker has lost may count."""
     called_off: Callable[[PartitionInfo, TopicPartition], PartitionInfo]
-    """Returns what is wanted if the move under way is called off. Raises `InvalidRequest` if that loses records."""
+    """Returns the entry to settle if the move under way is called off. Raises `InvalidRequest` if that loses
+    records."""
     live_needed: Callable[[PartitionInfo], int]
-    """Returns how many live replicas that may lead it takes for one of them to lead."""
+    """Returns how many of the replicas that may lead must be live before one of them is elected."""
     sources: Callable[[PartitionInfo], tuple[NodeId, ...]]
     """Returns the brokers from which a new replica copies."""
     leader_alters_isr: bool
@@ -50,7 +51,9 @@ PROTOCOL_RULES: Final[Mapping[str, ProtocolRules]] = MappingProxyType(
             new_partition=isr_new_partition,
             settled=isr_settled,
             called_off=isr_called_off,
+            # Each member of ISR and ELR holds everything committed, so one alone can lead without asking anybody.
             live_needed=lambda info: 1,
+            # A follower's tail may still be truncated, so only the leader's log is worth copying.
             sources=lambda info: (info.leader,),
             leader_alters_isr=True,
             leader_reports_members=False,
@@ -60,7 +63,9 @@ PROTOCOL_RULES: Final[Mapping[str, ProtocolRules]] = MappingProxyType(
             new_partition=quorum_new_partition,
             settled=quorum_settled,
             called_off=quorum_called_off,
+            # A leader reads promises from a majority first; with fewer answers it could overlook a chosen value.
             live_needed=lambda info: info.majority,
+            # A value that is known to be chosen never changes, so any replica that has it may give it.
             sources=lambda info: info.replicas,
             leader_alters_isr=False,
             leader_reports_members=True,

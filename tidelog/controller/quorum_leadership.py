@@ -30,10 +30,13 @@ ENGINE_ID_MAX = 2**15 - 1
 
 
 def quorum_new_partition(image: ClusterImage, partition: int, replicas: tuple[NodeId, ...]) -> PartitionInfo:
-    """The replicas found the partition's log. (If no majority is live, which is never decided, nobody leads yet.)"""
+    """Returns the entry of a new partition, whose log all its replicas found. (If no majority is live, which is never
+    decided, nobody leads yet.)"""
     isr = tuple(node for node in replicas if image.is_live(node))
+    # `apply` is total: a broker that is not registered gets no disk here, rather than an error.
     disks = [image.brokers[node].storage if node in image.brokers else "" for node in replicas]
     members = tuple(PartitionMember(1 + i, node, disks[i]) for i, node in enumerate(replicas))
+    # A leader that no majority can promise to would use up epochs in vain.
     leader = isr[0] if len(isr) > len(members) // 2 else NO_LEADER
     return PartitionInfo(
         partition,
@@ -51,20 +54,25 @@ def quorum_new_partition(image: ClusterImage, partition: int, replicas: tuple[No
 def quorum_settled(
     was: PartitionInfo, asked: PartitionInfo, _rules: TopicConfig, brokers: Brokers, _lost: Lost | None
 ) -> PartitionInfo:
-    """The entry that follows `was` if `asked` (it, with other replicas, members, leader or leader epoch) is wanted:
-    members wanted as the replicas call for, a leader found, epochs counted. No setting matters, and no loss: a disk
-    that has forgotten something votes under another id."""
+    """Returns the entry that follows `was` if `asked`, the same with other replicas, members, leader or leader epoch,
+    is wanted. Members are wanted as the replicas call for, a leader is named, and the epochs are raised. No setting
+    matters, and no loss: a disk that has forgotten something votes under another id."""
+    # Once the voters have changed nobody founds the log: a disk without it must rejoin, or its empty log would vote.
     now = replace(with_wanted(asked, brokers), is_founding=was.is_founding and asked.members == was.members)
+    # A live broker on another disk casts no vote of the old one, and an id that is replaced has lost its promises.
     voting = [member.node_id for member in now.members if brokers.is_voting(member) and not is_replaced(now, member)]
     now = replace(now, isr=tuple(node for node in now.replicas if node in voting))
     now = replace(now, leader=_leader(was, now))
+    # The epoch is the high part of the ballot. Under the old one a new leader's numbers could be its predecessor's, and
+    # two values be accepted under one number.
     leader_epoch = max(now.leader_epoch, was.leader_epoch + (now.leader != was.leader))
     now = replace(now, leader_epoch=leader_epoch)
+    # The same object tells callers that there is nothing to record.
     return was if now == was else replace(now, partition_epoch=was.partition_epoch + 1)
 
 
 def quorum_called_off(info: PartitionInfo, _name: TopicPartition) -> PartitionInfo:
-    """The move back: a replica that has become a member meanwhile must be taken out again."""
+    """Returns the entry that moves back: a replica that has become a member meanwhile must be taken out again."""
     leaving = tuple(node for node in info.replicas if node not in info.original)
     return replace(info, replicas=(*info.original, *leaving), adding=leaving, removing=leaving)
 
@@ -75,37 +83,42 @@ def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
     wanted, next_engine_id = [], info.next_engine_id
     for node in info.target:
         disk = (node, brokers.storage_of(node))
-        known = [one for one in (*info.wanted, *info.members) if (one.node_id, one.storage) == disk]
-        if not known:
+        # An id stands for the promises on its disk: a second id would give one disk two votes.
+        members = [member for member in (*info.wanted, *info.members) if (member.node_id, member.storage) == disk]
+        if not members:
+            # A ballot has no room for a larger id, and ids are never given out twice.
             assert next_engine_id <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
-            known = [PartitionMember(next_engine_id, *disk)]
+            members = [PartitionMember(next_engine_id, *disk)]
             next_engine_id += 1
-        wanted.append(known[0])
+        wanted.append(members[0])
     ordered = tuple(sorted(wanted, key=lambda member: member.engine_id))
     return replace(info, wanted=ordered, next_engine_id=next_engine_id)
 
 
 def with_new_id(info: PartitionInfo, lost: PartitionMember) -> PartitionInfo:
-    """The disk of a wanted member is wanted under another id."""
+    """Returns the entry with the disk of a wanted member wanted under a new engine id."""
     assert info.next_engine_id <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
     fresh = PartitionMember(info.next_engine_id, lost.node_id, lost.storage)
-    wanted = tuple(one for one in info.wanted if one != lost)
+    # The lost id goes with its promises; a vote under it would contradict what nobody remembers.
+    wanted = tuple(member for member in info.wanted if member != lost)
     return replace(info, wanted=(*wanted, fresh), next_engine_id=info.next_engine_id + 1)
 
 
 def quorum_regrouped(info: PartitionInfo, kept: Sequence[NodeId], brokers: Brokers) -> PartitionInfo:
     """Returns what is wanted if the partition goes on with the replicas of these brokers, and with nobody's old vote:
     each of them is another member, and so is, once it is back, whoever is missing now."""
+    # No old id votes again: its owner may be away, with promises and values that this era does not know.
     first = info.next_engine_id
     assert first + len(kept) <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
     members = tuple(PartitionMember(first + i, node, brokers.storage_of(node)) for i, node in enumerate(kept))
     now = replace(info, members=members, wanted=members, next_engine_id=first + len(kept))
+    # The new leader epoch names the era; replicas of an earlier one are listened to no more.
     return replace(now, leader=kept[0], leader_epoch=info.leader_epoch + 1)
 
 
 def is_replaced(info: PartitionInfo, member: PartitionMember) -> bool:
     """Returns True if another id is wanted for its node: its disk has lost its vote, or is gone."""
-    return any(one.node_id == member.node_id and one.engine_id != member.engine_id for one in info.wanted)
+    return any(other.node_id == member.node_id and other.engine_id != member.engine_id for other in info.wanted)
 
 
 def ids_of(members: Sequence[PartitionMember]) -> tuple[int, ...]:
@@ -114,22 +127,26 @@ def ids_of(members: Sequence[PartitionMember]) -> tuple[int, ...]:
 
 
 def is_electable(info: PartitionInfo) -> bool:
-    """May the live members be a majority, of those known here or of those one step further?"""
+    """Returns True if the live members may be a majority, of those known here or of those one step further."""
     is_open = info.members != info.wanted or info.is_moving
+    # During a change the log may be one step ahead, with one member less: half of those known here is a majority there.
     return len(info.isr) >= info.majority or (is_open and 2 * len(info.isr) >= len(info.members))
 
 
 def next_candidate(info: PartitionInfo) -> NodeId:
     """Returns the broker that is to lead if the leader cannot: the next of the live members, in a circle; the leader if
     it is alone."""
+    # In a circle, so that each live member has its turn before the first is named again.
     at = info.isr.index(info.leader)
     return info.isr[(at + 1) % len(info.isr)]
 
 
 def _leader(was: PartitionInfo, now: PartitionInfo) -> NodeId:
     stays = was.leader if was.leader in now.isr else NO_LEADER
+    # Naming another leader that no majority can promise to would end a reign for nothing.
     if not is_electable(now):
         return stays
+    # Somebody has asked for this leader: an operator, a hand-over, or a report that the reign is lost.
     if now.leader in now.isr and now.leader != was.leader:
         return now.leader
     leader = now.leader if now.leader in now.isr else now.isr[0]
@@ -139,9 +156,10 @@ def _leader(was: PartitionInfo, now: PartitionInfo) -> NodeId:
 def _is_last_to_go(now: PartitionInfo, leader: NodeId) -> bool:
     going = [member.node_id for member in now.members if member.engine_id not in ids_of(now.wanted)]
     is_complete = all(engine_id in ids_of(now.members) for engine_id in ids_of(now.wanted))
+    # Only when nothing else is left to do: a leader that removed itself earlier would leave steps that nobody takes.
     return is_complete and going == [leader]
 
 
 def _successor(now: PartitionInfo, leader: NodeId) -> NodeId:
-    """The first that stays; the leader itself if none of them is live."""
+    """Returns the first live member that stays; the leader itself if none of them is live."""
     return next((node for node in now.isr if node in now.target), leader)

@@ -28,6 +28,7 @@ class Revocations:
 
     def begin(self, position: int) -> None:
         """A reign begins, with this much of the metadata."""
+        # What the last controller took from brokers is not remembered; all of it lies before this position.
         self._begun_at, self._made_at = position, {}
 
     @contextmanager

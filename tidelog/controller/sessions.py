@@ -53,13 +53,16 @@ class Sessions:
         self._begun_s = 0.0
 
     def begin(self, image: ClusterImage, now_s: float) -> None:
-        """A reign begins: everybody was heard just now."""
+        """Begins a session for every registered broker, as the controller is elected."""
+        # Its predecessor may have heard each of them a moment ago, and nothing of that is in the log. To count from
+        # anything earlier would fence brokers that live.
         self._begun_s = now_s
         self._silences = {}
         self._sessions = {node: Session(broker.epoch, now_s) for node, broker in image.brokers.items()}
 
     def follow(self, image: ClusterImage, now_s: float) -> None:
-        """Registrations come and go: each new one begins a session."""
+        """Follows the registrations of an image: begins a session for each new one, and ends those of brokers
+        removed."""
         followed = {}
         for node, broker in image.brokers.items():
             session = self._sessions.get(node)
@@ -75,7 +78,8 @@ class Sessions:
         return session is not None and session.broker_epoch == broker_epoch
 
     def witnessed(self, silent_node: int, silent_epoch: int, witness: int, now_s: float) -> None:
-        """A broker says that another one is silent."""
+        """Notes the word of a witness that another broker is silent."""
+        # A word about an earlier process says nothing about the one that has registered since.
         if self._is_of(NodeId(silent_node), silent_epoch):
             self._silences.setdefault((NodeId(silent_node), silent_epoch), {})[NodeId(witness)] = now_s
 
@@ -90,10 +94,13 @@ class Sessions:
         stamp: int = 0,
         clock_ms: int | None = None,
     ) -> None:
-        """A broker has spoken. Positions only grow; what comes late from the network takes nothing back."""
+        """Notes a report of a broker about itself; one of another broker epoch than its session's counts for
+        nothing."""
         session = self._sessions.get(NodeId(node_id))
+        # A late heartbeat of a dead process must not keep its successor's session alive.
         if session is None or session.broker_epoch != broker_epoch:
             return
+        # A late report takes nothing back: positions, marks and snapshots of one process only grow.
         session = replace(session, heard_s=now_s, position=max(session.position, position))
         session = replace(session, stamp=max(session.stamp, stamp))
         if clock_ms is not None:
@@ -103,16 +110,18 @@ class Sessions:
         self._sessions[NodeId(node_id)] = session
 
     def of(self, node_id: int) -> Session | None:
-        """None if the broker is not registered."""
+        """Returns a broker's session; None if the broker is not registered."""
         return self._sessions.get(NodeId(node_id))
 
     def silent_ms(self, node_id: int, now_s: float) -> float:
-        """For how long the broker was not heard of, as far as this controller knows."""
+        """Returns for how many milliseconds the broker was not heard of, as far as this controller knows."""
         session = self._sessions.get(NodeId(node_id))
+        # A voter that has never registered has no session; it counts as heard when this reign began.
         return (now_s - (self._begun_s if session is None else session.heard_s)) * 1000
 
     def clock_offset_ms(self, image: ClusterImage, node_id: int) -> int | None:
-        """How far a broker's wall clock is ahead of the median of the live brokers'; None if it was not told."""
+        """Returns how far a broker's wall clock is ahead of the median of the live brokers'; None if it was not
+        told."""
         own = self.of(node_id)
         live = [session.clock_ms for node, session in self._sessions.items() if image.is_live(node)]
         clocks = [clock_ms for clock_ms in live if clock_ms is not None]
@@ -121,17 +130,21 @@ class Sessions:
         return int(own.clock_ms - median(clocks))
 
     def expired(self, image: ClusterImage, now_s: float) -> list[tuple[NodeId, int]]:
-        """The live brokers that were not heard of for a session's time, or are silent to enough others, with their
-        epochs."""
+        """Returns the live brokers, with their epochs, that were not heard of for a session's time, or are silent to
+        enough witnesses."""
         return [
             (node, session.broker_epoch)
             for node, session in self._sessions.items()
             if image.is_live(node)
+            # Even witnesses cannot end a session within the lease: until it runs out the broker may answer reads as a
+            # leader, and a successor elected earlier would be a second one.
             and now_s - session.heard_s >= (self._lease_s if self._is_silent(image, node, now_s) else self._timeout_s)
         ]
 
     def _is_silent(self, image: ClusterImage, node: NodeId, now_s: float) -> bool:
         session = self._sessions[node]
         words = self._silences.get((node, session.broker_epoch), {})
+        # The heartbeat refutes whatever was said before it.
         recent = [witness for witness, said_s in words.items() if max(now_s - WITNESS_S, session.heard_s) <= said_s]
+        # A fenced witness may itself be the one that is cut off.
         return sum(witness != node and image.is_live(witness) for witness in recent) >= WITNESSES

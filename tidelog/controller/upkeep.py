@@ -22,11 +22,12 @@ def misled(image: ClusterImage, config: BrokerConfig) -> ElectLeaders | None:
     if not config.auto_leader_rebalance_enable:
         return None
     command = ElectLeaders(ElectionType.PREFERRED)
+    # Deciding is pure, so the election is tried on this image first, and asked for only if it changes something.
     return command if elect_leaders(image, command, config).records else None
 
 
 def fresh_stamps(image: ClusterImage, sessions: Sessions) -> NoteStamps | None:
-    """The time marks that brokers have told, and that the metadata do not have yet; None if there are none."""
+    """Returns the command that records time marks which brokers have told; None if the metadata have them all."""
     told = [(broker, sessions.of(node)) for node, broker in image.brokers.items()]
     stamps = [
         Stamped(broker.node_id, broker.epoch, session.stamp)
@@ -39,13 +40,15 @@ def fresh_stamps(image: ClusterImage, sessions: Sessions) -> NoteStamps | None:
 def next_snapshot(
     image: ClusterImage, sessions: Sessions, *, every_records: int
 ) -> TakeSnapshot | AgreeSnapshot | None:
-    """The newest snapshot agreed, if a majority of the voters report the same; else a new one, if the log has grown.
+    """Returns the command that agrees on the newest snapshot, if a majority of the voters report the same root hash;
+    else the one that has a new snapshot taken, if the log has grown; else None.
 
     A snapshot that voters disagree about is never agreed: one of them has gone astray, and the log must stay until a
     later snapshot finds a majority.
     """
     if image.snapshot_agreed < image.snapshot_position:
         reported = _reported(image, sessions)
+        # One voter's word is not enough: the log may only begin where a majority can give everything that lies before.
         majority = len(image.voters) // 2 + 1
         agreed = [root_hash for root_hash in dict.fromkeys(reported) if reported.count(root_hash) >= majority]
         if agreed:
@@ -54,11 +57,12 @@ def next_snapshot(
 
 
 def _reported(image: ClusterImage, sessions: Sessions) -> list[str]:
-    """Root hashes of the newest snapshot, as the voters say."""
+    """Returns the root hashes of the newest snapshot that live voters report."""
+    # A broker that lives on another disk may hold a snapshot, and still no vote.
     live = [voter.node_id for voter in image.voters if is_voting(image, voter.voter_id)]
-    found = [sessions.of(node) for node in live]
+    reports = [sessions.of(node) for node in live]
     return [
         session.snapshot_hash
-        for session in found
+        for session in reports
         if session is not None and session.snapshot_position == image.snapshot_position
     ]

@@ -4,8 +4,7 @@ It wants three voters, or as many as the cluster was founded with if those were 
 at a time. In this order:
 
 1. A voter that can never come back goes: its disk was replaced, or its broker was removed.
-2. Voters are added until there are as many as wanted. Two tolerate no failure, just as one does, and twice as many
-   disks can fail; so the first step from an odd number is taken only if a candidate for the next one is there as well.
+2. Voters are added until there are as many as wanted; from an odd number only if there are candidates for two steps.
 3. A voter that was silent for `controller.voter.replace.ms` goes, if a candidate can replace it.
 
 Nothing changes while the live voters are no majority. Those that go are none of the live ones, so the live voters are a
@@ -41,6 +40,7 @@ def next_step(
     image: ClusterImage, sessions: Sessions, now_s: float, *, replace_ms: int
 ) -> ChangeVoters | AssignVoter | None:
     """Returns the next change of voters, or None if nothing is to change."""
+    # A change of voters is itself a value that the present voters must choose.
     if not _can_decide(image):
         return None
     lost = next((voter for voter in image.voters if _is_lost(image, voter)), None)
@@ -48,11 +48,15 @@ def next_step(
         return ChangeVoters(remove=lost.voter_id)
     candidates = _candidates(image, sessions)
     missing = max(VOTERS_WANTED, image.voters_founded) - len(image.voters)
+    # Two voters tolerate no failure, just as one does, and twice as many disks can fail; four are to three as two to
+    # one. So an even number is only passed through, on the way to the next odd one.
     needed = 1 if len(image.voters) % 2 == 0 else 2
     if missing > 0 and len(candidates) >= min(needed, missing):
         return _with(image, candidates[0])
+    # The candidate is added by a later step: without one at hand, removing a silent voter only makes the set smaller.
     if missing == 0 and candidates:
         silent = [voter for voter in image.voters if sessions.silent_ms(voter.node_id, now_s) >= replace_ms]
+        # No live voter ever goes, so the live ones are a majority of the smaller set as well.
         gone = next((voter for voter in silent if not is_voting(image, voter.voter_id)), None)
         if gone is not None:
             return ChangeVoters(remove=gone.voter_id)
@@ -60,31 +64,36 @@ def next_step(
 
 
 def _is_lost(image: ClusterImage, voter: Voter) -> bool:
-    """It can never come back. (A founder that has yet to register still may.)"""
+    """Returns True if the voter's disk can never come back. (A founder that has yet to register still may.)"""
     broker = image.brokers.get(NodeId(voter.node_id))
     return voter.voter_id in image.voters_leaving or (broker is not None and broker.storage != voter.incarnation)
 
 
 def _can_decide(image: ClusterImage) -> bool:
+    # A broker that lives on another disk casts no vote: `is_voting` compares voter ids, not node ids.
     live = [voter for voter in image.voters if is_voting(image, voter.voter_id)]
     return len(live) > len(image.voters) // 2
 
 
 def _with(image: ClusterImage, broker: BrokerInfo) -> ChangeVoters | AssignVoter:
-    """A disk gets its id first, and a new one if it was a voter before."""
+    """Returns the step that makes the broker a voter: its disk gets an unused voter id before it is added."""
+    # An id below `voters_end` was in a voter set, or missed its turn. Used again, it could speak for promises that the
+    # disk gave as an earlier voter.
     if broker.voter_id < image.voters_end:
         return AssignVoter(broker.node_id, broker.storage)
     return ChangeVoters(add=Voter(broker.voter_id, broker.node_id, broker.storage, broker.peer_host, broker.peer_port))
 
 
 def _candidates(image: ClusterImage, sessions: Sessions) -> list[BrokerInfo]:
-    """The best one first."""
+    """Returns the brokers that could be added as voters, the best first."""
     voting = [voter.node_id for voter in image.voters]
     racks = [broker.rack for broker in image.brokers.values() if broker.node_id in voting]
-    found = []
+    candidates = []
     for broker in image.live_brokers:
         session = sessions.of(broker.node_id)
+        # A voter that has yet to copy the log would count in every majority, and accept nothing for a while.
         if broker.node_id in voting or session is None or session.position < image.position - BEHIND_RECORDS_MAX:
             continue
-        found.append(broker)
-    return sorted(found, key=lambda broker: (racks.count(broker.rack), broker.node_id))
+        candidates.append(broker)
+    # The rack with the fewest voters first: a rack that fails should take as few votes as possible.
+    return sorted(candidates, key=lambda broker: (racks.count(broker.rack), broker.node_id))
