@@ -165,6 +165,7 @@ COMMANDS: Final[Mapping[type[Command], Row]] = dict(
             RegisterBroker, register, Claim("node_id", incarnation="incarnation"), BrokerAdmitted, RegistrationOutdated
         ),
         _broker(BrokerHeartbeat, heartbeat, OF_BROKER, HeartbeatAnswered),
+        # Told often, and kept in the controller's memory only: a record for each would fill the log.
         _broker(MetadataApplied, None, OF_BROKER),
         _broker(ReportSilence, None, OF_BROKER),
         _broker(ReportRemoved, _simple(report_removed), Claim("node_id")),
@@ -175,6 +176,7 @@ COMMANDS: Final[Mapping[type[Command], Row]] = dict(
         _broker(AlterMembers, alter_members, OF_BROKER, MembersAltered),
         _broker(ReportLostVotes, report_lost_votes, OF_BROKER),
         _broker(ReportPaxosLeader, report_leader, OF_BROKER),
+        # A broker that could send these could fence others, or begin a reign.
         _own(LeadCluster, _simple(decide_cluster.lead)),
         _own(FenceBroker, fence),
         _own(NoteStamps, _simple(note_stamps)),
@@ -208,6 +210,7 @@ def check_rows(rows: Mapping[type[Command], Row]) -> None:
     for kind in _kinds(Command):
         if kind not in rows:
             raise TypeError(f"{kind.__name__} has no row in COMMANDS: who may give it, and what decides it?")
+        # A client's command without rights would be open to everybody.
         if issubclass(kind, ClientCommand) is not (rows[kind].needs is not None):
             raise TypeError(f"{kind.__name__} is a client's command if it takes rights, and only then")
 

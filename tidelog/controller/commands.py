@@ -28,6 +28,7 @@ class NewTopic(msgspec.Struct, frozen=True):
     configs: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
+# `\Z` and not `$`, which would let a line feed into the name of a directory.
 NewTopicId = Annotated[str, msgspec.Meta(pattern=r"\A(?!0{32})[0-9a-f]{32}\Z")]
 """The id of a topic as whoever asks for it has drawn it. Every broker names a directory by it, and zeros are the
 metadata log's, so nothing else is taken from other brokers."""

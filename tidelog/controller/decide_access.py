@@ -61,6 +61,7 @@ def _records(access: Access, command: AccessCommand, config: BrokerConfig) -> tu
 def _store_user(access: Access, command: StoreUser, config: BrokerConfig) -> tuple[MetadataRecord, ...]:
     user = command.user
     known = access.users.get(user.name)
+    # The command carries salt and hash, so only a repetition is equal to what is there.
     if known == user:
         return ()
     if command.is_new:
@@ -76,18 +77,20 @@ def _store_user(access: Access, command: StoreUser, config: BrokerConfig) -> tup
 def _remove_user(access: Access, name: str) -> tuple[MetadataRecord, ...]:
     if name not in access.users:
         return ()
+    # A token outlives its user otherwise, and would log in a user of the same name that is made later.
     tokens = tuple(token.token_id for token in access.tokens.values() if token.principal == f"User:{name}")
     return (UserRemoved(name), *((TokensRemoved(tokens),) if tokens else ()))
 
 
 def _store_token(access: Access, token: Token, config: BrokerConfig) -> tuple[MetadataRecord, ...]:
-    """A full house makes room by what is over."""
+    """Stores a token; where there are as many as may be, the expired ones are removed to make room."""
     if token.token_id in access.tokens:
         return ()
     check_principal(token.principal)
     over: tuple[str, ...] = ()
     if len(access.tokens) >= config.tokens_max:
-        over = tuple(one.token_id for one in access.tokens.values() if one.is_over(token.created_ms))
+        # Deciding has no clock: the new token's own time of creation tells which old ones are over.
+        over = tuple(stored.token_id for stored in access.tokens.values() if stored.is_over(token.created_ms))
         _refuse_more("tokens", len(access.tokens) - len(over) + 1, config.tokens_max, "tokens.max")
     return (*((TokensRemoved(over),) if over else ()), TokenStored(token))
 

@@ -7,8 +7,7 @@ Another disk under a live id is either a second broker with a wrong `node.id`, o
 within its session's time; it is told to wait, and succeeds in the second case.
 
 A registration is compared and set: it names the one that it replaces. What a process sent before it died may arrive
-when the next one has long been admitted, and would put it out for good; but then it names what is not the newest any
-more. A process that lives is told which is, and asks again.
+when the next one has long been admitted; but then it names what is not the newest any more.
 """
 
 from __future__ import annotations
@@ -55,31 +54,39 @@ TOPICS_SHOWN = 5
 
 def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig) -> Decision:
     """Raises `WrongCluster`, `UnsupportedLevel`, `NodeIdInUse`, `OldDirectory`."""
+    # The logs of another cluster have other topics under the same offsets and epochs.
     if command.cluster_id and command.cluster_id != image.cluster_id:
         raise WrongCluster(
             f"the data directory of node {command.node_id} belongs to cluster {command.cluster_id}, and this is "
             f"{image.cluster_id}; connect it to its own cluster, or give it an empty data directory"
         )
+    # A broker that meets a record it does not know stops; it is better told at once.
     if image.level not in command.levels:
         raise UnsupportedLevel(unfit_for_level(command.node_id, command.levels, image.level))
     node = NodeId(command.node_id)
     known = image.brokers.get(node)
+    # The process asks again because the first answer was lost; it keeps its epoch.
     if known is not None and known.incarnation == command.incarnation:
         return Decision(answer=lambda after: _admitted(after, node))
+    # An old copy of a directory lacks promises and acknowledged records, and looks sound.
     if known is not None and _is_old(image, known, command):
         raise OldDirectory(
             f"the data directory of node {node} is an old copy: its broker has been further since. It takes part again "
             "as with a new disk, and is filled from the others"
         )
     epoch = -1 if known is None else known.epoch
+    # Compare and set: a request of a dead process that arrives late names an older registration, and must not put out
+    # the one that lives. A process that lives is told the newest, and asks again.
     if command.replaces != epoch:
         return Decision(answer=lambda after: RegistrationOutdated(after.position, epoch))
+    # The same disk proves that the earlier process is dead: it had the directory locked. On another disk it may live.
     if known is not None and not known.is_fenced and known.storage not in (command.storage, command.lost_storage):
         raise NodeIdInUse(
             f"node id {node} belongs to a broker that is live, at {known.http}. Give this one another "
             "node.id; if it is the same broker with a new disk, it will be admitted as soon as the old process's "
             "session is over"
         )
+    # The epoch in the clean-shutdown file has to be that of the last life; an older file is one of a life before.
     loss = _loss(known, command)
     registered = BrokerRegistered(
         node_id=node,
@@ -94,14 +101,17 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
         stamp=command.stamp if image.level > LEVEL_MIN else 0,
         levels=command.levels if image.level > LEVEL_MIN else FIRST_LEVEL,
     )
+    # One batch: the replicas lose their places before the new life begins. In between, a leader could count the new
+    # process for in sync by what its predecessor had.
     lost = without(image, node, config, loss, new_disk=command.storage)
     return Decision((*lost, registered), lambda after: _admitted(after, node))
 
 
 def _is_old(image: ClusterImage, known: BrokerInfo, command: RegisterBroker) -> bool:
-    """A directory that shows less than it did is a copy of then; a disk that another has replaced, and that may still
-    vote somewhere, has missed who knows what."""
+    """Returns True if the disk is an old copy: its directory shows less than it did, or another disk has replaced it
+    and it still counts as a voter somewhere."""
     if known.storage == command.storage:
+        # A directory counts its starts, and goes on marking time. One that shows less than was told is a copy of then.
         return command.starts > 0 and (command.starts <= known.starts or command.stamp < known.stamp)
     disk = (command.node_id, command.storage)
     return any((voter.node_id, voter.incarnation) == disk for voter in image.voters) or any(
@@ -113,7 +123,7 @@ def _is_old(image: ClusterImage, known: BrokerInfo, command: RegisterBroker) -> 
 
 
 def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
-    """Time marks that are news, once the metadata know of any."""
+    """Records the time marks that are newer than those in the metadata; nothing at level 1, which has none."""
     if image.level == LEVEL_MIN:
         return Decision()
     known = {int(node): broker for node, broker in image.brokers.items()}
@@ -128,6 +138,7 @@ def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
 
 
 def _loss(known: BrokerInfo | None, command: RegisterBroker) -> Loss | None:
+    # Nothing that was acknowledged on the old disk is on the new one.
     if known is None or known.storage != command.storage:
         return Loss.DISK
     return None if known.epoch == command.clean_epoch else Loss.NOT_SYNCED
@@ -138,10 +149,11 @@ def _admitted(image: ClusterImage, node: NodeId) -> CommandAnswer:
 
 
 def registered_broker(image: ClusterImage, node_id: int, broker_epoch: int) -> BrokerInfo:
-    """The broker that this epoch speaks for.
+    """Returns the broker that is registered under this epoch.
 
     Raises `StaleBrokerEpoch`, `BrokerRemoved`, or `NotController` if the epoch is newer than all that is known here.
     """
+    # Epochs are positions in the log, so this registration is not in the part that is known here.
     if broker_epoch >= image.position:
         raise NotController(f"node {node_id} registered with another controller, later than anything known here")
     broker = image.brokers.get(NodeId(node_id))
@@ -167,17 +179,20 @@ def heartbeat(image: ClusterImage, command: BrokerHeartbeat, config: BrokerConfi
         is_fenced = not after.is_live(node)
         return HeartbeatAnswered(after.position, is_fenced, command.wants_shutdown and is_fenced)
 
+    # Fenced first, so that it leads nothing and is in no ISR when it stops; then its absence costs nobody a session.
     if command.wants_shutdown and not broker.is_fenced:
         return Decision((BrokerFenced(node, broker.epoch), *without(image, node, config)), answer)
+    # The position is exclusive: the broker has applied its own registration, and all that was taken from it before.
     if broker.is_fenced and not command.wants_shutdown and command.position > broker.epoch:
         return Decision((BrokerUnfenced(node, broker.epoch), *including(image, node, config)), answer)
     return Decision(answer=answer)
 
 
 def fence(image: ClusterImage, command: FenceBroker, config: BrokerConfig) -> Decision:
-    """The broker was not heard of for too long."""
+    """Fences a broker whose session is over, unless it has registered again."""
     node = NodeId(command.node_id)
     broker = image.brokers.get(node)
+    # The broker has registered again since its session ended: the new life is not to blame for the old one's silence.
     if broker is None or broker.is_fenced or broker.epoch != command.broker_epoch:
         return Decision()
     return Decision((BrokerFenced(node, broker.epoch), *without(image, node, config)))
@@ -224,9 +239,10 @@ def _check_replicas(image: ClusterImage, node: NodeId, config: BrokerConfig) -> 
 
 
 def _check_votes(image: ClusterImage, broker: BrokerInfo) -> None:
-    """The other voters that are live must be a majority, of the voters now and of those left."""
+    """Raises `InvalidRequest` unless the other live voters are a majority, of the voters now and of those left."""
     if broker.node_id not in [voter.node_id for voter in image.voters]:
         return
+    # A majority of the present voters is one of the remaining ones as well; the change needs both.
     majority = len(image.voters) // 2 + 1
     live = [voter for voter in image.voters if voter.node_id != broker.node_id and is_voting(image, voter.voter_id)]
     if len(live) < majority:
@@ -237,5 +253,5 @@ def _check_votes(image: ClusterImage, broker: BrokerInfo) -> None:
 
 
 def is_voting(image: ClusterImage, voter_id: int) -> bool:
-    """A voter whose broker is live, and runs on the very disk that votes."""
+    """Returns True if the voter's broker is live, on the very disk that votes."""
     return any(broker.voter_id == voter_id for broker in image.live_brokers)

@@ -31,6 +31,7 @@ PRODUCER_ID_BLOCK: Final = 1_000
 def lead(image: ClusterImage, command: LeadCluster) -> Decision:
     """Begins a reign, and with the first one the cluster."""
     created: tuple[MetadataRecord, ...] = ()
+    # Only the first controller of a cluster names it; a later one brings an id along in vain.
     if not image.cluster_id:
         created = (ClusterCreated(command.cluster_id, command.level),)
     return Decision((*created, ControllerElected(command.node_id, command.epoch)))
@@ -39,6 +40,7 @@ def lead(image: ClusterImage, command: LeadCluster) -> Decision:
 def assign_voter(image: ClusterImage, command: AssignVoter) -> Decision:
     """Gives a disk the next voter id, unless it has one that was not used up."""
     broker = image.brokers.get(NodeId(command.node_id))
+    # An id at or above `voters_end` is unused yet, and a repeated command must not waste another.
     if broker is None or broker.storage != command.storage or broker.voter_id >= image.voters_end:
         return Decision()
     return Decision((VoterAssigned(broker.node_id, broker.storage, image.next_voter_id),))
@@ -50,15 +52,17 @@ def take_snapshot(_image: ClusterImage, _command: TakeSnapshot) -> Decision:
 
 
 def agree_snapshot(image: ClusterImage, command: AgreeSnapshot) -> Decision:
-    """Notes what a majority has made of it, if that is news."""
+    """Records the root hash that a majority has reported for the newest snapshot, unless that is recorded already."""
+    # A report about a snapshot that was agreed already, or never taken, is late or wrong.
     if not image.snapshot_agreed < command.position <= image.snapshot_position:
         return Decision()
     return Decision((SnapshotAgreed(command.position, command.root_hash),))
 
 
 def allocate_producer_ids(image: ClusterImage, _command: AllocateProducerIds) -> Decision:
-    """Gives the next block; ids made from idempotency keys are never reached."""
+    """Gives out the next block of producer ids, below those that are made from idempotency keys."""
     first = image.next_producer_id
+    # Above this bit ids are made from idempotency keys, without asking; one of both kinds would mix two producers.
     assert first + PRODUCER_ID_BLOCK < KEYED_PRODUCER_BIT
     record = ProducerIdsAllocated(first + PRODUCER_ID_BLOCK)
     return Decision((record,), lambda after: ProducerIdBlock(after.position, first, PRODUCER_ID_BLOCK))

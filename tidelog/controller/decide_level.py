@@ -20,10 +20,12 @@ from tidelog.model.levels import LevelRange
 
 def raise_level(image: ClusterImage, command: RaiseLevel) -> Decision:
     """Raises `UnsupportedLevel`, which names the brokers that do not speak the level, and what they speak."""
+    # The word of the running process counts for more than its registration: at level 1 that says nothing of levels.
     heard = _heard(image, command.spoken)
     spoken = {node: heard.get(node, broker.levels) for node, broker in image.brokers.items()}
     level = max([image.level, *(levels.highest for levels in spoken.values())])
     unfit = [_words(node, levels, is_heard=node in heard) for node, levels in spoken.items() if level not in levels]
+    # A voter that has not registered applies the same records, and nobody knows which it understands.
     strangers = sorted({voter.node_id for voter in image.voters} - {*map(int, image.brokers)})
     unfit += [f"broker {node} votes on the metadata log, and is not registered" for node in strangers]
     if unfit:
@@ -43,9 +45,10 @@ def raise_level(image: ClusterImage, command: RaiseLevel) -> Decision:
 
 def _heard(image: ClusterImage, spoken: Sequence[SpokenLevels]) -> dict[NodeId, LevelRange]:
     """Returns what the registered processes of brokers say themselves."""
-    said = {(one.node_id, one.incarnation): one.levels for one in spoken}
-    found = {node: said.get((broker.node_id, broker.incarnation)) for node, broker in image.brokers.items()}
-    return {node: levels for node, levels in found.items() if levels is not None}
+    # By incarnation: a process that was replaced since may have been of another version.
+    said = {(answer.node_id, answer.incarnation): answer.levels for answer in spoken}
+    levels_of = {node: said.get((broker.node_id, broker.incarnation)) for node, broker in image.brokers.items()}
+    return {node: levels for node, levels in levels_of.items() if levels is not None}
 
 
 def _words(node: NodeId, levels: LevelRange, *, is_heard: bool) -> str:

@@ -27,7 +27,9 @@ def accept_loss(image: ClusterImage, command: AcceptLoss) -> Decision:
     info = _partition(image, command)
     _check(command)
     known = LostRanges(info.losses)
+    # What was given up before keeps its first record; a repetition finds nothing new.
     news = tuple(lost for lost in command.ranges if not known.covers(lost.start, lost.end))
+    # A range that overlaps accepted ones falls into the parts between them, each an entry of its own.
     parts = sum(len(list(known.rest(lost.start, lost.end))) for lost in news)
     if len(info.losses) + parts > LOSSES_MAX:
         raise InvalidRequest(
@@ -55,6 +57,7 @@ def _check(command: AcceptLoss) -> None:
         raise InvalidRequest(f"the name of the user is longer than {WORD_CHARS_MAX} characters")
     end = 0
     for lost in command.ranges:
+        # In order and disjoint, so that one range cannot count for several.
         if not end <= lost.start < lost.end:
             raise InvalidRequest(f"[{lost.start}, {lost.end}) is no range of offsets behind {end}")
         _check_words(lost)

@@ -50,11 +50,12 @@ def alter_members(image: ClusterImage, command: AlterMembers, config: BrokerConf
 
 
 def _alter(partitions: Partitions, sender: BrokerInfo, asked: MembersAsked) -> MembersAnswer:
-    found = partitions.find(asked.topic_id, asked.partition)
-    if found is None:
+    entry = partitions.find(asked.topic_id, asked.partition)
+    if entry is None:
         return MembersAnswer(asked.topic_id, asked.partition, AlterCode.UNKNOWN_PARTITION)
-    topic, info = found
+    topic, info = entry
     code, now = _judge(sender, info, asked), info
+    # A repetition of what was noted already is answered alike, and noted no second time.
     if code is AlterCode.NONE and asked.partition_epoch == info.partition_epoch:
         now = partitions.settle(topic, info, _noted(info, asked.in_force, Brokers(partitions.image)))
         code = AlterCode.NONE if now.leader_epoch == info.leader_epoch else AlterCode.NEW_LEADER_ELECTED
@@ -64,11 +65,13 @@ def _alter(partitions: Partitions, sender: BrokerInfo, asked: MembersAsked) -> M
 def _judge(sender: BrokerInfo, info: PartitionInfo, asked: MembersAsked) -> AlterCode:
     if asked.leader_epoch > info.leader_epoch or asked.partition_epoch > info.partition_epoch:
         raise NotController(f"node {sender.node_id} knows later changes of partition {info.partition} than this one")
+    # A later leader may have changed the voters since, so this report is old.
     if asked.leader_epoch < info.leader_epoch:
         return AlterCode.FENCED_LEADER_EPOCH
     if info.leader != sender.node_id or not _is_possible(info, asked.in_force):
         return AlterCode.INVALID_REQUEST
     if asked.partition_epoch < info.partition_epoch:
+        # Written before the controller's newest order, the report must not end the move which that order began.
         is_next = asked.partition_epoch == info.partition_epoch - 1
         is_done = is_next and in_order(asked.in_force.members) == info.members
         return AlterCode.NONE if is_done else AlterCode.INVALID_UPDATE_VERSION
@@ -76,14 +79,17 @@ def _judge(sender: BrokerInfo, info: PartitionInfo, asked: MembersAsked) -> Alte
 
 
 def _is_possible(info: PartitionInfo, told: MemberSet) -> bool:
-    """Distinct ids and nodes, ids that were given out (none, if nobody votes), those known here on their disks."""
-    ids, nodes = ids_of(told.members), [one.node_id for one in told.members]
-    given = {one.engine_id: one for one in (*info.members, *info.wanted)}
+    """Returns True if the members could be those of the log: distinct ids and nodes, ids that were given out, and ids
+    known here on their disks."""
+    # A log that has changed its voters by itself cannot be refused; what contradicts ids that were given out is no
+    # log's state, and would let a node vote twice.
+    ids, nodes = ids_of(told.members), [member.node_id for member in told.members]
+    given = {member.engine_id: member for member in (*info.members, *info.wanted)}
     return (
         bool(ids)
         and len(set(ids)) == len(set(nodes)) == len(ids)
         and 1 <= min(ids) <= max(ids) < told.next_engine_id <= info.next_engine_id
-        and all(given.get(one.engine_id, one) == one for one in told.members)
+        and all(given.get(member.engine_id, member) == member for member in told.members)
     )
 
 
@@ -91,7 +97,10 @@ def _noted(info: PartitionInfo, told: MemberSet, brokers: Brokers) -> PartitionI
     """Takes note of the members in force: wanted members that missed their turn get another engine id; if all wanted
     ones are in force, the reassignment is done."""
     ids = ids_of(told.members)
-    turns = tuple(one for one in info.wanted if one.engine_id in ids or one.engine_id >= told.next_engine_id)
+    # Ids are added in their order: one that was passed over can never be, so its disk gets another.
+    turns = tuple(
+        member for member in info.wanted if member.engine_id in ids or member.engine_id >= told.next_engine_id
+    )
     now = with_wanted(replace(info, members=in_order(told.members), wanted=turns), brokers)
     if now.members != now.wanted:
         return now
@@ -108,11 +117,11 @@ def report_lost_votes(image: ClusterImage, command: ReportLostVotes, config: Bro
 
 
 def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote) -> None:
-    found = partitions.find(vote.topic_id, vote.partition)
-    if found is None:
+    entry = partitions.find(vote.topic_id, vote.partition)
+    if entry is None:
         return
-    topic, info = found
-    lost = [one for one in info.wanted if (one.engine_id, one.node_id) == (vote.engine_id, broker.node_id)]
+    topic, info = entry
+    lost = [member for member in info.wanted if (member.engine_id, member.node_id) == (vote.engine_id, broker.node_id)]
     if lost:
         partitions.settle(topic, info, with_new_id(info, lost[0]))
 
@@ -131,12 +140,14 @@ def report_leader(image: ClusterImage, command: ReportPaxosLeader, config: Broke
 
 
 def _begin_next(partitions: Partitions, broker: BrokerInfo, lost: LostReign) -> None:
-    found = partitions.find(lost.topic_id, lost.partition)
-    if found is None:
+    entry = partitions.find(lost.topic_id, lost.partition)
+    if entry is None:
         return
-    topic, info = found
+    topic, info = entry
+    # A late report would end the reign of somebody who leads well.
     is_its_own = info.leader == broker.node_id and info.leader_epoch == lost.leader_epoch
     if not (rules_of(topic).leader_reports_members and is_its_own and is_electable(info)):
         return
+    # The same broker may go on under a greater number; one whose disk has failed cannot.
     leader = info.leader if lost.end is ReignEnd.RENEW else next_candidate(info)
     partitions.settle(topic, info, replace(info, leader=leader, leader_epoch=info.leader_epoch + 1))

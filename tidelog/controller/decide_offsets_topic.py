@@ -39,6 +39,8 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
     if known is not None:
         return Decision(answer=lambda after: placed(after, known))
     check_new_id(image, command.topic_id)
+    # Fenced brokers and voters that have yet to register count: counted by the live ones alone, a topic that is made
+    # while the cluster starts would have too few replicas for good.
     expected = max(len(image.brokers), len(image.voters))
     factor = min(config.offsets_topic_replication_factor, expected)
     partitions = range(config.offsets_topic_num_partitions if name == OFFSETS_TOPIC else AUDIT_PARTITIONS)
@@ -47,6 +49,7 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
         record = TopicCreated(name, command.topic_id, assign(image, partitions, factor, None), configs)
         check_electable(apply_all(image, (record,), image.position).topics[name])
     except InvalidRequest as error:
+        # What is a client's mistake elsewhere is here a cluster that is not complete yet; the coordinator asks again.
         raise CoordinatorNotAvailable(f"topic {name} cannot be made now: {error.message}") from error
     return Decision((record,), lambda after: placed(after, after.topics[name]))
 

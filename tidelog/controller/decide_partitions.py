@@ -5,8 +5,7 @@ every ISR member in the life (broker epoch) in which it fetched. The checks come
 conclude from a refusal is as important as what is refused: one that took "perhaps" for "no" would commit without a
 member that the controller takes for in sync, and might elect.
 
-`INELIGIBLE_REPLICA` is the one refusal that says "no". To make it true also of an earlier sending of the same request
-that is still on its way, and might find the replica eligible again, the refusal uses up the partition epoch.
+`INELIGIBLE_REPLICA` is the one refusal that says "no"; it uses up the partition epoch, to make that true.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Partitions:
         self._changed: dict[tuple[str, int], PartitionInfo] = {}
 
     def find(self, topic_id: str, partition: int) -> tuple[Topic, PartitionInfo] | None:
-        """The partition, as changed so far; None if there is none."""
+        """Returns a topic and its partition, as changed so far; None if there is no such partition."""
         topic = self._topics.get(topic_id)
         if topic is None or not 0 <= partition < len(topic.partitions):
             return None
@@ -73,12 +72,14 @@ class Partitions:
         nobody else may lead; `unfit` is not counted as live; `lost` has lost its log."""
         rules = self._rules.of(topic)
         if even_unclean:
+            # The topic's own setting stays off: an operator has allowed this one election.
             rules = rules.model_copy(update={"unclean_leader_election_enable": True})
         brokers = Brokers(self.image, absent=NO_LEADER if unfit is None else unfit)
         return self.put(topic, rules_of(topic).settled(was, asked, rules, brokers, lost))
 
     def put(self, topic: Topic, now: PartitionInfo) -> PartitionInfo:
         """Remembers the entry."""
+        # An unchanged entry makes no record: that would raise the partition epoch for nothing.
         if now is not self._changed.get((topic.topic_id, now.partition), topic.partitions[now.partition]):
             self._changed[topic.topic_id, now.partition] = now
         return now
@@ -97,7 +98,10 @@ class Partitions:
 
 
 def alter_partition(image: ClusterImage, command: AlterPartition, config: BrokerConfig) -> Decision:
-    """Raises as `registered_broker`, and `NotController` if the leader knows more than there is to know here."""
+    """Judges a leader's requests for other ISRs, each by itself.
+
+    Raises as `registered_broker`, and `NotController` if the leader's metadata are newer than this image.
+    """
     sender = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     answers = [_alter(partitions, sender, asked) for asked in command.partitions]
@@ -105,46 +109,58 @@ def alter_partition(image: ClusterImage, command: AlterPartition, config: Broker
 
 
 def _alter(partitions: Partitions, sender: BrokerInfo, asked: IsrAsked) -> IsrAnswer:
-    found = partitions.find(asked.topic_id, asked.partition)
-    if found is None:
+    entry = partitions.find(asked.topic_id, asked.partition)
+    if entry is None:
         return IsrAnswer(asked.topic_id, asked.partition, AlterCode.UNKNOWN_PARTITION)
-    topic, info = found
+    topic, info = entry
     code = _judge(partitions.image, sender, topic, info, asked)
     now = info
     if code is AlterCode.INELIGIBLE_REPLICA:
+        # The leader takes this answer as proof that nothing was applied, and reverts. An earlier sending of the request
+        # may still arrive, and find the replica eligible again; the new partition epoch refuses it.
         now = partitions.put(topic, replace(info, partition_epoch=info.partition_epoch + 1))
     elif code is AlterCode.NONE:
-        wanted = [member.node_id for member in asked.isr]
-        isr = tuple(node for node in info.replicas if node in wanted)
+        nodes = [member.node_id for member in asked.isr]
+        # The ISR is kept in the order of the replicas: elections go by it.
+        isr = tuple(node for node in info.replicas if node in nodes)
         now = partitions.settle(topic, info, replace(info, isr=isr))
         code = AlterCode.NONE if now.leader_epoch == info.leader_epoch else AlterCode.NEW_LEADER_ELECTED
     return IsrAnswer(asked.topic_id, asked.partition, code, now.leader_epoch, now.partition_epoch, now.isr)
 
 
 def _judge(image: ClusterImage, sender: BrokerInfo, topic: Topic, info: PartitionInfo, asked: IsrAsked) -> AlterCode:
+    # This node was the controller once: it must not judge a leader by an image that is older than the leader's.
     if asked.leader_epoch > info.leader_epoch or asked.partition_epoch > info.partition_epoch:
         raise NotController(f"node {sender.node_id} knows later changes of partition {info.partition} than this one")
+    # A deposed leader's set is one that nobody replicates to any more.
     if asked.leader_epoch < info.leader_epoch:
         return AlterCode.FENCED_LEADER_EPOCH
+    # Only the leader knows who has caught up, and only where it replicates to an ISR.
     if info.leader != sender.node_id or not rules_of(topic).leader_alters_isr:
         return AlterCode.INVALID_REQUEST
     nodes = [member.node_id for member in asked.isr]
     is_eligible = all(_is_eligible(image, info, member) for member in asked.isr)
     if asked.partition_epoch < info.partition_epoch:
+        # A request that was applied, and whose answer was lost, comes again under the epoch before: it gets its
+        # "applied". Anything older may have been applied and undone since, so the leader has to wait for the metadata.
         is_next = asked.partition_epoch == info.partition_epoch - 1
         is_done = is_next and is_eligible and sorted(nodes) == sorted(info.isr)
         return AlterCode.NONE if is_done else AlterCode.INVALID_UPDATE_VERSION
     is_subset = all(node in info.replicas for node in nodes) and len(dict.fromkeys(nodes)) == len(nodes)
+    # A leader outside its own ISR would commit what it need not have.
     if not is_subset or info.leader not in nodes:
         return AlterCode.INVALID_REQUEST
     return AlterCode.NONE if is_eligible else AlterCode.INELIGIBLE_REPLICA
 
 
 def _is_eligible(image: ClusterImage, info: PartitionInfo, member: IsrMember) -> bool:
-    """Live, in the life in which it fetched. Who is in the ISR already is in its present life: a new one leaves it."""
+    """Returns True if the member is live, in the life in which it fetched. A member of the ISR is in its present life,
+    since a new one leaves the ISR."""
     broker = image.brokers.get(NodeId(member.node_id))
+    # A fenced or stopping broker would join, and leave at once; until then every commit waits for it (KIP-841).
     if broker is None or broker.is_fenced:
         return False
+    # The fetches of an earlier process say nothing about the log that its successor found (KIP-903).
     is_known = member.broker_epoch == ANY_LIFE and member.node_id in info.isr
     return is_known or member.broker_epoch == broker.epoch
 
@@ -153,12 +169,14 @@ def _is_eligible(image: ClusterImage, info: PartitionInfo, member: IsrMember) ->
 
 
 def elect_leaders(image: ClusterImage, command: ElectLeaders, config: BrokerConfig) -> Decision:
-    """Never raises: each partition has its own answer."""
+    """Elects leaders, preferred or unclean. Never raises: each partition has its own answer."""
     partitions = Partitions(image, config)
+    # Without a list only those partitions are answered that can get another leader; a cluster has too many others.
     asked = _electable(image, command.election) if command.partitions is None else command.partitions
     answers = [_elect(partitions, command.election, named) for named in asked]
     records: tuple[MetadataRecord, ...] = as_record(partitions.changes)
     if command.election is ElectionType.UNCLEAN:
+        # An election that may lose records leaves an audit record in place of the plain change.
         records = tuple(_unclean_record(change, command) for change in partitions.changes)
     return Decision(records, lambda after: LeadersElected(after.position, answers))
 
@@ -179,6 +197,7 @@ def _electable(image: ClusterImage, election: ElectionType) -> Sequence[Partitio
 
 
 def _is_misled(info: PartitionInfo) -> bool:
+    # Being live is not enough: a preferred leader that lacks records would have the others truncate them.
     return info.leader != info.replicas[0] and info.replicas[0] in info.isr
 
 
@@ -188,10 +207,10 @@ def _is_rescuable(image: ClusterImage, topic: Topic, info: PartitionInfo) -> boo
 
 
 def _elect(partitions: Partitions, election: ElectionType, named: PartitionNamed) -> ElectionAnswer:
-    found = partitions.find(named.topic_id, named.partition)
-    if found is None:
+    entry = partitions.find(named.topic_id, named.partition)
+    if entry is None:
         return ElectionAnswer(named.topic_id, named.partition, ElectionCode.UNKNOWN_PARTITION)
-    topic, info = found
+    topic, info = entry
     if election is ElectionType.PREFERRED:
         code, now = _elect_preferred(partitions, topic, info)
     else:
@@ -219,8 +238,8 @@ def _elect_unclean(partitions: Partitions, topic: Topic, info: PartitionInfo) ->
 
 
 def hand_over(image: ClusterImage, command: HandOver, config: BrokerConfig) -> Decision:
-    """Raises as `registered_broker`. Each partition has its own answer; one that its asker does not lead in that epoch
-    any more needs nothing."""
+    """Elects other leaders for a broker that is about to stop. Each partition has its own answer; one that the broker
+    does not lead in that epoch any more needs nothing. Raises as `registered_broker`."""
     giver = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     answers = [_give_on(partitions, giver.node_id, led, command.leaving) for led in command.partitions]
@@ -228,22 +247,25 @@ def hand_over(image: ClusterImage, command: HandOver, config: BrokerConfig) -> D
 
 
 def _give_on(partitions: Partitions, giver: NodeId, led: PartitionLed, leaving: Sequence[int]) -> ElectionAnswer:
-    found = partitions.find(led.topic_id, led.partition)
-    if found is None:
+    entry = partitions.find(led.topic_id, led.partition)
+    if entry is None:
         return ElectionAnswer(led.topic_id, led.partition, ElectionCode.UNKNOWN_PARTITION)
-    topic, info = found
+    topic, info = entry
     heir = next((node for node in heirs(info) if node not in leaving), NO_LEADER)
+    # The epoch, too: the broker may have been deposed and elected again since it asked, and leads with good reason.
     if info.leader != giver or info.leader_epoch != led.leader_epoch:
         code = ElectionCode.ELECTION_NOT_NEEDED
     elif heir == NO_LEADER:
         code = ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     else:
         info = partitions.settle(topic, info, replace(info, leader=heir))
+        # A majority's rules may refuse the heir: the leader stays if no majority is live.
         is_done = info.leader != giver
         code = ElectionCode.NONE if is_done else ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     return ElectionAnswer(led.topic_id, led.partition, code, info.leader)
 
 
 def heirs(info: PartitionInfo) -> tuple[NodeId, ...]:
-    """Returns who may lead after the leader, without a loss: those in sync, or live voters, that stay replicas."""
+    """Returns the brokers that may lead after the leader, without a loss: those in sync, or live voters, that stay."""
+    # A replica that is to go would have to hand over once more, at the end of its move.
     return tuple(node for node in info.target if node in info.isr and node != info.leader)

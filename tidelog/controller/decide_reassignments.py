@@ -2,9 +2,8 @@
 
     replicas [1,2,3] to [4,2,3]:  replicas [4,2,3,1], adding [4], removing [1]  ->  4 in sync  ->  replicas [4,2,3]
 
-While a move is under way all its replicas copy, so nothing has fewer copies than before. A move that is replaced by
-another keeps the first one's targets until the end, as both adding and removing: they may be the ones in sync. A move
-that is called off leaves the original replicas, provided that one of them is in sync.
+While a move is under way all its replicas copy, so nothing has fewer copies than before. A move that is called off
+leaves the original replicas, provided that one of them is in sync.
 
 Where replicas vote (`quorum_leadership`) a move begins alike, and ends when the leader reports that those wanted are
 the members. To call it off is to move back: who has become a member meanwhile must be taken out again.
@@ -64,25 +63,27 @@ def _check_room(image: ClusterImage, changes: Sequence[MetadataRecord], config: 
 def _throttled(
     image: ClusterImage, changes: Sequence[MetadataRecord], throttle: int | None
 ) -> tuple[MovesThrottled, ...]:
-    """The record that sets the throttle; none if that is the throttle already, or if nothing moves."""
+    """Returns the record that sets the throttle; none if that is the throttle already, or if nothing moves."""
     if throttle is None:
         return ()
     after = apply_all(image, changes, image.position)
+    # A throttle ends with the last move; without one, `apply` would drop the record at once.
     is_moving = any(info.is_moving for topic in after.topics.values() for info in topic.partitions)
     return (MovesThrottled(throttle),) if is_moving and throttle != after.moves_throttle else ()
 
 
-def _reassign(partitions: Partitions, wanted: NewReplicas) -> None:
-    found = partitions.find(wanted.topic_id, wanted.partition)
-    if found is None:
-        raise UnknownPartition(f"there is no partition {wanted.partition} of the topic with id {wanted.topic_id}")
-    topic, info = found
+def _reassign(partitions: Partitions, move: NewReplicas) -> None:
+    entry = partitions.find(move.topic_id, move.partition)
+    if entry is None:
+        raise UnknownPartition(f"there is no partition {move.partition} of the topic with id {move.topic_id}")
+    topic, info = entry
     name = TopicPartition(topic.name, info.partition)
-    if wanted.replicas is None:
+    if move.replicas is None:
         # without effect if nothing moves: a repetition, or the move was faster
         asked = rules_of(topic).called_off(info, name) if info.is_moving else info
     else:
-        target = tuple(NodeId(node) for node in wanted.replicas)
+        target = tuple(NodeId(node) for node in move.replicas)
+        # A repetition: the move is under way, or done. Begun again, it would raise the partition epoch for nothing.
         if target == info.target:
             return
         _check_target(partitions.image, info, target, name)
@@ -94,12 +95,15 @@ def _check_target(image: ClusterImage, info: PartitionInfo, target: tuple[NodeId
     unknown = [node for node in target if node not in image.brokers]
     if not target or unknown or len(dict.fromkeys(target)) != len(target):
         raise InvalidRequest(f"{name}: replicas must be distinct, known brokers, not {list(target)}")
+    # A replica that is there already may be away: it has what it had, and copies the rest once it is back.
     absent = [node for node in target if node not in info.replicas and not image.is_live(node)]
     if absent:
         raise InvalidRequest(f"{name}: broker {absent[0]} is not live, so it could not copy the partition; start it")
 
 
 def _begun(info: PartitionInfo, target: tuple[NodeId, ...]) -> PartitionInfo:
+    # The original replicas, not the present ones: a move that replaces another keeps the first one's targets as both
+    # adding and removing until the end, since they may be the ones that are in sync.
     original = info.original
     leaving = tuple(node for node in info.replicas if node not in target)
     replicas = (*target, *leaving)

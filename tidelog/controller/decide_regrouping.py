@@ -4,8 +4,7 @@ What each replica has was found by a broker that asked them, at one partition ep
 changed since, and the audit record is written together with what follows, as one record. A command that comes twice
 finds its own record; of two commands, the second finds that the partition has changed.
 
-With in-sync replicas the one that has the most leads from now on, and the others follow it. Those that are not kept are
-waited for no more, whatever they had acknowledged. With Paxos all that are
+With in-sync replicas the one that has the most leads from now on, and the others follow it. With Paxos all that are
 left vote, each under another id (`docs/replication-paxos.md`, "When a majority has lost its votes").
 """
 
@@ -29,7 +28,10 @@ from tidelog.model.ids import NodeId
 
 
 def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig) -> Decision:
-    """Raises `UnknownTopic`, `UnknownPartition`, `LossRefused` if the partition has changed, `InvalidRequest`."""
+    """Returns the record by which a partition goes on from the replicas that are kept.
+
+    Raises `UnknownTopic`, `UnknownPartition`, `LossRefused` if the partition has changed, `InvalidRequest`.
+    """
     _check(command)
     partitions = Partitions(image, config)
     if image.topic_by_id(command.topic_id) is None:
@@ -38,13 +40,16 @@ def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig
     if found is None:
         raise UnknownPartition(f"there is no partition {command.partition}; nothing was given up")
     topic, info = found
+    # A repetition, whose first answer was lost, finds its own record, and must not give up anything again.
     if any((one.at_ms, one.by, one.via) == (command.at_ms, command.by, command.via) for one in info.regroupings):
         return Decision()
     kept = tuple(node for node in info.replicas if node in command.kept)
+    # The operator has agreed to what the replicas said at this epoch. After a change, somebody may lead, or hold more.
     is_as_found = info.partition_epoch == command.partition_epoch and len(kept) == len(command.kept)
     if not is_as_found or not all(image.is_live(node) for node in kept):
         raise LossRefused("the partition has changed since its replicas were asked; nothing was given up: ask again")
     if rules_of(topic).leader_reports_members:
+        # With Paxos no old vote counts any more, so nobody's promises can stand against the new leader.
         was, wanted = info, quorum_regrouped(info, kept, Brokers(image))
     else:
         was, wanted = _without_leader(info, kept), _led_by(info, command)
@@ -64,8 +69,10 @@ def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig
 
 
 def _without_leader(info: PartitionInfo, kept: tuple[NodeId, ...]) -> PartitionInfo:
-    """The partition as if nobody led it, so that a new leader epoch begins; of those that have everything acknowledged
-    the ones that are kept stay eligible."""
+    """Returns the entry as if nobody led the partition, so that a new leader epoch begins. Of the replicas that have
+    everything acknowledged the ones that are kept stay eligible."""
+    # Those that are not kept are waited for no more, whatever they had acknowledged; that is what the operator gives
+    # up.
     elr = tuple(node for node in kept if node in (*info.isr, *info.elr))
     return replace(info, leader=NO_LEADER, isr=(), elr=elr)
 
@@ -74,6 +81,7 @@ def _led_by(info: PartitionInfo, command: RegroupPartition) -> PartitionInfo:
     if command.source not in command.kept:
         raise InvalidRequest(f"broker {command.source} is none of those that are kept; nothing was given up")
     leader = NodeId(command.source)
+    # The in-sync set is the source alone: the others follow it, and truncate what it lacks.
     return replace(info, leader=leader, isr=(leader,))
 
 

@@ -56,6 +56,7 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
     Raises `UnsupportedLevel`: a setting that is newer than the cluster."""
     request = command.topic
     known = image.topics.get(request.name)
+    # The command has come before, and its answer was lost: it gets the same answer.
     if known is not None and known.topic_id == command.topic_id:
         return Decision(answer=lambda after: placed(after, known))
     if command.topic_id in image.deleted_topics:
@@ -67,6 +68,7 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
     assignments = _assignments(image, request, config)
     check_room(image, Counter(node for replicas in assignments for node in replicas), config)
     record = TopicCreated(request.name, command.topic_id, assignments, configs)
+    # The record is tried on the image, by the very rules that will apply it: nothing is decided twice.
     preview = apply_all(image, (record,), image.position)
     check_electable(preview.topics[request.name])
     return _unless_only_asked(command, record, preview)
@@ -75,6 +77,7 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
 def check_new_id(image: ClusterImage, topic_id: str) -> None:
     """Raises `InvalidRequest` for the id of another topic, deleted ones included: their logs would be one."""
     known = image.topic_by_id(topic_id)
+    # Brokers may still hold logs under the id, and would take them for the new topic's.
     if topic_id in image.deleted_topics:
         raise InvalidRequest(f"a new topic has the id of one that was deleted, {topic_id}; ids have to be drawn anew")
     if known is not None:
@@ -89,7 +92,7 @@ def _unless_only_asked(command: CreateTopic, record: MetadataRecord, preview: Cl
 
 
 def placed(image: ClusterImage, topic: Topic) -> CommandAnswer:
-    """The answer about a topic that is there."""
+    """Returns the answer about a topic that is there."""
     return TopicPlaced(image.position, topic.topic_id, [list(info.target) for info in topic.partitions])
 
 
@@ -122,10 +125,12 @@ def _assignments(image: ClusterImage, request: NewTopic, config: BrokerConfig) -
 
 
 def assign(image: ClusterImage, partitions: range, replication_factor: int, first: Topic | None) -> list[list[int]]:
-    """Replicas by the placement rule over the live brokers, begun where the fewest lead, or as the topic `first` was.
+    """Returns replicas by the placement rule over live brokers, begun where the fewest lead, or as in the topic
+    `first`.
 
     Fenced brokers are used only where the live ones are too few, and never come first.
     """
+    # A fenced broker never comes first: the preferred leader of a new partition has to be able to lead.
     live, fenced = _usable(image.live_brokers), [broker for broker in image.brokers.values() if broker.is_fenced]
     if not live:
         raise InvalidRequest("no broker is live, so nobody could lead the topic; start a broker")
@@ -138,6 +143,7 @@ def assign(image: ClusterImage, partitions: range, replication_factor: int, firs
     assignments = assigned_replicas(live, partitions, on_live, start=_start(image, live, first))
     spare = [broker.node_id for broker in arrange(_usable(fenced))] if replication_factor > on_live else []
     return [
+        # In turns: else one fenced broker would get a replica of every partition.
         replicas + _turned(spare, partition)[: replication_factor - on_live]
         for partition, replicas in zip(partitions, assignments, strict=True)
     ]
@@ -155,6 +161,7 @@ def _turned(nodes: list[NodeId] | list[int], by: int) -> list[int]:
 def _start(image: ClusterImage, live: list[UsableBroker], first: Topic | None) -> int:
     brokers = arrange(live)
     nodes = [broker.node_id for broker in brokers]
+    # A topic that grows goes on by the rule it began with, so its partitions lie as if they had been made at once.
     if first is not None and first.partitions[0].replicas[0] in nodes:
         return nodes.index(first.partitions[0].replicas[0])
     topics = [topic for topic in image.topics.values() if not topic.is_internal]
@@ -231,6 +238,7 @@ def add_partitions(image: ClusterImage, command: AddPartitions, config: BrokerCo
         raise InvalidRequest(f"topic {command.name} cannot grow: what is in its partitions would not be found any more")
     have = len(topic.partitions)
     _check_partitions(command.total, have, config)
+    # The topic has grown from what the asker saw to what it asks for: a repetition.
     if command.have < command.total == have:
         return Decision(answer=lambda after: placed(after, topic))
     if command.total <= have:
@@ -239,6 +247,7 @@ def add_partitions(image: ClusterImage, command: AddPartitions, config: BrokerCo
     check_room(image, Counter(node for replicas in assignments for node in replicas), config)
     record = PartitionsAdded(topic.topic_id, assignments)
     grown = apply_all(image, (record,), image.position).topics[command.name]
+    # Only the new partitions: an old one without a leader is no reason to refuse more.
     check_electable(replace(grown, partitions=grown.partitions[have:]))
     return Decision((record,), lambda after: placed(after, after.topics[command.name]))
 
@@ -267,6 +276,8 @@ def alter_configs(image: ClusterImage, command: AlterTopicConfigs, config: Broke
         return Decision()
     altered = replace(topic, configs=overrides)
     return Decision(
+        # Setting and in-sync sets change in one batch: a lower minimum with the set of before would commit what the ELR
+        # lacks.
         (ConfigsAltered(topic.topic_id, dict(command.changes)), *under_rules(image, altered, config)),
     )
 
@@ -279,7 +290,7 @@ def _check_changes(topic: Topic, changes: Mapping[str, str | None]) -> None:
 
 
 def report_removed(image: ClusterImage, command: ReportRemoved) -> Decision:
-    """Forgets deleted topics whose data this broker was the last to hold."""
+    """Notes that a broker holds nothing of deleted topics any more; a topic that nobody holds is forgotten."""
     held = [
         topic_id
         for topic_id, holders in image.deleted_topics.items()

@@ -9,8 +9,7 @@ end whole, perhaps; it stays in the set, since it has everything else. The next 
 over, so that all have their turn.
 
 A log that is *lost*, while its disk stayed, is as good as that of a new disk: nobody counts on it any more, and if
-nobody else may lead, nobody leads. It begins anew: the same report, coming again when the replica has been filled and
-is in sync, names a beginning that is over.
+nobody else may lead, nobody leads.
 """
 
 from __future__ import annotations
@@ -49,20 +48,24 @@ def report_unfit(image: ClusterImage, command: ReportUnfitReplicas, config: Brok
 
 
 def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
-    found = partitions.find(unfit.topic_id, unfit.partition)
-    if found is None:
+    entry = partitions.find(unfit.topic_id, unfit.partition)
+    if entry is None:
         return
-    topic, info = found
+    topic, info = entry
     is_counted_on = node in info.isr or info.leader == node
     if info.leader_epoch != unfit.leader_epoch or not is_counted_on:
         return
     others = _candidates(partitions.image, info, node)
+    # If nobody else can lead, the unfit leader stays: what is committed can still be read there.
     if len(others) < rules_of(topic).live_needed(info):
         return
+    # A leader whose disk hangs gives way only to a member that is in sync.
     if unfit.reason is UnfitReason.STALLED and (info.leader != node or not {*others[:1]} & {*info.isr}):
         return
+    # An offline or stalled log acknowledges nothing: kept in the ISR, it would hold up every commit.
     if unfit.reason is not UnfitReason.DAMAGED:
         partitions.settle(topic, info, info, unfit=node)
+    # A damaged end leaves the rest of the log sound, so the replica stays in the set.
     elif info.leader == node and others[0] in info.isr:
         partitions.settle(topic, info, replace(info, leader=others[0]))
     elif info.leader == node:
@@ -72,6 +75,7 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
 def _candidates(image: ClusterImage, info: PartitionInfo, node: NodeId) -> list[NodeId]:
     """Returns the brokers that may lead instead without a loss: those in sync first, and of these, those that follow
     `node` among the replicas."""
+    # In a circle from the unfit one on, so that all have their turn if several are damaged.
     at = info.replicas.index(node)
     others = [other for other in (*info.replicas[at + 1 :], *info.replicas[:at]) if image.is_live(other)]
     return [other for other in others if other in info.isr] + [other for other in others if other in info.elr]
@@ -96,11 +100,13 @@ def report_lost(image: ClusterImage, command: ReportLostReplicas, config: Broker
 
 
 def _begin_anew(partitions: Partitions, broker: BrokerInfo, replica: LostReplica) -> None:
-    found = partitions.find(replica.topic_id, replica.partition)
-    if found is None:
+    entry = partitions.find(replica.topic_id, replica.partition)
+    if entry is None:
         return
-    (topic, info), node = found, broker.node_id
+    (topic, info), node = entry, broker.node_id
+    # The report comes until it is heeded; by now the replica may have been filled, and must not be emptied again.
     if node not in dict(info.since) or info.since_of(node) != replica.since:
         return
+    # Struck out here, the replica gets the position of the record that is being decided (`PartitionChange.renewed`).
     anew = replace(info, since=tuple(began for began in info.since if began[0] != node))
     partitions.settle(topic, info, anew, unfit=node, lost=Lost(node, Loss.DISK, broker.epoch))

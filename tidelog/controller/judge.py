@@ -36,6 +36,8 @@ class Judge:
             return
         if command.caller is not None:
             self._check(image, command, command.caller)
+        # An older broker cannot name the caller. Below the level that broker may be a sound one; above it, only one
+        # that hides for whom it asks.
         elif image.level >= CALLER_LEVEL:
             raise ForeignSender(
                 f"{type(command).__name__} came without the caller that it is done for; nothing was done"
@@ -43,12 +45,14 @@ class Judge:
 
     def _check(self, image: ClusterImage, command: ClientCommand, caller: Caller) -> None:
         acls = image.access.acls
+        # Images are replaced whole, so the same tuple is the same ACLs: the index is built again only after a change.
         if acls is not self._acls:
             self._acls = acls
             self._index.set(acls)
         needs = COMMANDS[type(command)].needs
         assert needs is not None
         for need in needs(image, command):
+            # All needs have to be met, each by any one of its rights.
             if not any(self._index.may(caller, *right) for right in need):
                 raise refusal(caller, *need[0])
 

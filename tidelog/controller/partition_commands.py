@@ -306,6 +306,8 @@ class IsrAnswer(msgspec.Struct, frozen=True):
         """Returns what the code means for the leader."""
         if self.code is AlterCode.NONE:
             return AlterOutcome.APPLIED
+        # Any other refusal may answer the repetition of a request that was applied: a leader that reverted then would
+        # commit without a member that the controller takes for in sync.
         return AlterOutcome.NOT_APPLIED if self.code is AlterCode.INELIGIBLE_REPLICA else AlterOutcome.STALE
 
 

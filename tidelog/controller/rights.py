@@ -66,6 +66,7 @@ def give_up(image: ClusterImage, command: AcceptLoss | RegroupPartition) -> Sequ
 
 def reassign(image: ClusterImage, command: AlterReassignments) -> Sequence[Need]:
     """Returns what moves take; to call them off it is enough to be allowed to alter the topics."""
+    # Moves and throttles burden brokers that other topics live on, too; so a right to the topic is not enough.
     if command.throttle is not None or any(move.replicas is not None for move in command.partitions):
         return [[ALTER_CLUSTER]]
     names: dict[str, str] = {topic.topic_id: topic.name for topic in image.topics.values()}
