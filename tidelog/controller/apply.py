@@ -76,7 +76,8 @@ REGROUPINGS_MAX = 100
 
 
 def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterImage:
-    """The image after the record at `offset` in the metadata log."""
+    """Returns the image after the record at `offset` in the metadata log."""
+    # A record that needs a level shows that the cluster is at it, even where no `LevelRaised` says so.
     image = replace(image, position=offset + 1, level=max(image.level, level_of(record)))
     match record:
         case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerUnregistered() | VoterAssigned():
@@ -89,6 +90,7 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
             | PartitionsChanged()
             | PartitionRegrouped()
         ):
+            # Snapshots of level 1 have no room for positions, so at that level all brokers must note the same 0.
             since = offset if image.level >= RENEWED_LEVEL else UNKNOWN_SINCE
             return _unthrottled_if_idle(_apply_to_topics(image, record, since))
         case MovesThrottled(bytes_per_s):
@@ -106,15 +108,17 @@ def apply(image: ClusterImage, record: MetadataRecord, offset: int) -> ClusterIm
 
 
 def apply_all(image: ClusterImage, records: Iterable[MetadataRecord], offset: int) -> ClusterImage:
-    """The image after records of which the first is at `offset`."""
+    """Returns the image after records of which the first is at `offset`."""
     for i, record in enumerate(records):
         image = apply(image, record, offset + i)
     return image
 
 
 def with_voters(image: ClusterImage, voters: Iterable[Voter], next_voter_id: int) -> ClusterImage:
-    """The image after a voter set took effect; the log's offsets do not count it. The first one founds the cluster."""
+    """Returns the image after a voter set took effect; it has no offset in the log. The first one founds the
+    cluster."""
     ordered = tuple(sorted(voters, key=lambda voter: voter.voter_id))
+    # Voters are disks: a broker on another disk keeps the voter id that its own disk got, or none.
     ids = {(voter.node_id, voter.incarnation): voter.voter_id for voter in ordered}
     brokers = {
         node: replace(broker, voter_id=ids.get((broker.node_id, broker.storage), broker.voter_id))
@@ -123,8 +127,10 @@ def with_voters(image: ClusterImage, voters: Iterable[Voter], next_voter_id: int
     return replace(
         image,
         voters=ordered,
+        # Voter ids only grow. One given out twice could speak for promises of its first owner.
         next_voter_id=max(image.next_voter_id, next_voter_id),
         voters_end=max(image.voters_end, next_voter_id),
+        # The first set of voters is the cluster's foundation; later ones do not change how many are wanted.
         voters_founded=image.voters_founded or len(ordered),
         voters_leaving=_among(ordered, image.voters_leaving),
         brokers=MappingProxyType(brokers),
@@ -142,8 +148,9 @@ def _apply_to_cluster(image: ClusterImage, record: ClusterCreated | LevelRaised 
 
 
 def _raised(image: ClusterImage, record: LevelRaised) -> ClusterImage:
-    """Notes the new level, and what brokers speak that have registered at one where that was not written down."""
-    spoken = {(one.node_id, one.incarnation): one.levels for one in record.spoken}
+    """Notes the new level, and the levels of brokers that have registered where these were not written down."""
+    # By incarnation: a process that has registered since may be of another version.
+    spoken = {(broker.node_id, broker.incarnation): broker.levels for broker in record.spoken}
     brokers = {
         node: replace(broker, levels=spoken.get((broker.node_id, broker.incarnation), broker.levels))
         for node, broker in image.brokers.items()
@@ -152,19 +159,22 @@ def _raised(image: ClusterImage, record: LevelRaised) -> ClusterImage:
 
 
 def _recovered(image: ClusterImage, record: ClusterRecovered) -> ClusterImage:
-    """The last decisions may be lost, leader epochs among them; epochs far beyond name none of those again."""
-    synced = {(found.topic_id, found.partition): found.nodes for found in record.synced}
+    """Begins all epochs anew, far beyond those that lost decisions may have used, and takes over the in-sync sets."""
+    synced = {(replicas.topic_id, replicas.partition): replicas.nodes for replicas in record.synced}
 
     def begun_anew(topic: Topic, partition: PartitionInfo) -> PartitionInfo:
         epochs = replace(
             partition,
+            # Lost decisions may have named leaders in the epochs that follow: none of those may ever be named again.
             leader_epoch=partition.leader_epoch + RECOVERY_EPOCHS,
             partition_epoch=partition.partition_epoch + RECOVERY_EPOCHS,
         )
+        # Without an entry the in-sync set of the kept image still holds.
         nodes = synced.get((topic.topic_id, partition.partition))
         if nodes is None:
             return epochs
         isr = tuple(node for node in partition.replicas if node in nodes and image.is_live(node))
+        # A replica that is away, and holds the most, may lead once it is back; it is not in sync while it is away.
         elr = tuple(node for node in partition.replicas if node in nodes and not image.is_live(node))
         leader = isr[0] if isr else NO_LEADER
         return replace(epochs, isr=isr, elr=elr, last_known_elr=(), leader=leader)
@@ -197,10 +207,12 @@ def _apply_to_brokers(
         return _with_broker(image, _registered(image, record, offset))
     broker = image.brokers.get(node)
     if isinstance(record, VoterAssigned):
+        # The id is used up even if its broker has another disk by now, or is gone.
         image = replace(image, next_voter_id=max(image.next_voter_id, record.voter_id + 1))
         if broker is None or broker.storage != record.storage:
             return image
         return _with_broker(image, replace(broker, voter_id=record.voter_id))
+    # The record was decided about an earlier life of the broker; the present one is not fenced by it.
     if broker is None or broker.epoch != record.epoch:
         return image
     if isinstance(record, BrokerUnregistered):
@@ -209,11 +221,13 @@ def _apply_to_brokers(
 
 
 def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> BrokerInfo:
-    """The new entry, under the voter id that its disk has, if it has one."""
+    """Returns the entry of a broker that registers, under the voter id that its disk has, if it has one."""
     node = NodeId(record.node_id)
-    known = image.brokers.get(node)
-    same = known if known is not None and known.storage == record.storage else None
-    voter_id = NO_VOTER if same is None else same.voter_id
+    previous = image.brokers.get(node)
+    # Voter id, starts and marks belong to the disk: a new one begins without them.
+    on_this_disk = previous if previous is not None and previous.storage == record.storage else None
+    voter_id = NO_VOTER if on_this_disk is None else on_this_disk.voter_id
+    # A founder votes before it registers for the first time.
     for voter in image.voters:
         if (voter.node_id, voter.incarnation) == (node, record.storage):
             voter_id = voter.voter_id
@@ -226,10 +240,12 @@ def _registered(image: ClusterImage, record: BrokerRegistered, offset: int) -> B
         record.peer_host,
         record.peer_port,
         record.storage,
+        # Until a heartbeat shows that it has applied this record, the broker would act on metadata of its last life.
         is_fenced=True,
         voter_id=voter_id,
-        starts=max(record.starts, 0 if same is None else same.starts),
-        stamp=max(record.stamp, 0 if same is None else same.stamp),
+        # The most that a directory has ever shown: a copy of it that shows less is an old one.
+        starts=max(record.starts, 0 if on_this_disk is None else on_this_disk.starts),
+        stamp=max(record.stamp, 0 if on_this_disk is None else on_this_disk.stamp),
         levels=record.levels,
     )
 
@@ -238,6 +254,7 @@ def _stamp(image: ClusterImage, stamps: Iterable[Stamped]) -> ClusterImage:
     brokers = dict(image.brokers)
     for stamped in stamps:
         broker = brokers.get(NodeId(stamped.node_id))
+        # A mark of an earlier process may be one of another directory.
         if broker is not None and broker.epoch == stamped.broker_epoch:
             brokers[broker.node_id] = replace(broker, stamp=max(broker.stamp, stamped.stamp))
     return replace(image, brokers=MappingProxyType(brokers))
@@ -245,16 +262,19 @@ def _stamp(image: ClusterImage, stamps: Iterable[Stamped]) -> ClusterImage:
 
 def _with_broker(image: ClusterImage, broker: BrokerInfo) -> ClusterImage:
     brokers = {**image.brokers, broker.node_id: broker}
+    # A broker that registers again on the disk that votes is back: its voter need not go.
     staying = tuple(voter_id for voter_id in image.voters_leaving if voter_id != broker.voter_id)
     return replace(image, brokers=in_order(brokers), voters_leaving=staying)
 
 
 def _without_broker(image: ClusterImage, node: NodeId) -> ClusterImage:
-    brokers = {other: broker for other, broker in image.brokers.items() if other != node}
+    brokers = {node_id: broker for node_id, broker in image.brokers.items() if node_id != node}
+    # A removed broker never reports that its data are gone, and would keep deleted topics in the image for ever.
     left = {
         topic_id: tuple(holder for holder in holders if holder != node)
         for topic_id, holders in image.deleted_topics.items()
     }
+    # The log is still led by these voters, so the controller takes them out one by one (`voting`).
     leaving = [voter.voter_id for voter in image.voters if voter.node_id == node]
     return replace(
         image,
@@ -301,21 +321,22 @@ def _apply_to_topics(
 def _grown(image: ClusterImage, topic: Topic, assignments: list[list[int]], offset: int) -> Topic:
     new = rules_of(topic).new_partition
     first = len(topic.partitions)
+    # The rules look at who is live at this position, so all brokers get the same leaders and in-sync sets.
     made = [new(image, first + i, _nodes(nodes)) for i, nodes in enumerate(assignments)]
     more = [replace(info, since=_since(info.replicas, {}, offset)) for info in made]
     return replace(topic, partitions=(*topic.partitions, *more))
 
 
-def _since(replicas: tuple[NodeId, ...], known: Mapping[NodeId, int], offset: int) -> tuple[tuple[NodeId, int], ...]:
-    """The positions at which replicas began: those known, and this one for all others."""
-    return tuple((node, known.get(node, offset)) for node in replicas)
+def _since(replicas: tuple[NodeId, ...], began_at: Mapping[NodeId, int], offset: int) -> tuple[tuple[NodeId, int], ...]:
+    """Returns the positions at which replicas began: those known, and this one for all others."""
+    return tuple((node, began_at.get(node, offset)) for node in replicas)
 
 
 def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:
     topic = image.topic_by_id(topic_id)
     if topic is None:
         return image
-    topics = {name: other for name, other in image.topics.items() if name != topic.name}
+    topics = {name: remaining for name, remaining in image.topics.items() if name != topic.name}
     nodes = dict.fromkeys(node for info in topic.partitions for node in info.replicas)
     holders = tuple(sorted(node for node in nodes if node in image.brokers))
     deleted = _still_held({**image.deleted_topics, topic.topic_id: holders})
@@ -347,6 +368,7 @@ def _changed(topic: Topic, changes: Mapping[int, PartitionChange], offset: int) 
 
 def _partition_of(change: PartitionChange, was: PartitionInfo, offset: int) -> PartitionInfo:
     replicas = was.replicas if change.replicas is None else _nodes(change.replicas)
+    # A renewed replica gets the position of this record, which tells its broker to begin the log anew.
     known = {node: since for node, since in was.since if node not in change.renewed}
     return PartitionInfo(
         change.partition,
@@ -362,8 +384,10 @@ def _partition_of(change: PartitionChange, was: PartitionInfo, offset: int) -> P
         members=was.members if change.members is None else tuple(change.members),
         wanted=was.wanted if change.wanted is None else tuple(change.wanted),
         next_engine_id=was.next_engine_id if change.next_engine_id is None else change.next_engine_id,
+        # Once voters have changed, a disk without the log must rejoin it.
         is_founding=was.is_founding and change.members is None,
         since=_since(replicas, known, offset),
+        # Changes of a leader or replica never touch what an operator has given up.
         losses=was.losses,
         regroupings=was.regroupings,
     )
@@ -388,6 +412,7 @@ def _alter_configs(image: ClusterImage, record: ConfigsAltered) -> ClusterImage:
         return image
     merged: dict[str, str | None] = {**topic.configs, **record.changes}
     configs = {name: value for name, value in merged.items() if value is not None}
+    # Brokers that registered before this position may have acknowledged from memory, whatever the setting says later.
     is_changed = topic.configs.get(DURABILITY) != configs.get(DURABILITY)
     volatile_before = image.position if is_changed else topic.volatile_before
     return _with_topic(image, replace(topic, configs=in_order(configs), volatile_before=volatile_before))
@@ -425,6 +450,7 @@ def _regroup(image: ClusterImage, record: PartitionRegrouped, offset: int) -> Cl
         record.birth,
     )
     now = _partition_of(change, topic.partitions[change.partition], offset)
+    # The image is held by every broker, so its audit records are bounded; the newest one names the era.
     kept = (*now.regroupings, regrouping)[-REGROUPINGS_MAX:]
     return _with_partition(image, topic, replace(now, regroupings=kept))
 
@@ -452,9 +478,12 @@ def _apply_others(image: ClusterImage, record: MetadataRecord) -> ClusterImage:
         case QuotasAltered():
             return _alter_quotas(image, record)
         case SnapshotTaken():
+            # The position behind this record: the snapshot includes it, and everybody's has the same bytes.
             return replace(image, snapshot_position=image.position)
         case SnapshotAgreed(position, _):
+            # A late agreement about an older snapshot must not move the log's start back.
             return replace(image, snapshot_agreed=max(image.snapshot_agreed, position))
+    # Decoding refuses unknown kinds, so only a record kind without a case here comes to this line.
     raise AssertionError(f"unknown metadata record {record!r}")
 
 

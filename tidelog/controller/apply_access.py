@@ -32,6 +32,7 @@ def apply_to_access(access: Access, record: AccessRecord) -> Access:
             tokens = {token_id: token for token_id, token in access.tokens.items() if token_id not in gone}
             return replace(access, tokens=in_order(tokens))
         case AclsAdded(acls):
+            # One order on every broker, whatever the history: snapshots are compared by their bytes.
             return replace(access, acls=tuple(sorted(dict.fromkeys((*access.acls, *acls)))))
         case AclsRemoved(acls):
             without = dict.fromkeys(acls)

@@ -81,7 +81,7 @@ class VoterAssigned(MetadataRecord, frozen=True, tag=True):
 
 
 class SnapshotTaken(MetadataRecord, frozen=True, tag=True):
-    """Here every broker writes down its image, this record included."""
+    """Has every broker write a snapshot of its image, this record included."""
 
 
 class SnapshotAgreed(MetadataRecord, frozen=True, tag=True):
@@ -369,6 +369,7 @@ def _check_altered(record: ConfigsAltered, level: int) -> ConfigsAltered:
 
 
 def _check_changed(record: PartitionsChanged, level: int) -> PartitionsChanged:
+    # Below this level brokers may not know the field, and would take a lost replica for one that has its log.
     if level < RENEWED_LEVEL and any(change.renewed for change in record.changes):
         raise UnsupportedLevel(f"replicas cannot begin anew at feature level {level}")
     return record
@@ -394,6 +395,7 @@ def level_of(record: MetadataRecord) -> int:
     """Returns the feature level that a record shows its cluster to be at, at least."""
     kind = type(record)
     fields = RECORD_ADDITIONS.fields.get(kind, {})
+    # Defaults belong to the last fields, so both tuples are matched from their ends.
     defaults = dict(zip(kind.__struct_fields__[::-1], kind.__struct_defaults__[::-1], strict=False)) if fields else {}
     shown = [since for name, since in fields.items() if getattr(record, name) != defaults[name]]
     return max([RECORD_ADDITIONS.types.get(kind, LEVEL_MIN), *shown])
@@ -415,6 +417,7 @@ def encode_records(records: Iterable[MetadataRecord], level: int) -> bytes:
     """
     lines = []
     for record in records:
+        # What stands behind the record, and the record itself, may need the level that it names.
         if isinstance(record, ClusterCreated | LevelRaised):
             level = record.level
         lines.append(encode_record(record, level))
@@ -424,6 +427,7 @@ def encode_records(records: Iterable[MetadataRecord], level: int) -> bytes:
 def decode_record(value: bytes) -> MetadataRecord:
     """Raises `msgspec.DecodeError` for anything that is not a known record."""
     try:
+        # The decoder knows the kinds of `AnyRecord` only, so a newer broker's record stops this one here.
         record: MetadataRecord = _decoder.decode(value)
     except UnicodeDecodeError as error:  # msgspec lets it through
         raise msgspec.DecodeError(str(error)) from error

@@ -37,6 +37,7 @@ FORMAT_WITHOUT_LISTENERS = 4
 """The format, besides, of brokers that had no address but the HTTP listener's; it is read, and never written."""
 
 
+# Sorted keys make equal images equal bytes; brokers agree on a snapshot by its hash alone.
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -86,13 +87,15 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def encode_image(image: ClusterImage) -> bytes:
-    """The image's canonical form at its cluster's feature level."""
+    """Returns the image's canonical form at its cluster's feature level."""
+    # The level decides, not the version that runs: during an upgrade old and new brokers must write the same bytes.
     if image.level == LEVEL_MIN:
         return _encode_in_format_5(image)
     return _encode(image) if image.level >= ACCESS_LEVEL else _encode_in_format_9(image)
 
 
 def _encode(image: ClusterImage) -> bytes:
+    # The encoder takes plain dictionaries only, and not the read-only views that an image holds.
     brokers = tuple(replace(broker, listeners=dict(broker.listeners)) for broker in image.brokers.values())
     return _ENCODER.encode(_Snapshot(FORMAT, _without_brokers(image), brokers))
 
@@ -136,21 +139,21 @@ def _snapshot(image: ClusterImage, version: int, encoded: dict[str, Any]) -> dic
 
 
 def _without_access(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without brokers, users, tokens, ACLs and quotas."""
+    """Returns the image as JSON, without brokers, users, tokens, ACLs and quotas."""
     encoded: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(_without_brokers(image)))
     del encoded["access"], encoded["quotas"]
     return encoded
 
 
 def _without_level(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without what `_without_access` lacks, and without the feature level."""
+    """Returns the image as JSON, without what `_without_access` lacks, and without the feature level."""
     encoded = _without_access(image)
     del encoded["level"]
     return encoded
 
 
 def _without_recovery_ids(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without what `_without_level` lacks, and without the ids that older formats lack."""
+    """Returns the image as JSON, without what `_without_level` lacks, and without the ids of recoveries."""
     encoded = _without_level(image)
     for recovery in encoded["recoveries"]:
         del recovery["recovery_id"]
@@ -158,7 +161,7 @@ def _without_recovery_ids(image: ClusterImage) -> dict[str, Any]:
 
 
 def _without_losses(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without all that formats before the seventh lack."""
+    """Returns the image as JSON, without all that formats before the seventh lack."""
     encoded = _without_recovery_ids(image)
     for topic in encoded["topics"].values():
         for partition in topic["partitions"]:
@@ -167,7 +170,7 @@ def _without_losses(image: ClusterImage) -> dict[str, Any]:
 
 
 def _without_since(image: ClusterImage) -> dict[str, Any]:
-    """The image as JSON, without all that formats before the sixth lack."""
+    """Returns the image as JSON, without all that formats before the sixth lack."""
     encoded = _without_losses(image)
     for topic in encoded["topics"].values():
         for partition in topic["partitions"]:
@@ -177,7 +180,7 @@ def _without_since(image: ClusterImage) -> dict[str, Any]:
 
 
 def _without_brokers(image: ClusterImage) -> ClusterImage:
-    """The image with ordinary dictionaries, which can be encoded, and without its brokers."""
+    """Returns the image with ordinary dictionaries, which can be encoded, and without its brokers."""
     return replace(
         image,
         brokers={},
@@ -188,7 +191,7 @@ def _without_brokers(image: ClusterImage) -> ClusterImage:
 
 
 def decode_image(data: bytes) -> ClusterImage:
-    """The image that was encoded. Raises `SnapshotUnreadable`."""
+    """Returns the image that was encoded. Raises `SnapshotUnreadable`."""
     try:
         version = msgspec.json.decode(data, type=_Header).format
         if version == FORMAT:
@@ -214,6 +217,7 @@ def decode_image(data: bytes) -> ClusterImage:
         elif version == FORMAT_WITHOUT_SINCE:
             snapshot = msgspec.json.decode(data, type=_Snapshot)
             image = _image_of(snapshot.image, snapshot.brokers)
+            # Encoded before the later fields are filled in, since the bytes to compare with have none.
             canonical = _encode_in_format_5(image)
             image = _with_since(image)
         elif version == FORMAT_WITHOUT_LISTENERS:
@@ -228,14 +232,16 @@ def decode_image(data: bytes) -> ClusterImage:
             )
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
         raise SnapshotUnreadable(f"the metadata snapshot cannot be understood: {error}") from error
+    # A broker that wrote other bytes for the same image would disagree with the others about every hash.
     if canonical != data:
         raise SnapshotUnreadable("the metadata snapshot is not in its canonical form; it was not written by a broker")
+    # Their records were written without a level, and need the second one.
     is_between = FORMAT_WITHOUT_SINCE < version < FORMAT_WITHOUT_ACCESS
     return replace(image, level=BETWEEN_LEVEL) if is_between else image
 
 
 def _with_since(image: ClusterImage) -> ClusterImage:
-    """The image of an older format: its replicas are there since the beginning, as far as anybody knows."""
+    """Returns the image of an older format: its replicas are there since the beginning, as far as anybody knows."""
     return replace(
         image,
         topics=in_order(
@@ -253,11 +259,11 @@ def _since_the_beginning(info: PartitionInfo) -> PartitionInfo:
 
 def _image_of(image: ClusterImage, brokers: Iterable[BrokerInfo]) -> ClusterImage:
     topics = {name: replace(topic, configs=in_order(topic.configs)) for name, topic in image.topics.items()}
-    known = {broker.node_id: replace(broker, listeners=in_order(broker.listeners)) for broker in brokers}
+    brokers_by_id = {broker.node_id: replace(broker, listeners=in_order(broker.listeners)) for broker in brokers}
     access = image.access
     return replace(
         image,
-        brokers=in_order(known),
+        brokers=in_order(brokers_by_id),
         topics=in_order(topics),
         deleted_topics=in_order(image.deleted_topics),
         access=replace(access, users=in_order(access.users), tokens=in_order(access.tokens)),
