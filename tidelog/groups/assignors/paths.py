@@ -5,9 +5,8 @@ who subscribes to its topic. An assignment without one is optimal: neither its l
 sum of the squares can be better (Harvey, Ladner, Lovasz and Tamir, "Semi-matchings for bipartite graphs and load
 balancing", 2003). Shortest paths are taken first, for each step moves a partition.
 
-The search begins at who has most. If no path leads from there, none ever will: all that can be reached from it has
-about as much, and is set aside. It is bounded all the same: shares that would take too many steps stay as they are,
-whole and exclusive, and the next assignment goes on from there.
+The search begins at the member with most. It is bounded: shares that would take too many steps stay as they are, whole
+and exclusive, and the next assignment goes on from there.
 """
 
 from __future__ import annotations
@@ -47,11 +46,14 @@ class Evening:
         count = self._shares.count
         most = [(-has, member) for member, has in count.items()]
         heapify(most)
+        # Any state in between is a valid assignment, so the search may stop at its bound.
         while most and self._steps_left > 0:
             has, member = heappop(most)
+            # The entry is from before the member gave or took something; its newer entry is in the heap.
             if member in self._settled or -has != count[member]:
                 continue
             path = self._path_from(member)
+            # Last step first: each taker hands on before it takes, so nobody has two partitions more for a moment.
             for step in path:
                 self._shares.hand(*step)
             if path:
@@ -59,39 +61,43 @@ class Evening:
                 heappush(most, (-count[path[0].taker], path[0].taker))
 
     def _path_from(self, source: str) -> list[_Step]:
-        """A shortest path to whoever has least at its end; last step first. Empty: all reached is set aside."""
+        """Returns a shortest path to the member with least at its end, last step first; empty if there is none, and
+        then all members reached are set aside."""
         count = self._shares.count
-        found: _Found = {source: None}
+        last_steps: _Found = {source: None}
         topics = dict[str, None]()
         frontier = [source]
         while frontier:
-            frontier = list(self._next(frontier, found, topics))
+            frontier = list(self._next(frontier, last_steps, topics))
             target = min(frontier, key=lambda member: (count[member], member), default=source)
+            # With a difference of one the two would only change places.
             if count[target] <= count[source] - 2:
-                return _walked(target, found)
-        self._settled.update(dict.fromkeys(found))
+                return _walked(target, last_steps)
+        # No path leads from here, and none ever will: all that can be reached has about as much as the source.
+        self._settled.update(dict.fromkeys(last_steps))
         self._settled_topics.update(topics)
         return []
 
-    def _next(self, frontier: Sequence[str], found: _Found, topics: dict[str, None]) -> Iterator[str]:
-        """Whom the frontier's members could hand a partition to, and who was not found before."""
+    def _next(self, frontier: Sequence[str], last_steps: _Found, topics: dict[str, None]) -> Iterator[str]:
+        """Yields the members, not reached before, that the frontier's members could hand a partition to."""
         for giver in frontier:
             for topic in reversed(self._shares.held[giver]):
                 self._steps_left -= 1
                 if topic in topics or topic in self._settled_topics:
                     continue
+                # Each topic is looked at once in a search: its subscribers are the same, whoever gives.
                 topics[topic] = None
                 for taker in self._subscribers[topic]:
                     self._steps_left -= 1
-                    if taker not in found:
-                        found[taker] = _Step(giver, topic, taker)
+                    if taker not in last_steps:
+                        last_steps[taker] = _Step(giver, topic, taker)
                         yield taker
 
 
-def _walked(target: str, found: _Found) -> list[_Step]:
+def _walked(target: str, last_steps: _Found) -> list[_Step]:
     steps = list[_Step]()
-    step = found[target]
+    step = last_steps[target]
     while step is not None:
         steps.append(step)
-        step = found[step.giver]
+        step = last_steps[step.giver]
     return steps

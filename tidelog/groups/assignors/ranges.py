@@ -19,6 +19,7 @@ def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str
         each, longer = divmod(topics[topic], len(subscribers))
         first = 0
         for rank, member in enumerate(subscribers):
+            # The first members get the longer runs, as in Kafka, so that topics of one size are cut alike.
             end = first + each + (rank < longer)
             given.setdefault(member, []).extend((topic, partition) for partition in range(first, end))
             first = end

@@ -19,10 +19,11 @@ def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str
     turn = 0
     for topic, subscribers in subscribers_of(members, topics).items():
         seats = [seat_of[member] for member in subscribers]
-        at = bisect_left(seats, turn)
+        # The turn goes on where the last topic ended, at the next member that subscribes to this one.
+        position = bisect_left(seats, turn)
         for partition in range(topics[topic]):
-            seat = seats[at % len(seats)]
+            seat = seats[position % len(seats)]
             given.setdefault(member_ids[seat], []).append((topic, partition))
             turn = (seat + 1) % len(member_ids)
-            at = at % len(seats) + 1
+            position = position % len(seats) + 1
     return answer(members, given)

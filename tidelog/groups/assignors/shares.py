@@ -42,17 +42,18 @@ def kept(
     """Returns what each member may keep of what it has, by id, and what nobody has of topics that somebody wants, in
     ascending order."""
     holder = dict[Partition, str]()
-    wanted = dict[str, None]()
+    subscribed_topics = dict[str, None]()
     given = dict[str, list[Partition]]()
     for member in sorted(members):
         subscribed = topics.keys() & member.topics
-        wanted.update(dict.fromkeys(sorted(subscribed)))
-        mine = [
+        subscribed_topics.update(dict.fromkeys(sorted(subscribed)))
+        # Two members may claim one partition, by old targets: the first by id keeps it.
+        keeps = [
             partition
             for partition in sorted(set(member.owned))
             if partition[0] in subscribed and 0 <= partition[1] < topics[partition[0]] and partition not in holder
         ]
-        holder.update(dict.fromkeys(mine, member.member_id))
-        given[member.member_id] = mine
-    every = ((topic, number) for topic in sorted(wanted) for number in range(topics[topic]))
+        holder.update(dict.fromkeys(keeps, member.member_id))
+        given[member.member_id] = keeps
+    every = ((topic, number) for topic in sorted(subscribed_topics) for number in range(topics[topic]))
     return given, [partition for partition in every if partition not in holder]

@@ -26,13 +26,13 @@ class Assignor(Protocol):
 
 
 def subscribers_of(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, list[str]]:
-    """The existing topics that anybody subscribes to, by name, and the ids of who does, ascending."""
-    found = dict[str, list[str]]()
+    """Returns the ids of each topic's subscribers, ascending, for the existing topics that anybody subscribes to."""
+    by_topic = dict[str, list[str]]()
     for member in sorted(members):
         for topic in dict.fromkeys(member.topics):
             if topic in topics:
-                found.setdefault(topic, []).append(member.member_id)
-    return {topic: found[topic] for topic in sorted(found)}
+                by_topic.setdefault(topic, []).append(member.member_id)
+    return {topic: by_topic[topic] for topic in sorted(by_topic)}
 
 
 def answer(members: Sequence[Subscriber], given: Mapping[str, list[Partition]]) -> dict[str, tuple[Partition, ...]]:

@@ -16,7 +16,7 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, subscribe
 
 
 def share_out(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, list[Partition]]:
-    """The partitions of every member."""
+    """Returns the partitions of every member, as even as they can be."""
     given, free = kept(members, topics)
     subscribers = subscribers_of(members, topics)
     shares = Shares(given)
@@ -30,6 +30,7 @@ def _give_free(free: list[Partition], shares: Shares, subscribers: Mapping[str, 
     by_topic = dict[str, list[Partition]]()
     for partition in free:
         by_topic.setdefault(partition[0], []).append(partition)
+    # Topics with few subscribers first: those with many can still even out what these make uneven.
     for topic in sorted(by_topic, key=lambda topic: (len(subscribers[topic]), topic)):
         least = [(shares.count[member], member) for member in subscribers[topic]]
         heapify(least)
@@ -59,11 +60,14 @@ class _Handing:
         heapify(most)
         while most:
             has, giver = heappop(most)
+            # The entry is from before the member gave or took something.
             if -has != count[giver] or not self._ways[giver]:
                 continue
             fewest, topic = self._way(giver)
             if fewest <= count[giver] - 2:
                 taker = self._least[topic][0][1]
+                # From now on the taker can hand on partitions of this topic, too; 0 is a bound that is put right when
+                # it comes up.
                 if topic not in self._shares.held[taker]:
                     heappush(self._ways[taker], (0, topic))
                 self._shares.hand(giver, topic, taker)
@@ -71,7 +75,8 @@ class _Handing:
                 heappush(most, (-count[taker], taker))
 
     def _way(self, giver: str) -> tuple[int, str]:
-        """How many partitions the one with least has among those whom the giver can reach, and by which topic."""
+        """Returns the topic by which the giver reaches the subscriber with the fewest partitions, and how many that
+        has."""
         ways = self._ways[giver]
         while True:
             fewest, topic = ways[0]
@@ -81,6 +86,7 @@ class _Handing:
                     return self._shares.count[giver], topic
                 continue
             now = self._fewest(topic)
+            # A bound that was too low would hide a better way; one that holds is the best.
             if now <= fewest:
                 return now, topic
             heapreplace(ways, (now, topic))

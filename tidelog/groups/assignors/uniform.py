@@ -22,8 +22,11 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer
 
 def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
     """See the module."""
-    wanted = dict.fromkeys(frozenset(topics.keys() & names) for names in dict.fromkeys(m.topics for m in members))
-    if len(wanted) > 1:
+    subscriptions = dict.fromkeys(
+        frozenset(topics.keys() & names) for names in dict.fromkeys(m.topics for m in members)
+    )
+    # Compared as sets of existing topics: members that name other topics, none of which exists, are alike.
+    if len(subscriptions) > 1:
         return answer(members, uneven.share_out(members, topics))
     return answer(members, _share_out(members, topics))
 
@@ -32,6 +35,7 @@ def _share_out(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict
     given, free = kept(members, topics)
     share, longer = divmod(len(free) + sum(map(len, given.values())), len(given) or 1)
     room = dict.fromkeys(given, share)
+    # The members that have more than a share keep one more: so the fewest partitions move.
     for member in sorted(given, key=lambda member: len(given[member]) <= share)[:longer]:
         room[member] += 1
     for member, has in given.items():
@@ -51,6 +55,7 @@ def _divided(has: list[Partition], count: int) -> tuple[list[Partition], list[Pa
     for partition in sorted(has):
         rank = seen[partition[0]] = seen.get(partition[0], -1) + 1
         ranked.append((rank, partition))
+    # By rank within each topic: what is given away first is of the topic that the member has most of.
     ordered = [partition for _, partition in sorted(ranked)]
     return ordered[:count], ordered[count:]
 

@@ -19,6 +19,7 @@ def check_commit(group: ClassicGroup | None, request: CommitAsMember) -> None:
     """Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `RebalanceInProgress`. None is a group that is not
     there, or has no members."""
     is_empty = group is None or group.phase is Phase.EMPTY
+    # Clients that assign partitions to themselves, and operators, have no generation.
     if request.generation < 0 and is_empty:
         return
     if group is None:
@@ -26,9 +27,12 @@ def check_commit(group: ClassicGroup | None, request: CommitAsMember) -> None:
             f"group {request.group!a} has no members, and member {request.member_id!a} speaks with generation "
             f"{request.generation}; join anew"
         )
+    # While somebody is a member, a commit from outside would be undone by the next one from inside.
     if request.generation < 0 and not request.member_id and request.instance_id is None:
         raise unknown(group.name, request.member_id)
     member_of(group, request)
     check_generation(group, request.member_id, request.generation)
+    # The leader is still assigning, so nobody of this generation has read anything. While the group prepares, commits
+    # of the generation before count: its members finish what they have.
     if group.phase is Phase.COMPLETING:
         raise rebalancing(group)

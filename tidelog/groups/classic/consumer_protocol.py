@@ -38,8 +38,9 @@ class _Reader:
             raise _Malformed from None
 
     def count(self, least_size: int) -> int:
-        """How many elements follow, each of so many bytes at least."""
+        """Returns how many elements follow, each of so many bytes at least."""
         count = self.number(_INT32)
+        # The bytes are a client's own: without this check four of them could make the coordinator reserve gigabytes.
         if not 0 <= count * least_size <= len(self._data) - self._at:
             raise _Malformed
         return count
@@ -64,13 +65,13 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartitions, ...]:
     """Returns the partitions that a consumer was given."""
-    found = list[tuple[str, int]]()
+    partitions = list[tuple[str, int]]()
     try:
         reader = _Reader(assignment)
         reader.number(_INT16)  # the version
         for _ in range(reader.count(_INT16.size + _INT32.size)):
             topic = reader.text()
-            found += [(topic, reader.number(_INT32)) for _ in range(reader.count(_INT32.size))]
+            partitions += [(topic, reader.number(_INT32)) for _ in range(reader.count(_INT32.size))]
     except _Malformed:
         return ()
-    return grouped(found)
+    return grouped(partitions)

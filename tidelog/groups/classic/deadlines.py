@@ -23,14 +23,14 @@ class ClassicDeadlines:
         self._deadlines = Deadlines()
 
     def heard(self, group: ClassicGroup, member_id: str, now_s: float) -> None:
-        """A member has spoken, or an id was given away; who is neither is passed over."""
+        """Begins the session of a member, or of an id that was given away, anew; any other id is passed over."""
         member = group.members.get(member_id)
         timeout_ms = group.pending.get(member_id) if member is None else member.session_timeout_ms
         if timeout_ms is not None:
             self._deadlines.set((group.name, member_id), now_s + timeout_ms / 1000)
 
     def follow(self, group: ClassicGroup) -> None:
-        """The group has changed."""
+        """Sets the deadline of the group's wait for all members, or drops it."""
         if group.due_s is None:
             self._deadlines.drop((group.name, ALL))
         else:
@@ -58,6 +58,7 @@ class ClassicDeadlines:
             if classic is None:
                 continue
             if classic.phase is Phase.COMPLETING:
+                # The generation was written, and not yet assigned: its leader gets the full time again.
                 classic.syncing_until_s = now_s + classic.rebalance_s
             for member_id in classic.members:
                 deadlines.heard(classic, member_id, now_s)

@@ -45,8 +45,11 @@ def list_classic(group: ClassicGroup) -> GroupListed:
 def _described(group: ClassicGroup, member: Member, view: TopicsView) -> MemberDescription:
     """Reads what consumers say to each other; the bytes of others mean nothing here."""
     metadata, is_consumer = member.metadata(group.protocol), group.protocol_type == CONSUMER
+    # A leader may have assigned anything; what does not exist is not shown.
     given = pairs(assigned_partitions(member.assignment)) if is_consumer else []
-    owned = grouped([one for one in given if one[0] in view and 0 <= one[1] < view[one[0]].partitions])
+    owned = grouped(
+        [partition for partition in given if partition[0] in view and 0 <= partition[1] < view[partition[0]].partitions]
+    )
     return MemberDescription(
         member_id=member.member_id,
         instance_id=member.instance_id,

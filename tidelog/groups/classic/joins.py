@@ -35,7 +35,8 @@ class Joiner:
 
 
 def join(turn: Turn, joiner: Joiner) -> None:
-    """Raises what `JoinGroup` says, but for what `check_join` does."""
+    """Has a member join, or gives it an id to join with. Raises what `JoinGroup` says, but for what `check_join`
+    does."""
     request, group = joiner.request, turn.group
     if not request.member_id:
         _join_unknown(turn, joiner)
@@ -51,27 +52,33 @@ def join(turn: Turn, joiner: Joiner) -> None:
 def _join_unknown(turn: Turn, joiner: Joiner) -> None:
     request, group = joiner.request, turn.group
     holder = None if request.instance_id is None else group.instances.get(request.instance_id)
+    # The instance id says that it is the same member: no need to wait for the session of its last process (KIP-345).
     if holder is not None:
         was = group.members[holder]
         check_protocols(group, request, without=was)
         _take_over(turn, joiner, was)
         return
     check_protocols(group, request)
+    # A client that cannot repeat its join with an id is a member at once.
     if request.instance_id is not None or not request.requires_known_id:
         _add(turn, joiner, joiner.drawn_id)
         return
+    # An id that was given away counts as a member, so that ids alone cannot fill the memory.
     check_room(group, member_from(request, joiner.drawn_id, None), turn.settings)
+    # Not a member yet (KIP-394): a client whose first answer is lost, and that joins anew each time, would else leave a
+    # member behind at each attempt, and every one of them be waited for.
     group.promise(joiner.drawn_id, request.session_timeout_ms)
     turn.heard[joiner.drawn_id] = None
     turn.tell(joiner.wait, MemberIdRequired(f"join again as {joiner.drawn_id!a}", joiner.drawn_id))
 
 
 def _add(turn: Turn, joiner: Joiner, member_id: str) -> None:
-    """Makes the caller a member."""
+    """Makes the caller a member, and begins the next generation."""
     request, group = joiner.request, turn.group
     member = member_from(request, member_id, joiner.wait)
     check_room(group, member, turn.settings)
     group.keep_promise(member_id)
+    # It does not beat while its join waits, so its session says nothing of it.
     group.put(replace(member, newcomer_until_s=turn.now.monotonic_s + NEWCOMER_S_MAX))
     group.protocol_type = request.protocol_type
     turn.heard[member_id] = None
@@ -80,9 +87,11 @@ def _add(turn: Turn, joiner: Joiner, member_id: str) -> None:
 
 
 def _join_again(turn: Turn, joiner: Joiner, was: Member) -> None:
-    """A member that is known."""
+    """Answers a member that has joined before: with what it has, if its generation goes on; else with the next one."""
     request, group = joiner.request, turn.group
     says_the_same = was.protocols == request.protocols
+    # A leader that joins again in a stable group wants a new assignment (its topics may have grown); a member that
+    # joins again with the same words has only missed its answer.
     is_served = group.phase is Phase.COMPLETING or (group.phase is Phase.STABLE and group.leader != was.member_id)
     turn.heard[was.member_id] = None
     if is_served and says_the_same:
@@ -91,6 +100,7 @@ def _join_again(turn: Turn, joiner: Joiner, was: Member) -> None:
     check_protocols(group, request, without=was)
     said = member_from(request, was.member_id, joiner.wait)
     check_room(group, said, turn.settings)
+    # An earlier join of the same member is answered, so that each member has one join waiting at most.
     turn.tell(was.join_wait, rebalancing(group))
     turn.change(_like(was, said), join_wait=joiner.wait)
     prepare(turn)
@@ -113,35 +123,42 @@ def _like(was: Member, said: Member) -> Member:
 
 
 def _take_over(turn: Turn, joiner: Joiner, was: Member) -> None:
-    """A static member has come back, under another id."""
-    group, led = turn.group, turn.group.leader
+    """Has a static member that comes back under another id take over from its predecessor."""
+    group, leader_before = turn.group, turn.group.leader
     said = member_from(joiner.request, joiner.drawn_id, joiner.wait)
     instance_id = joiner.request.instance_id
     assert instance_id is not None, "only static members take over"
+    # The process before is fenced by its member id, if it is still there.
     turn.expel(was.member_id, fenced(group, instance_id))
     check_room(group, said, turn.settings)
     group.put(replace(_like(was, said), member_id=said.member_id, join_wait=joiner.wait, sync_wait=None))
     turn.heard[said.member_id] = None
-    if led == was.member_id:
+    # `expel` took the lead away with the member; it passes to the heir.
+    if leader_before == was.member_id:
         group.leader = said.member_id
+    # The assignment in force was made for this protocol, and holds for the heir as well.
     if group.phase is Phase.STABLE and chosen_protocol(group) == group.protocol:
-        _go_on(turn, joiner, led)
+        _go_on(turn, joiner, leader_before)
     else:
         prepare(turn)
 
 
-def _go_on(turn: Turn, joiner: Joiner, led: str | None) -> None:
+def _go_on(turn: Turn, joiner: Joiner, leader_before: str | None) -> None:
     """Answers so that nobody else notices. A leader that cannot help assigning is told that another one leads."""
     group = turn.group
     member = turn.change(group.members[joiner.drawn_id], join_wait=None)
+    # The generation's record names the new member id before its process hears of it.
     turn.records.append(record_of(group))
     answer = standing(group, member)
     if answer.members:
-        answer = _not_to_assign(answer, joiner.request, led)
+        answer = _not_to_assign(answer, joiner.request, leader_before)
     turn.tell(joiner.wait, answer)
 
 
-def _not_to_assign(answer: JoinAnswer, request: JoinGroup, led: str | None) -> JoinAnswer:
+def _not_to_assign(answer: JoinAnswer, request: JoinGroup, leader_before: str | None) -> JoinAnswer:
+    # KIP-814: the leader may be told that it leads and has nothing to assign.
     if request.can_skip_assignment:
         return structs.replace(answer, skip_assignment=True)
-    return structs.replace(answer, leader=led or "", members=())
+    # An older client assigns whenever it is told that it leads, and the others would not hear of that. The member id
+    # before is nobody's any more, so nobody takes itself for the leader.
+    return structs.replace(answer, leader=leader_before or "", members=())

@@ -11,15 +11,16 @@ from tidelog.model.errors import TidelogError
 
 
 def leave(turn: Turn, request: LeaveGroup) -> LeaveAnswer:
-    """Takes out whoever can be, and has the others join again once, if anybody was."""
+    """Takes the members out, each with its own verdict, and has the others join again once, if anybody left."""
     before = len(turn.group.members)
-    verdicts = tuple(LeaveVerdict(one, _let_go(turn, one)) for one in request.members)
+    verdicts = tuple(LeaveVerdict(leaving, _let_go(turn, leaving)) for leaving in request.members)
     _go_on_without(turn, is_smaller=len(turn.group.members) < before)
     return LeaveAnswer(verdicts)
 
 
 def _let_go(turn: Turn, leaving: Leaving) -> TidelogError | None:
     group = turn.group
+    # The id was given away, and its client will not join with it.
     if leaving.instance_id is None and group.keep_promise(leaving.member_id):
         return None
     try:
@@ -41,9 +42,10 @@ def _named(group: ClassicGroup, leaving: Leaving) -> str:
 
 
 def silence(turn: Turn, member_id: str) -> None:
-    """A session is over: of a member, or of an id that was given away. Whoever waits for an answer does not beat, and
+    """Ends a session, of a member or of an id that was given away. A member that waits for an answer does not beat, and
     is not expelled for it; but a newcomer is, in the end."""
     group = turn.group
+    # The others' joins may have waited only for this id.
     if group.keep_promise(member_id):
         complete_if_all_joined(turn)
         return
@@ -51,6 +53,7 @@ def silence(turn: Turn, member_id: str) -> None:
     if member is None:
         return
     is_given_up = member.newcomer_until_s is not None and turn.now.monotonic_s >= member.newcomer_until_s
+    # A member that waits does not beat: its request is the sign of life. A newcomer's may be all that is left of it.
     if (member.join_wait is not None and not is_given_up) or member.sync_wait is not None:
         turn.heard[member_id] = None
         return
@@ -59,7 +62,7 @@ def silence(turn: Turn, member_id: str) -> None:
 
 
 def time_is_up(turn: Turn) -> None:
-    """The time to join, or to sync, has passed."""
+    """Ends the wait for members to join, or to sync, whose time has passed."""
     if turn.group.joining is not None:
         joining_is_over(turn)
     elif turn.group.syncing_until_s is not None:

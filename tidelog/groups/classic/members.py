@@ -43,20 +43,21 @@ def check_join(request: JoinGroup, settings: GroupSettings) -> None:
 
 
 def _check_lengths(request: JoinGroup) -> None:
-    names = [one.name for one in request.protocols]
+    names = [protocol.name for protocol in request.protocols]
     if len(names) > PROTOCOLS_MAX or len(set(names)) < len(names):
         raise InvalidRequest(f"a member names at most {PROTOCOLS_MAX} protocols, each once")
     texts = (request.member_id, request.instance_id or "", request.client_id, request.client_host)
     for text in (*texts, request.protocol_type, *names):
         if len(text) > NAME_LENGTH_MAX:
             raise InvalidRequest(f"ids and names of members have at most {NAME_LENGTH_MAX} characters")
-    size = sum(len(one.metadata) for one in request.protocols)
+    size = sum(len(protocol.metadata) for protocol in request.protocols)
     if size > METADATA_BYTES_MAX:
         raise InvalidRequest(f"the metadata of a member have at most {METADATA_BYTES_MAX} bytes; these have {size}")
 
 
 def check_protocols(group: ClassicGroup, request: JoinGroup, without: Member | None = None) -> None:
     """Raises `InconsistentProtocol` if the member could not be in a generation with the others, one left out."""
+    # Alone, a member may choose any type and protocol anew.
     if len(group.members) == (without is not None):
         return
     common = group.common_protocols(without)
@@ -64,10 +65,10 @@ def check_protocols(group: ClassicGroup, request: JoinGroup, without: Member | N
         raise InconsistentProtocol(
             f"group {group.name!a} is of type {group.protocol_type!a}, and the member of {request.protocol_type!a}"
         )
-    if not any(one.name in common for one in request.protocols):
+    if not any(protocol.name in common for protocol in request.protocols):
         raise InconsistentProtocol(
             f"the members of group {group.name!a} have {', '.join(map(ascii, common))} in common, and the new one has "
-            f"{', '.join(ascii(one.name) for one in request.protocols)} (partition.assignment.strategy)"
+            f"{', '.join(ascii(protocol.name) for protocol in request.protocols)} (partition.assignment.strategy)"
         )
 
 
@@ -75,8 +76,10 @@ def check_room(group: ClassicGroup, member: Member, settings: GroupSettings) -> 
     """Raises `GroupFull` if the group cannot have this member beside the others."""
     was = group.members.get(member.member_id)
     is_known = was is not None or member.member_id in group.pending
+    # Ids that were given away count, or joins without ids would go past the bound.
     if not is_known and len(group.members) + len(group.pending) >= settings.classic_members_max:
         raise GroupFull(f"group {group.name!a} has as many members as it may have (group.max.size)")
+    # A generation that does not fit into one record could not be written, and nobody could be told of it.
     if group.kept_size - (0 if was is None else was.kept_size) + member.kept_size > GROUP_BYTES_MAX:
         raise GroupFull(
             f"what is kept of the members of group {group.name!a} would be more than {GROUP_BYTES_MAX} bytes with this "
@@ -92,6 +95,7 @@ def member_from(request: JoinGroup, member_id: str, wait: int | None) -> Member:
         client_id=request.client_id,
         client_host=request.client_host,
         session_timeout_ms=request.session_timeout_ms,
+        # Some clients say 2^31 - 1 ms; one that died would hold up the others for weeks.
         rebalance_timeout_ms=max(1, min(request.rebalance_timeout_ms, REBALANCE_TIMEOUT_MS_MAX)),
         protocols=request.protocols,
         join_wait=wait,
@@ -100,7 +104,7 @@ def member_from(request: JoinGroup, member_id: str, wait: int | None) -> Member:
 
 
 def member_of(group: ClassicGroup, request: ClassicRequest) -> Member:
-    """Returns who speaks. Raises `FencedInstance`, `UnknownMember`."""
+    """Returns the member that a request is from. Raises `FencedInstance`, `UnknownMember`."""
     return named_member(group, request.member_id, request.instance_id)
 
 
@@ -109,6 +113,7 @@ def named_member(group: ClassicGroup, member_id: str, instance_id: str | None) -
     `UnknownMember`."""
     if instance_id is not None:
         holder = group.instances.get(instance_id)
+        # Another process has taken the instance id over: this one must stop, and not join anew (KIP-345).
         if holder is not None and holder != member_id:
             raise fenced(group, instance_id)
     member = group.members.get(member_id)
@@ -118,10 +123,10 @@ def named_member(group: ClassicGroup, member_id: str, instance_id: str | None) -
 
 
 def fenced(group: ClassicGroup, instance_id: str) -> FencedInstance:
-    """Returns what a static member is told whose instance id another process has taken over."""
+    """Returns the error of a static member whose instance id another process has taken over."""
     return FencedInstance(f"another process has joined group {group.name!a} as instance {instance_id!a}; stop this one")
 
 
 def unknown(group: str, member_id: str) -> UnknownMember:
-    """Returns what is said to who is no member."""
+    """Returns the error of a caller that is no member."""
     return UnknownMember(f"group {group!a} has no member {member_id!a} (any more); join anew")

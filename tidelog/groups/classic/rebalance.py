@@ -23,17 +23,20 @@ from tidelog.model.errors import RebalanceInProgress, UnknownMember
 
 
 def prepare(turn: Turn) -> None:
-    """Everybody is to join again, for the next generation."""
+    """Has everybody join again, for the next generation."""
     group, now_s = turn.group, turn.now.monotonic_s
     if group.phase is Phase.PREPARING:
         complete_if_all_joined(turn)
         return
-    for member in [one for one in group.members.values() if one.sync_wait is not None]:
+    # The generation that they wait for will never be assigned.
+    for member in [waiting for waiting in group.members.values() if waiting.sync_wait is not None]:
         turn.tell(member.sync_wait, rebalancing(group))
         turn.change(member, sync_wait=None)
         turn.heard[member.member_id] = None
     delay_s = turn.settings.initial_rebalance_delay_ms / 1000
     longest_s = now_s + group.rebalance_s
+    # Programs are started together: without this wait the first would begin a generation alone, and each further one
+    # another.
     if group.phase is Phase.EMPTY and delay_s > 0:
         group.joining = Joining(min(now_s + delay_s, longest_s), longest_s)
     else:
@@ -47,16 +50,19 @@ def complete_if_all_joined(turn: Turn) -> None:
     group = turn.group
     if group.joining is None:
         return
+    # Ids that were given away are waited for, too: their clients are about to join. In the first generation the time
+    # decides, not the members that are there so far.
     is_all = group.awaiting == len(group.members) and not group.pending and group.joining.longest_s is None
     if is_all or not group.members:
         _complete(turn)
 
 
 def joining_is_over(turn: Turn) -> None:
-    """The time to join has passed."""
+    """Ends the wait for joins at its deadline; a group that was empty may wait on for more."""
     group, joining = turn.group, turn.group.joining
     assert joining is not None, "only who prepares waits for joins"
     now_s = turn.now.monotonic_s
+    # Where one came more may come; but never longer than the longest rebalance timeout.
     if joining.longest_s is not None and joining.has_grown and now_s < joining.longest_s:
         delay_s = turn.settings.initial_rebalance_delay_ms / 1000
         group.joining = Joining(min(now_s + delay_s, joining.longest_s), joining.longest_s)
@@ -65,9 +71,9 @@ def joining_is_over(turn: Turn) -> None:
 
 
 def syncing_is_over(turn: Turn) -> None:
-    """The time to sync has passed: who has not, is expelled."""
+    """Expels the members that have not synced in time, and begins the next generation if there were any."""
     group = turn.group
-    late = [one.member_id for one in group.members.values() if not one.has_synced]
+    late = [member.member_id for member in group.members.values() if not member.has_synced]
     for member_id in late:
         turn.expel(member_id, _late(group, member_id))
     group.syncing_until_s = None
@@ -76,9 +82,10 @@ def syncing_is_over(turn: Turn) -> None:
 
 
 def _complete(turn: Turn) -> None:
-    """The members of the next generation are known."""
+    """Ends the wait for joins: begins the next generation with those that have joined, or empties the group."""
     group = turn.group
-    away = [one for one in group.members.values() if one.join_wait is None]
+    # A static member may be restarting: it keeps its place, and its partitions, until its session is over.
+    away = [member for member in group.members.values() if member.join_wait is None]
     for member in away:
         if member.instance_id is None:
             turn.expel(member.member_id, _late(group, member.member_id))
@@ -104,9 +111,11 @@ def _begin_generation(turn: Turn) -> None:
     group.phase, group.joining = Phase.COMPLETING, None
     group.syncing_until_s = turn.now.monotonic_s + group.rebalance_s
     group.leader, group.protocol = _elected(group), chosen_protocol(group)
-    joined = [one for one in group.members.values() if one.join_wait is not None]
+    joined = [member for member in group.members.values() if member.join_wait is not None]
     for member in list(group.members.values()):
         turn.change(member, assignment=b"", has_synced=False, join_wait=None, newcomer_until_s=None)
+    # Before any of them is told: a coordinator that takes over must not use the number for other members or another
+    # leader.
     turn.records.append(record_of(group))
     for member in joined:
         turn.tell(member.join_wait, standing(group, member))
@@ -115,9 +124,10 @@ def _begin_generation(turn: Turn) -> None:
 
 def _elected(group: ClassicGroup) -> str:
     leader = None if group.leader is None else group.members.get(group.leader)
+    # The same leader, if it is there: others would have to make an assignment from nothing.
     if leader is not None and leader.join_wait is not None:
         return leader.member_id
-    return next(one.member_id for one in group.members.values() if one.join_wait is not None)
+    return next(member.member_id for member in group.members.values() if member.join_wait is not None)
 
 
 def chosen_protocol(group: ClassicGroup) -> str:
@@ -125,21 +135,23 @@ def chosen_protocol(group: ClassicGroup) -> str:
     common = group.common_protocols()
     assert common, "a member that has nothing in common with the others is refused"
     votes = Counter(_favourite(member, common) for member in group.members.values())
+    # `max` takes the first of equals, and votes are in the order of the members.
     return max(votes, key=lambda name: votes[name])
 
 
 def _favourite(member: Member, common: list[str]) -> str:
-    return next(one.name for one in member.protocols if one.name in common)
+    return next(protocol.name for protocol in member.protocols if protocol.name in common)
 
 
 def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
-    """Returns what a member of the generation in force is told of it; the leader, who the others are."""
+    """Returns the answer to a member's join in the generation in force; the leader is told the other members, too."""
     assert group.leader is not None, "a generation has a leader"
     answer = JoinAnswer(member.member_id, group.generation, group.protocol_type, group.protocol or "", group.leader)
+    # Only the leader assigns, so only it needs the others' metadata.
     if group.leader != member.member_id:
         return answer
     members = group.members.values()
-    told = (JoinedMember(one.member_id, one.instance_id, one.metadata(group.protocol)) for one in members)
+    told = (JoinedMember(other.member_id, other.instance_id, other.metadata(group.protocol)) for other in members)
     return structs.replace(answer, members=tuple(told))
 
 
@@ -150,7 +162,7 @@ def joining_grows(group: ClassicGroup) -> None:
 
 
 def rebalancing(group: ClassicGroup) -> RebalanceInProgress:
-    """Returns what members are told that have to join again."""
+    """Returns the error of members that have to join again."""
     return RebalanceInProgress(f"group {group.name!a} is between two generations; join again")
 
 

@@ -55,7 +55,7 @@ class Member:
     """How many bytes it takes in the group's record before the leader has assigned, whatever is chosen: `sized`."""
 
     def says_as(self, other: Member) -> bool:
-        """True if the other one is this one, with the same words, in another state."""
+        """Returns True if the other one is this member with the same protocols and client, in another state."""
         return (
             self.protocols is other.protocols
             and self.client_id is other.client_id
@@ -63,14 +63,14 @@ class Member:
         )
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Returns what it says of itself for a protocol."""
-        return next((one.metadata for one in self.protocols if one.name == protocol), b"")
+        """Returns the member's metadata for a protocol; empty if it does not know the protocol."""
+        return next((known.metadata for known in self.protocols if known.name == protocol), b"")
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Returns about how many bytes the member takes in memory."""
         names = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
-        metadata = sum(len(one.metadata) for one in self.protocols)
+        metadata = sum(len(protocol.metadata) for protocol in self.protocols)
         return sum(map(len, names)) + len(self.assignment) + metadata
 
 
@@ -125,9 +125,10 @@ class ClassicGroup:
         )
 
     def put(self, member: Member) -> None:
-        """Adds a member, or has it say something else."""
+        """Adds a member, or replaces it by its next state."""
         was = self.members.get(member.member_id)
         self.members[member.member_id] = member
+        # Most changes are of waits and assignments; sums over protocols need not be made anew for these.
         if was is not None and was.says_as(member):
             self.size += len(member.assignment) - len(was.assignment)
             self.awaiting += (member.join_wait is not None) - (was.join_wait is not None)
@@ -141,6 +142,7 @@ class ClassicGroup:
         """Takes a member out, and returns it."""
         member = self.members.pop(member_id)
         self._count(member, -1)
+        # The instance id may be another member's by now.
         if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
             del self.instances[member.instance_id]
         if self.leader == member_id:
@@ -148,7 +150,7 @@ class ClassicGroup:
         return member
 
     def promise(self, member_id: str, session_timeout_ms: int) -> None:
-        """Gives away an id."""
+        """Gives an id away, with which a client is to join within its session timeout."""
         self.pending[member_id] = session_timeout_ms
         self.size += PENDING_BYTES
 
@@ -164,35 +166,36 @@ class ClassicGroup:
             self.size += by * member.size
             self.kept_size += by * member.kept_size
             self.awaiting += by * (member.join_wait is not None)
-            for one in member.protocols:
-                self.supporters[one.name] += by
-                if not self.supporters[one.name]:
-                    del self.supporters[one.name]
+            for protocol in member.protocols:
+                self.supporters[protocol.name] += by
+                if not self.supporters[protocol.name]:
+                    del self.supporters[protocol.name]
 
     def common_protocols(self, without: Member | None = None) -> list[str]:
         """Returns the protocols that all members know, or all but one."""
-        own = () if without is None else [one.name for one in without.protocols]
-        wanted = len(self.members) - (without is not None)
-        return [name for name, count in self.supporters.items() if count - (name in own) == wanted > 0]
+        # Counted, not intersected: a join to a group of thousands must not look at all of its members.
+        own = () if without is None else [protocol.name for protocol in without.protocols]
+        needed = len(self.members) - (without is not None)
+        return [name for name, count in self.supporters.items() if count - (name in own) == needed > 0]
 
     @property
     def is_in_use(self) -> bool:
-        """There are members, or somebody is about to become one."""
+        """True if there are members, or ids that were given away."""
         return bool(self.members or self.pending)
 
     @property
     def rebalance_s(self) -> float:
-        """How long its slowest member may take, in seconds."""
+        """Returns how long the slowest member may take to join or sync, in seconds."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0) / 1000
 
     @property
     def due_s(self) -> float | None:
-        """When something happens to the group if nobody speaks."""
+        """Returns when the group's wait for its members ends if none of them is heard; None if it does not wait."""
         return self.syncing_until_s if self.joining is None else self.joining.until_s
 
 
 def record_of(group: ClassicGroup, empty_since_ms: int | None = None) -> ClassicRecord:
-    """Returns what is kept of a generation."""
+    """Returns the record of the group's generation."""
     return ClassicRecord(
         group=group.name,
         generation=group.generation,
@@ -220,7 +223,8 @@ def _kept(member: Member, protocol: str | None) -> KeptMember:
 
 def sized(member: Member) -> Member:
     """Returns the member with its `kept_size`."""
-    largest = max(member.protocols, key=lambda one: len(one.metadata))
+    # Which protocol will be chosen is not known yet, so the largest metadata count.
+    largest = max(member.protocols, key=lambda protocol: len(protocol.metadata))
     kept = structs.replace(_kept(member, largest.name), assignment=b"")
     return replace(member, kept_size=len(json.encode(kept)))
 
@@ -229,6 +233,7 @@ def from_record(record: ClassicRecord) -> ClassicGroup:
     """Returns the group as a record says that it is. Nobody waits, and no deadline is known."""
     phase = Phase.EMPTY
     if record.members:
+        # Whoever was joining meanwhile is not in the record, and joins anew.
         phase = Phase.STABLE if record.is_assigned else Phase.COMPLETING
     group = ClassicGroup(record.group, record.generation, phase, record.protocol_type, record.protocol, record.leader)
     for kept in record.members:
@@ -244,8 +249,10 @@ def _member(kept: KeptMember, record: ClassicRecord) -> Member:
         client_host=kept.client_host,
         session_timeout_ms=kept.session_timeout_ms,
         rebalance_timeout_ms=kept.rebalance_timeout_ms,
+        # Only the chosen protocol is in the log. A member that joins again names the others.
         protocols=(Protocol(record.protocol or "", kept.metadata),),
         assignment=kept.assignment,
+        # Who has fetched its assignment is not in the log; in a stable group nobody is expelled for not having done so.
         has_synced=record.is_assigned,
     )
     return sized(member)

@@ -11,33 +11,39 @@ from tidelog.model.errors import IllegalGeneration, InconsistentProtocol, Tidelo
 
 
 def sync(turn: Turn, request: SyncGroup, wait: int) -> None:
-    """Raises what `SyncGroup` says."""
+    """Has a member wait for its assignment, or take the group's from its leader. Raises what `SyncGroup` says."""
     group = turn.group
     member = _in_force(group, request, request.generation)
     for said, chosen in ((request.protocol_type, group.protocol_type), (request.protocol, group.protocol)):
         if said is not None and said != chosen:
             raise InconsistentProtocol(f"group {group.name!a} goes by {chosen!a}, and the member by {said!a}")
+    # The assignment of this generation will never be given: the next one is being joined.
     if group.phase is Phase.PREPARING:
         raise rebalancing(group)
     turn.heard[member.member_id] = None
+    # An earlier sync of the same member is answered, so that each member has one waiting at most.
     turn.tell(member.sync_wait, rebalancing(group))
     member = turn.change(member, has_synced=True, sync_wait=wait)
     if group.phase is Phase.STABLE:
         _answer(turn, member, member.assignment)
     elif member.member_id == group.leader:
-        _assign(turn, {one.member_id: one.assignment for one in request.assignments})
-    if group.syncing_until_s is not None and all(one.has_synced for one in group.members.values()):
+        _assign(turn, {member_synced.member_id: member_synced.assignment for member_synced in request.assignments})
+    # Whoever has synced has shown that it lives; the others have until the deadline.
+    if group.syncing_until_s is not None and all(member_synced.has_synced for member_synced in group.members.values()):
         group.syncing_until_s = None
 
 
 def _assign(turn: Turn, assignments: dict[str, bytes]) -> None:
-    """The leader has spoken. Members that it has forgotten have nothing, and whom it has invented, nobody has."""
+    """Takes the leader's assignment. A member that it does not name gets nothing; an id that is no member's is passed
+    over."""
     group = turn.group
     group.phase = Phase.STABLE
     for member in list(group.members.values()):
         if member.sync_wait is not None:
             turn.heard[member.member_id] = None
         _answer(turn, member, assignments.get(member.member_id, b""))
+    # Before anybody has it: a coordinator that takes over must know what was assigned in this generation, or a second
+    # assignment could be made in it.
     turn.records.append(record_of(group))
 
 
@@ -48,14 +54,14 @@ def _answer(turn: Turn, member: Member, assignment: bytes) -> None:
 
 
 def heartbeat(group: ClassicGroup, request: ClassicHeartbeat) -> TidelogError | None:
-    """Returns what the member is told; None if all is well. Either way it was heard. Raises `UnknownMember`,
-    `FencedInstance`, `IllegalGeneration`."""
+    """Returns the error that the heartbeat is answered with; None if all is well. Either way the member was heard.
+    Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`."""
     _in_force(group, request, request.generation)
     return rebalancing(group) if group.phase is Phase.PREPARING else None
 
 
 def _in_force(group: ClassicGroup, request: ClassicRequest, generation: int) -> Member:
-    """Returns the member, which speaks with the generation in force."""
+    """Returns the member that a request is from, if it names the generation in force."""
     if group.phase is Phase.EMPTY:
         raise unknown(group.name, request.member_id)
     member = member_of(group, request)
@@ -65,6 +71,7 @@ def _in_force(group: ClassicGroup, request: ClassicRequest, generation: int) -> 
 
 def check_generation(group: ClassicGroup, member_id: str, generation: int) -> None:
     """Raises `IllegalGeneration`."""
+    # A late request of an earlier generation must not count in this one, where the member may have other partitions.
     if generation != group.generation:
         raise IllegalGeneration(
             f"group {group.name!a} is in generation {group.generation}, and member {member_id!a} speaks with "

@@ -27,7 +27,7 @@ class Tell(NamedTuple):
 
 @dataclass(slots=True)
 class Turn:
-    """The group is the copy that it will be."""
+    """One decision. `group` is the copy that becomes the group if the records are taken."""
 
     group: ClassicGroup
     settings: GroupSettings
@@ -43,13 +43,14 @@ class Turn:
             self.tells.append(Tell(wait, what))
 
     def change(self, member: Member, **changes: object) -> Member:
-        """Has a member be otherwise; returns it as it is then."""
+        """Changes fields of a member; returns the changed one."""
         changed: Member = replace(member, **changes)  # type: ignore[arg-type]  # of whatever fields it has
         self.group.put(changed)
         return changed
 
     def expel(self, member_id: str, why: TidelogError) -> None:
-        """Takes a member out; whoever waits for an answer to it is told why."""
+        """Takes a member out; its requests that wait are answered with `why`."""
         member = self.group.drop(member_id)
+        # Both are answered: a client without an answer waits until its own timeout.
         self.tell(member.join_wait, why)
         self.tell(member.sync_wait, why)
