@@ -16,6 +16,7 @@ def standing(member: MemberRecord, current: Current, settings: GroupSettings) ->
     """Returns a member's answer: its epoch, its times, and what it may own. The assignment is left out if the member
     has said that it owns exactly that."""
     session_ms = session_timeout_ms(member, settings)
+    # A member with a short session has to be heard more often than the setting says.
     interval_ms = min(settings.heartbeat_interval_ms, session_ms // HEARTBEATS_PER_SESSION)
     assignment = None if current.is_told else grouped(tuple(current.held))
     return HeartbeatAnswer(member.member_id, current.epoch, interval_ms, session_ms, assignment)

@@ -38,12 +38,14 @@ def decide_join(shard: Shard, joiner: Joiner, settings: GroupSettings, now: Now)
     check_join(request, settings)
     group = shard.groups.get(request.group)
     if group is not None and group.members:
+        # Two ways of assigning in one group would give a partition to two members.
         raise InconsistentProtocol(
             f"the members of group {request.group!a} have their partitions assigned by the coordinator "
             "(group.protocol=consumer); use another group, or stop them first"
         )
     if group is not None and group.classic is not None:
         turn = Turn(group.classic.copy(), settings, now)
+    # An id that nobody gave away: the group it belonged to is gone, and only a new id is safe.
     elif request.member_id:
         raise unknown(request.group, request.member_id)
     else:
@@ -53,8 +55,9 @@ def decide_join(shard: Shard, joiner: Joiner, settings: GroupSettings, now: Now)
 
 
 def _opened(group: Group, settings: GroupSettings, now: Now) -> Turn:
-    """A group that becomes a classic one."""
+    """Returns the first turn of a group that becomes a classic one."""
     classic = ClassicGroup(group.name)
+    # The record of generation 0 comes first, so that whoever loads the shard knows of which kind the group is.
     turn = Turn(classic, settings, now, [record_of(classic, now.wall_ms)])
     if group.record is not None:
         turn.records.append(gone(GroupKey(group.name)))
@@ -69,24 +72,27 @@ def decide_sync(shard: Shard, request: SyncGroup, wait: int, settings: GroupSett
 
 
 def decide_heartbeat(shard: Shard, request: ClassicHeartbeat) -> TidelogError | None:
-    """Returns what a member is told that was heard; None if all is well. Raises as `syncs.heartbeat`."""
+    """Returns the error that a member's heartbeat is answered with; None if all is well. Raises as
+    `syncs.heartbeat`."""
     return syncs.heartbeat(_classic(shard, request.group, request.member_id), request)
 
 
 def decide_leave(
     shard: Shard, request: LeaveGroup, settings: GroupSettings, now: Now
 ) -> tuple[Turn | None, LeaveAnswer]:
-    """Returns what follows, None for nothing; and what to tell. Raises `InvalidGroupName`."""
-    found = shard.groups.get(check_group_name(request.group))
-    if found is None or found.classic is None:
-        verdicts = (LeaveVerdict(one, unknown(request.group, one.member_id)) for one in request.members)
+    """Returns the turn in which the members leave, None if nothing changes; and the answer. Raises
+    `InvalidGroupName`."""
+    group = shard.groups.get(check_group_name(request.group))
+    if group is None or group.classic is None:
+        verdicts = (LeaveVerdict(leaving, unknown(request.group, leaving.member_id)) for leaving in request.members)
         return None, LeaveAnswer(tuple(verdicts))
-    turn = Turn(found.classic.copy(), settings, now)
+    turn = Turn(group.classic.copy(), settings, now)
     return turn, leaves.leave(turn, request)
 
 
 def decide_silence(shard: Shard, name: str, member_id: str, settings: GroupSettings, now: Now) -> Turn | None:
-    """Returns what follows when a session is over, or with no member named the wait for all; None for nothing."""
+    """Returns the turn that follows the end of a session or, with no member named, of the wait for all; None if nothing
+    changes."""
     group = shard.groups.get(name)
     if group is None or group.classic is None:
         return None
@@ -105,8 +111,10 @@ def decide_commit(
     group = shard.groups.get(check_group_name(request.group))
     commit = CommitOffsets(group=request.group, offsets=request.offsets)
     if group is not None and group.members:
+        # While the group has members a commit from outside would be undone by them.
         if not request.member_id:
             raise unknown(request.group, request.member_id)
+        # A member of the newer kind that commits by the older request: its epoch stands in the place of the generation.
         as_member = structs.replace(commit, member_id=request.member_id, member_epoch=request.generation)
         return decide_offsets.commit(shard, as_member, view, settings, now)
     check_commit(None if group is None else group.classic, request)

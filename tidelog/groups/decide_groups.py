@@ -24,7 +24,8 @@ from tidelog.model.groups import (
 
 def delete(shard: Shard, request: DeleteGroup) -> Decision:
     """Raises `UnknownGroup`, `GroupNotEmpty`."""
-    group = _known(shard, request.group)
+    group = _group_named(shard, request.group)
+    # Members would go on with partitions that the coordinator has given to nobody.
     if group.has_members:
         raise GroupNotEmpty(f"group {group.name} has {group.members_count} members; stop them first")
     return Decision(tuple(gone(key) for key in group.live_keys()), GroupDone())
@@ -32,7 +33,7 @@ def delete(shard: Shard, request: DeleteGroup) -> Decision:
 
 def describe(shard: Shard, request: DescribeGroup, view: TopicsView) -> Decision:
     """Raises `UnknownGroup`."""
-    group = _known(shard, request.group)
+    group = _group_named(shard, request.group)
     if group.classic is not None:
         return Decision((), describe_classic(group.classic, view))
     members = tuple(_described(group, member_id) for member_id in sorted(group.members))
@@ -67,7 +68,7 @@ def _assignor(group: Group) -> str:
     return "" if group.record is None else group.record.assignor
 
 
-def _known(shard: Shard, name: str) -> Group:
+def _group_named(shard: Shard, name: str) -> Group:
     group = shard.groups.get(check_group_name(name))
     if group is None:
         raise UnknownGroup(f"there is no consumer group {name}")

@@ -25,11 +25,12 @@ from tidelog.model.groups import Heartbeat, check_group_name, check_instance_nam
 
 
 def join(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Raises `InvalidRequest`, `UnsupportedAssignor`, `GroupFull`, `InstanceIdInUse`, `FencedMember`, and for a classic
-    group `UnknownGroup`."""
+    """Makes somebody a member, or repeats the answer to a member's join. Raises `InvalidRequest`,
+    `UnsupportedAssignor`, `GroupFull`, `InstanceIdInUse`, `FencedMember`, and for a classic group `UnknownGroup`."""
     check_group_name(request.group)
     check_member_id(request.member_id)
     group = shard.known_or_new(request.group, settings.groups_max)
+    # Members that assign themselves would not notice a partition that the coordinator gives away.
     if group.classic is not None and group.classic.is_in_use:
         raise UnknownGroup(
             f"the members of group {group.name!a} assign their partitions themselves (group.protocol=classic); use "
@@ -37,6 +38,7 @@ def join(shard: Shard, request: Heartbeat, view: TopicsView, settings: GroupSett
         )
     member = newcomer(request, settings)
     current = group.currents.get(member.member_id)
+    # The join may be a repetition, or come late when its member has long been at work: it must take nothing away.
     if current is not None and not current.is_away:
         return _again(group, member, current, view, settings, now)
     entry = _enter(group, _predecessor(group, member, settings), member, view, now)
@@ -50,10 +52,13 @@ def _again(
     """Answers a repeated join, of a member that exists: it is told again what it may own. Raises `InvalidRequest`,
     `FencedMember`."""
     was = group.members[member.member_id]
+    # A repetition says the same, so this is another process under an id that was drawn twice.
     if was.instance_id != member.instance_id:
         raise InvalidRequest(f"member {member.member_id} has joined with another group.instance.id")
+    # The first answer was lost. The assignment is told in full, as the member knows of nothing.
     if subscription(was) == subscription(member):
         return Decision((), standing(was, replace(current, is_told=False), settings))
+    # The member has been heard since it joined. This join may be old, and its subscription with it.
     if current.previous_epoch != UNKNOWN.epoch:
         raise FencedMember(
             f"member {member.member_id} is at epoch {current.epoch}, and wants something else by now; "
@@ -71,11 +76,13 @@ def no_longer_classic(group: Group) -> tuple[GroupLogRecord, ...]:
 
 
 def _predecessor(group: Group, member: MemberRecord, settings: GroupSettings) -> MemberRecord | None:
-    """The static member that has left, and whose partitions the new member takes over."""
+    """Returns the static member that has left, and whose partitions the new member takes over; None if there is none.
+    Raises `InstanceIdInUse`, `GroupFull`."""
     if member.instance_id is not None:
         check_instance_name(member.instance_id)
         holder = group.instances.get(member.instance_id)
         if holder is not None:
+            # Two processes with one instance id by mistake: the one that lives keeps it, and the second waits.
             if not group.currents[holder].is_away:
                 raise InstanceIdInUse(
                     f"member {holder} of group {group.name} has the group.instance.id {member.instance_id}; it is "
@@ -99,11 +106,13 @@ class _Entry:
 
 
 def _enter(group: Group, was: MemberRecord | None, member: MemberRecord, view: TopicsView, now: Now) -> _Entry:
-    """Takes over from `was`. If it wants what that wanted the epoch stays, and nobody else notices."""
+    """Returns the records that make somebody a member, as the heir of `was` if that is another static member."""
     heir_of = None if was is None or was.member_id == member.member_id else was.member_id
     records: list[GroupLogRecord] = [] if member == was else [member]
     if heir_of is not None:
+        # The one who was away is gone in the same decision, so nobody can count both.
         records += [gone(MemberKey(group.name, heir_of)), gone(CurrentKey(group.name, heir_of))]
+    # The same subscription needs no new target: the heir takes it over, the epoch stays, and nobody else is disturbed.
     if was is not None and subscription(was) == subscription(member):
         target = group.target_of(was.member_id)
         if heir_of is not None:
@@ -112,6 +121,7 @@ def _enter(group: Group, was: MemberRecord | None, member: MemberRecord, view: T
     members, targets = {**group.members, member.member_id: member}, dict(group.targets)
     if heir_of is not None:
         del members[heir_of]
+        # A sticky assignor goes on from the old target, so the heir keeps what it can of it.
         targets[member.member_id] = targets.pop(heir_of)
     made = rebalance(group, members, targets, view, now)
     return _Entry((*records, *made.records), made.epoch, made.targets[member.member_id])
@@ -119,6 +129,7 @@ def _enter(group: Group, was: MemberRecord | None, member: MemberRecord, view: T
 
 def _placed(group: Group, member: MemberRecord, current: Current, entry: _Entry, settings: GroupSettings) -> Decision:
     """Returns the decision that places a member. A member that joins knows of nothing that it owns."""
+    # None: a join says nothing of what is owned, not even that it is nothing.
     after = reconciled(current, entry.target, entry.epoch, group.owners, member.member_id, None)
     after = replace(after, is_told=not after.held and not after.revoking)
     record = current_record(group.name, member.member_id, after)

@@ -18,6 +18,7 @@ def leave(group: Group | None, request: Heartbeat, view: TopicsView, settings: G
     `InvalidRequest`."""
     answer = HeartbeatAnswer(request.member_id, request.member_epoch, settings.heartbeat_interval_ms, 0, None)
     member = None if group is None else group.members.get(request.member_id)
+    # A repetition, whose first answer was lost: the member has left already.
     if group is None or member is None:
         return Decision((), answer)
     if request.member_epoch == LEAVE:
@@ -27,12 +28,15 @@ def leave(group: Group | None, request: Heartbeat, view: TopicsView, settings: G
     current = group.currents[request.member_id]
     if current.is_away:
         return Decision((), answer)
+    # A static member holds nothing while it is away, so that nothing is committed for it; its target stays, and waits
+    # for whoever joins with its instance id.
     away = Current(LEAVE_STATIC, current.epoch)
     return Decision((current_record(group.name, request.member_id, away),), answer)
 
 
 def without(group: Group, members: Sequence[str], view: TopicsView, now: Now) -> tuple[GroupLogRecord, ...]:
-    """The records of a group that these members have left, or were expelled from; the others get what was theirs."""
+    """Returns the records of a group that these members have left, or were expelled from; the others get their
+    partitions."""
     left = {member_id: member for member_id, member in group.members.items() if member_id not in members}
     targets = {member_id: target for member_id, target in group.targets.items() if member_id in left}
     keys = [key(group.name, member_id) for member_id in members for key in (MemberKey, CurrentKey)]

@@ -36,7 +36,7 @@ def heartbeat(shard: Shard, request: Heartbeat, view: TopicsView, settings: Grou
 
 
 def member_of(shard: Shard, name: str, member_id: str) -> Group:
-    """The group, which has this member. Raises `UnknownMember`."""
+    """Returns the group that has this member. Raises `UnknownMember`."""
     group = shard.groups.get(name)
     if group is None or member_id not in group.members:
         raise UnknownMember(f"group {name!a} has no member {member_id!a} (any more); join under another id")
@@ -44,9 +44,10 @@ def member_of(shard: Shard, name: str, member_id: str) -> Group:
 
 
 def has_news(shard: Shard, request: Heartbeat) -> bool:
-    """Whether deciding this heartbeat again, that had no news before, would tell the member something."""
+    """Returns True if deciding this heartbeat again, which had no news before, would tell the member something."""
     group = shard.groups.get(request.group)
     current = None if group is None else group.currents.get(request.member_id)
+    # Deciding will refuse the heartbeat, or tell the member its epoch: either is news.
     if group is None or current is None or current.epoch != request.member_epoch:
         return True
     return current.epoch != group.epoch or not current.is_told or could_be_given(group, request.member_id, current)
@@ -57,10 +58,13 @@ def _beat(group: Group, request: Heartbeat, view: TopicsView, settings: GroupSet
     said = None if request.owned is None else _said(request)
     member = updated(was, request, settings)
     if current.epoch != request.member_epoch:
+        # The member missed the last answer. It is told again, and obeyed in nothing: this may be an old heartbeat.
         _check_belated(current, request, said, wants_more=subscription(member) != subscription(was))
         return Decision((), standing(was, replace(current, is_told=False), settings))
     records: tuple[GroupLogRecord, ...] = () if member == was else (member,)
     epoch, target = group.epoch, group.target_of(request.member_id)
+    # A member never gets back within one epoch what it gave up: a commit from before would count after. So there is
+    # another epoch first.
     if subscription(member) != subscription(was) or gets_back(current, target, epoch, said):
         made = rebalance(group, {**group.members, request.member_id: member}, group.targets, view, now)
         epoch, target, records = made.epoch, made.targets[request.member_id], (*records, *made.records)
@@ -77,8 +81,9 @@ def _said(request: Heartbeat) -> frozenset[Partition]:
 def _check_belated(
     current: Current, request: Heartbeat, said: frozenset[Partition] | None, *, wants_more: bool
 ) -> None:
-    """A member may go by the epoch before: the answer that told it of the new one was lost. It is told again. Nothing
-    that it says counts, for this may be an old heartbeat that comes late; so it must not say anything new."""
+    """Raises `FencedMember` unless the member goes by the epoch before, and says nothing new. The answer that told it
+    of the new epoch was lost then. Nothing that it says counts, for this may be an old heartbeat that comes late."""
+    # To pass over something new would let the member believe that it was obeyed; to obey could undo what is newer.
     is_next = request.member_epoch == current.previous_epoch and not current.is_away
     owns_more = said is not None and any(current.of(partition) is None for partition in said)
     if not is_next or owns_more or wants_more:

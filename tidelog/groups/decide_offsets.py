@@ -48,8 +48,8 @@ OFFSET_MAX = 2**63 - 1
 
 
 def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """Raises `UnknownMember`, `FencedMember`, `GroupNotEmpty`, `InvalidRequest`; what is wrong with one committed
-    offset is said of that one, and the others count."""
+    """Commits offsets, of a member or of a group without members. An offset that is refused has its own verdict, and
+    the others count. Raises `UnknownMember`, `FencedMember`, `GroupNotEmpty`, `InvalidRequest`."""
     group, current = _committer(shard, request, settings)
     return _commit(group, current, request, view, settings, now)
 
@@ -57,7 +57,7 @@ def commit(shard: Shard, request: CommitOffsets, view: TopicsView, settings: Gro
 def commit_unowned(
     shard: Shard, request: CommitOffsets, view: TopicsView, settings: GroupSettings, now: Now
 ) -> Decision:
-    """Commits where it was judged already who may, and partitions have no owners that the coordinator knows of. Raises
+    """Commits for a caller that may, in a group whose partitions have no owners that the coordinator knows of. Raises
     `GroupFull`, `InvalidRequest`."""
     return _commit(shard.known_or_new(request.group, settings.groups_max), None, request, view, settings, now)
 
@@ -79,22 +79,26 @@ def _commit(
             if current is not None:
                 committed = structs.replace(committed, member_id=request.member_id, sequence=request.sequence)
                 _check_owned(current, committed, request.member_epoch)
+            # A repetition is answered as the first time, and written once.
             if not _is_kept(group, committed):
                 records.append(committed)
             verdicts.append(CommitVerdict(offset.topic, offset.partition))
+        # One bad offset does not take the others with it, as in Kafka.
         except TidelogError as error:
             verdicts.append(CommitVerdict(offset.topic, offset.partition, error.code, error.message))
     return Decision(tuple(records), CommitAnswer(tuple(verdicts)))
 
 
 def _committer(shard: Shard, request: CommitOffsets, settings: GroupSettings) -> tuple[Group, Current | None]:
-    """The group, and where the member stands; None if it is no member's commit."""
+    """Returns the group, and the state of the member that commits; None for the state if no member commits."""
     if not request.member_id:
         group = shard.known_or_new(check_group_name(request.group), settings.groups_max)
+        # A tool's commit under a running group would be undone by the next commit of the partition's owner.
         _check_no_members(group, "who is no member commits nothing")
         return group, None
     group = member_of(shard, request.group, request.member_id)
     current = group.currents[request.member_id]
+    # An older epoch is not refused here: the partition may be the member's since before it. `_check_owned` compares.
     if not 0 < request.member_epoch <= current.epoch:
         raise FencedMember(
             f"member {request.member_id} is at epoch {current.epoch}, and commits with {request.member_epoch}"
@@ -128,6 +132,7 @@ def _record(group: str, offset: CommittedOffset, view: TopicsView, settings: Gro
     return OffsetRecord(
         group=group,
         topic=offset.topic,
+        # The topic's id as it is now: a topic created anew under the name has another, and so no committed offset.
         topic_id=seen.topic_id,
         partition=offset.partition,
         offset=offset.offset,
@@ -150,8 +155,10 @@ def _topic(offset: CommittedOffset, view: TopicsView) -> TopicSeen:
 
 def _check_owned(current: Current, committed: OffsetRecord, member_epoch: int) -> None:
     has = current.of((committed.topic, committed.partition))
+    # The partition may have another owner, who has read further: this commit would take the group back.
     if has is None or has.topic_id != committed.topic_id:
         raise NotOwned(f"member {committed.member_id} does not own {committed.topic}-{committed.partition}")
+    # The member owned it, lost it and got it back. In between another member may have read and committed.
     if has.since > member_epoch:
         raise NotOwned(
             f"member {committed.member_id} owns {committed.topic}-{committed.partition} since epoch {has.since}, and "
@@ -160,10 +167,12 @@ def _check_owned(current: Current, committed: OffsetRecord, member_epoch: int) -
 
 
 def _is_kept(group: Group, committed: OffsetRecord) -> bool:
-    """The very same commit was kept already. Raises `StaleCommit`: a later one was."""
+    """Returns True if the very same commit is kept already. Raises `StaleCommit` if a later one is."""
     was = group.offsets.get((committed.topic, committed.partition))
+    # Numbers are each member's own, so only its own commits can be compared.
     if was is None or was.topic_id != committed.topic_id or was.member_id != committed.member_id:
         return False
+    # Sequence 0 is no number: it takes part in no comparison.
     if not 0 < committed.sequence <= was.sequence:
         return False
     if committed.sequence == was.sequence and (committed.offset, committed.metadata) == (was.offset, was.metadata):
@@ -178,13 +187,14 @@ def _is_kept(group: Group, committed: OffsetRecord) -> bool:
 
 
 def fetch(shard: Shard, request: FetchOffsets, view: TopicsView) -> Decision:
-    """Raises `UnknownMember`, `FencedMember`. A group that nobody knows has no committed offsets; in a classic one
-    nothing depends on who asks, as with Kafka."""
-    known = shard.groups.get(request.group)
-    is_classic = known is not None and known.classic is not None and known.classic.is_in_use
+    """Returns committed offsets. A group that nobody knows has none; in a classic one nothing depends on who asks, as
+    in Kafka. Raises `UnknownMember`, `FencedMember`."""
+    entry = shard.groups.get(request.group)
+    is_classic = entry is not None and entry.classic is not None and entry.classic.is_in_use
     if request.member_id and not is_classic:
         group = member_of(shard, request.group, request.member_id)
         current = group.currents[request.member_id]
+        # One epoch behind, the member has only missed an answer; what it asks for may still be its own.
         if request.member_epoch not in (current.epoch, current.previous_epoch) or request.member_epoch <= 0:
             raise FencedMember(
                 f"member {request.member_id} is at epoch {current.epoch}, and asks with {request.member_epoch}"
@@ -192,18 +202,21 @@ def fetch(shard: Shard, request: FetchOffsets, view: TopicsView) -> Decision:
     else:
         group = shard.groups.get(check_group_name(request.group), Group(request.group))
     if request.partitions is None:
-        found = [committed for _, committed in sorted(group.offsets.items()) if _is_valid(committed, view)]
-        return Decision((), OffsetsAnswer(tuple(_committed(committed) for committed in found)))
+        valid = [committed for _, committed in sorted(group.offsets.items()) if _is_valid(committed, view)]
+        return Decision((), OffsetsAnswer(tuple(_committed(committed) for committed in valid)))
     offsets = list[CommittedOffset]()
     for topic, partition in pairs(request.partitions):
-        at = group.offsets.get((topic, partition))
-        is_there = at is not None and _is_valid(at, view)
-        offsets.append(_committed(at) if at and is_there else CommittedOffset(topic, partition, NO_OFFSET))
+        committed = group.offsets.get((topic, partition))
+        # The offset of a deleted topic must not be used in one of the same name.
+        is_there = committed is not None and _is_valid(committed, view)
+        offsets.append(
+            _committed(committed) if committed and is_there else CommittedOffset(topic, partition, NO_OFFSET)
+        )
     return Decision((), OffsetsAnswer(tuple(offsets)))
 
 
 def _is_valid(committed: OffsetRecord, view: TopicsView) -> bool:
-    """The topic is the one that it was."""
+    """Returns True if the topic still is the one that the offset was committed for."""
     seen = view.get(committed.topic)
     return seen is not None and seen.topic_id == committed.topic_id
 
@@ -215,9 +228,10 @@ def _committed(committed: OffsetRecord) -> CommittedOffset:
 
 
 def set_offsets(shard: Shard, request: SetOffsets, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
-    """All of them or none. Raises `GroupNotEmpty`, `InvalidRequest`, `UnknownTopic`, `UnknownPartition`,
-    `MetadataTooLong`."""
+    """Sets committed offsets of a group without members, all of them or none. Raises `GroupNotEmpty`, `InvalidRequest`,
+    `UnknownTopic`, `UnknownPartition`, `MetadataTooLong`."""
     group = shard.known_or_new(check_group_name(request.group), settings.groups_max)
+    # Members would go on from where they are, and commit over what was set.
     _check_no_members(group, "its committed offsets are theirs")
     records = list[GroupLogRecord]()
     for offset in request.offsets:

@@ -104,6 +104,7 @@ class Group:
     def classic(self) -> ClassicGroup | None:
         """The group as a classic one, with all that is not in the log: who is just joining, and who waits. Invariant:
         there is one exactly if there is a record, and then there are no members beside its own."""
+        # Phases and waits are not in the log: a group that was just loaded has nobody waiting.
         if self._classic is None and self.classic_record is not None:
             self._classic = from_record(self.classic_record)
         return self._classic
@@ -121,7 +122,7 @@ class Group:
 
     @property
     def is_simple(self) -> bool:
-        """It has committed offsets, and never had a member."""
+        """True if the group has committed offsets, and never had a member."""
         return self.record is None and self.classic is None
 
     @property
@@ -131,27 +132,28 @@ class Group:
 
     @property
     def members_count(self) -> int:
-        """How many members there are, of either kind."""
+        """Returns how many members there are, of either kind."""
         return len(self.members) if self.classic is None else len(self.classic.members)
 
     @property
     def empty_since_ms(self) -> int | None:
-        """Since when there are no members (wall clock); None if there are, or never were."""
+        """Returns since when there are no members (wall clock); None if there are, or never were."""
         record = self.record or self.classic_record
         return None if record is None else record.empty_since_ms
 
     @property
     def is_nothing(self) -> bool:
-        """No key of it is left."""
+        """True if the log has no key of the group any more."""
         return not (self.record or self.members or self.targets or self.currents or self.offsets or self.classic_record)
 
     def target_of(self, member_id: str) -> Mapping[Partition, str]:
         return self.targets.get(member_id, NO_TARGET)
 
     def is_settled(self, member_id: str) -> bool:
-        """The member may own all that it will own, and has nothing left to give up."""
+        """Returns True if the member holds its whole target, and has nothing left to give up."""
         current = self.currents[member_id]
         return current.is_away or (
+            # `held` is always within the target of the member's epoch, so equal lengths mean equal sets.
             current.epoch == self.epoch and not current.revoking and len(current.held) == len(self.target_of(member_id))
         )
 
@@ -171,6 +173,7 @@ class Group:
             case GroupRecord():
                 self.record = record
             case MemberRecord():
+                # A member may have come back without its instance id, or with another.
                 self._forget_instance(record.member_id)
                 self.members[record.member_id] = record
                 if record.instance_id is not None:
@@ -178,12 +181,14 @@ class Group:
             case TargetRecord():
                 self.targets[record.member_id] = target_from(record)
             case CurrentRecord():
+                # What the member had is struck out first: the record is its whole new state.
                 self._disown(record.member_id)
                 self.currents[record.member_id] = current = current_from(record)
                 self._own(record.member_id, current)
             case OffsetRecord():
                 self.offsets[record.topic, record.partition] = record
             case ClassicRecord():
+                # The copy in memory belongs to the record before; a turn that wrote this one sets its own copy.
                 self.classic_record, self._classic = record, None
             case _:
                 raise AssertionError(f"not a record of a group: {record!r}")
@@ -220,6 +225,7 @@ class Group:
 
     def _own(self, member_id: str, current: Current) -> None:
         for partition in (*current.held, *current.revoking):
+            # This is the promise of the protocol, so it is checked at each record, also when a log is replayed.
             owner = self.owners.setdefault(partition, member_id)
             assert owner == member_id, f"{self.name}: {partition} is given to {member_id}, and {owner} has it"
 
@@ -227,7 +233,7 @@ class Group:
 
     @property
     def count(self) -> int:
-        """How many records it takes."""
+        """Returns how many records the group takes in the log."""
         several = len(self.members) + len(self.targets) + len(self.currents) + len(self.offsets)
         return bool(self.record) + bool(self.classic_record) + several
 
@@ -247,7 +253,7 @@ class Group:
             yield OffsetKey(self.name, topic, partition)
 
     def record_of(self, key: AnyKey) -> GroupLogRecord | None:
-        """The last one of this key; None if there is none."""
+        """Returns the newest record of a key; None if there is none."""
         match key:
             case GroupKey():
                 return self.record
@@ -270,11 +276,12 @@ class Group:
 
 
 def target_record(group: str, member_id: str, target: Mapping[Partition, str]) -> TargetRecord:
-    """The partitions sorted, so that equal targets give equal records."""
-    found = dict[tuple[str, str], list[int]]()
+    """Returns a target as a record; equal targets give equal records."""
+    by_topic = dict[tuple[str, str], list[int]]()
+    # Sorted: equal targets make equal bytes, whatever the assignor's order.
     for (topic, partition), topic_id in sorted(target.items()):
-        found.setdefault((topic, topic_id), []).append(partition)
-    topics = tuple(TargetTopic(topic, topic_id, tuple(numbers)) for (topic, topic_id), numbers in found.items())
+        by_topic.setdefault((topic, topic_id), []).append(partition)
+    topics = tuple(TargetTopic(topic, topic_id, tuple(numbers)) for (topic, topic_id), numbers in by_topic.items())
     return TargetRecord(group, member_id, topics)
 
 
@@ -301,14 +308,14 @@ def current_from(record: CurrentRecord) -> Current:
 
 
 def _held_topics(held: Mapping[Partition, Held]) -> tuple[HeldTopic, ...]:
-    found = dict[tuple[str, str], tuple[list[int], list[int]]]()
+    by_topic = dict[tuple[str, str], tuple[list[int], list[int]]]()
     for (topic, partition), (topic_id, since) in sorted(held.items()):
-        partitions, epochs = found.setdefault((topic, topic_id), ([], []))
+        partitions, epochs = by_topic.setdefault((topic, topic_id), ([], []))
         partitions.append(partition)
         epochs.append(since)
     return tuple(
         HeldTopic(topic, topic_id, tuple(partitions), tuple(epochs))
-        for (topic, topic_id), (partitions, epochs) in found.items()
+        for (topic, topic_id), (partitions, epochs) in by_topic.items()
     )
 
 

@@ -38,16 +38,21 @@ def create_instance(shard: Shard, request: CreateInstance) -> Decision:
 
 def configure_instance(shard: Shard, request: ConfigureInstance) -> Decision:
     """Raises `UnknownInstance`, `IllegalState`, and `InvalidRequest` for a pattern that is none."""
-    found = instance_of(shard, request.group, request.instance)
+    record = instance_of(shard, request.group, request.instance)
     is_subscribing = bool(request.topics or request.pattern)
     if request.pattern:
         matcher(request.pattern)
-    if is_subscribing and (found.assigned or request.assigned):
+    # As in Kafka's consumer, subscribing and assigning exclude each other: an assigned instance is no member of the
+    # group.
+    if is_subscribing and (record.assigned or request.assigned):
         raise IllegalState(f"{request.instance} is assigned partitions; take them back before it subscribes")
-    if request.assigned and (found.topics or found.pattern):
+    if request.assigned and (record.topics or record.pattern):
         raise IllegalState(f"{request.instance} has subscribed; end that before it is assigned partitions")
-    wanted = msgspec.structs.replace(found, topics=request.topics, pattern=request.pattern, assigned=request.assigned)
-    return _done() if wanted == found else _done(wanted)
+    configured = msgspec.structs.replace(
+        record, topics=request.topics, pattern=request.pattern, assigned=request.assigned
+    )
+    # A repetition finds its work done, and writes nothing.
+    return _done() if configured == record else _done(configured)
 
 
 def delete_instance(shard: Shard, request: DeleteInstance) -> Decision:
@@ -57,21 +62,21 @@ def delete_instance(shard: Shard, request: DeleteInstance) -> Decision:
 
 def describe_instance(shard: Shard, request: DescribeInstance) -> Decision:
     """Raises `UnknownInstance`."""
-    found = instance_of(shard, request.group, request.instance)
-    return Decision((), InstanceDescription(found.settings, found.topics, found.pattern, found.assigned))
+    record = instance_of(shard, request.group, request.instance)
+    return Decision((), InstanceDescription(record.settings, record.topics, record.pattern, record.assigned))
 
 
 def list_instances(shard: Shard) -> Decision:
-    """All of them, by group and name."""
+    """Lists all instances, by group and name."""
     return Decision((), InstancesListed(tuple(InstanceListed(*key) for key in sorted(shard.instances))))
 
 
 def instance_of(shard: Shard, group: str, instance: str) -> InstanceRecord:
     """Raises `UnknownInstance`."""
-    found = shard.instances.get((group, instance))
-    if found is None:
+    record = shard.instances.get((group, instance))
+    if record is None:
         raise unknown_instance(group, instance)
-    return found
+    return record
 
 
 def _done(*records: GroupLogRecord) -> Decision:

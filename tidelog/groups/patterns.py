@@ -20,11 +20,12 @@ PROGRAM_BYTES_MAX: Final = 1 << 20
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Tells whether the pattern matches the whole of a name. Raises `InvalidRequest`."""
+    """Returns a function that tells whether the pattern matches the whole of a name. Raises `InvalidRequest`."""
     if len(pattern) > PATTERN_LENGTH_MAX:
         raise InvalidRequest(f"a pattern has at most {PATTERN_LENGTH_MAX} characters; this one has {len(pattern)}")
     options = re2.Options()
     options.max_mem = PROGRAM_BYTES_MAX
+    # RE2 writes to the process's standard error otherwise, at any client's request.
     options.log_errors = False
     try:
         compiled = re2.compile(pattern, options)

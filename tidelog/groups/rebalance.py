@@ -26,7 +26,7 @@ DEFAULT_ASSIGNOR: Final = "uniform"
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The next epoch, and what is to be recorded."""
+    """The next epoch of a group, and the records that begin it."""
 
     epoch: int
     records: tuple[GroupLogRecord, ...]
@@ -46,10 +46,13 @@ def rebalance(
     assignor = _elected(group, members)
     subscribed = resolved(members, view)
     record = GroupRecord(group.name, epoch, assignor, digest(subscribed, view), _empty_since(group, members, now))
+    # From the old targets, not from what members hold now: a sticky assignor would else undo the moves that are under
+    # way.
     made = _targets(members, subscribed, targets, view, assignor)
     changed = tuple(
         target_record(group.name, member_id, target)
         for member_id, target in made.items()
+        # Only targets that changed are written: a member more in a group of thousands is a few records.
         if group.targets.get(member_id) != target
     )
     left = tuple(gone(TargetKey(group.name, member_id)) for member_id in group.targets if member_id not in members)
@@ -60,6 +63,7 @@ def _empty_since(group: Group, members: Mapping[str, MemberRecord], now: Now) ->
     if members:
         return None
     since = None if group.record is None else group.record.empty_since_ms
+    # Since the last member left, and not since each later epoch: retention of committed offsets counts from there.
     return now.wall_ms if since is None else since
 
 
@@ -68,8 +72,9 @@ def _elected(group: Group, members: Mapping[str, MemberRecord]) -> str:
     names none has no vote."""
     used = DEFAULT_ASSIGNOR if group.record is None else group.record.assignor
     votes = Counter(member.assignor for member in members.values() if member.assignor is not None)
-    known = [name for name in sorted(votes) if name in ASSIGNORS]
-    return min(known, key=lambda name: (-votes[name], name != used), default=DEFAULT_ASSIGNOR)
+    names = [name for name in sorted(votes) if name in ASSIGNORS]
+    # Of equals the one in use stays: another assignor moves most partitions.
+    return min(names, key=lambda name: (-votes[name], name != used), default=DEFAULT_ASSIGNOR)
 
 
 def _targets(
@@ -95,15 +100,16 @@ def _targets(
 
 
 def resolved(members: Mapping[str, MemberRecord], view: TopicsView) -> Mapping[str, tuple[str, ...]]:
-    """The existing topics that each member subscribes to, sorted. Members that say the same are looked at once."""
-    found = dict[tuple[tuple[str, ...], str], tuple[str, ...]]()
-    answer = dict[str, tuple[str, ...]]()
+    """Returns the existing topics that each member subscribes to, sorted."""
+    topics_of = dict[tuple[tuple[str, ...], str], tuple[str, ...]]()
+    resolved_topics = dict[str, tuple[str, ...]]()
     for member_id, member in members.items():
-        wanted = (member.topics, member.pattern)
-        if wanted not in found:
-            found[wanted] = _existing(*wanted, view)
-        answer[member_id] = found[wanted]
-    return answer
+        # Thousands of members with one subscription match their pattern against all topics once.
+        subscription = (member.topics, member.pattern)
+        if subscription not in topics_of:
+            topics_of[subscription] = _existing(*subscription, view)
+        resolved_topics[member_id] = topics_of[subscription]
+    return resolved_topics
 
 
 def _existing(topics: tuple[str, ...], pattern: str, view: TopicsView) -> tuple[str, ...]:
@@ -116,6 +122,7 @@ def _existing(topics: tuple[str, ...], pattern: str, view: TopicsView) -> tuple[
 def digest(subscribed: Mapping[str, tuple[str, ...]], view: TopicsView) -> str:
     """Returns a digest of the topics that the members subscribe to, as they are now; the same on every broker and in
     every run."""
+    # Sorted: the digest is compared by later coordinators, in other processes.
     names = sorted({name for names in frozenset(subscribed.values()) for name in names})
     text = "\n".join(f"{name} {view[name].topic_id} {view[name].partitions}" for name in names)
     return xxhash.xxh3_128_hexdigest(text.encode())

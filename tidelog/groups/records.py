@@ -20,7 +20,7 @@ from tidelog.model.groups import InstanceSettings, TopicPartitions
 
 
 class Key(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """The base of all keys."""
+    """The base of all keys of the log; equal keys name the same value."""
 
     group: str
 
@@ -85,7 +85,7 @@ class Gone(GroupLogRecord, frozen=True):
 
 
 def gone(key: AnyKey) -> Gone:
-    """The tombstone of a key."""
+    """Returns the tombstone of a key."""
     return Gone(key.group, key)
 
 
@@ -257,23 +257,26 @@ _values: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_AnyRecord)
 
 
 def encode(record: GroupLogRecord) -> tuple[bytes, bytes | None]:
-    """Key and value in the log; the value of a `Gone` is None."""
+    """Returns a record's key and value in the log; the value of a `Gone` is None."""
     key = msgspec.json.encode(record.key)
     return key, None if isinstance(record, Gone) else msgspec.json.encode(record)
 
 
 def decode(key: bytes, value: bytes | None) -> GroupLogRecord:
-    """The other way round. Raises `UnknownGroupRecord`."""
+    """Returns the record of a key and a value from the log. Raises `UnknownGroupRecord`."""
     try:
-        named: AnyKey = _keys.decode(key)
+        # An unknown key is an error, too: a coordinator that skipped it would have another group than the one before it
+        # had.
+        log_key: AnyKey = _keys.decode(key)
         if value is None:
-            return gone(named)
+            return gone(log_key)
         record: GroupLogRecord = _values.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnknownGroupRecord(
             f"__consumer_offsets holds a record that this version does not know, under the key {key[:200]!a}: "
             f"{error}; start a version of tidelog that is not older than the one that wrote it"
         ) from None
-    if record.key != named:
+    # The value repeats its key, so that a record under a wrong key is noticed instead of applied to another group.
+    if record.key != log_key:
         raise UnknownGroupRecord(f"__consumer_offsets holds, under the key {key[:200]!a}, the record of another")
     return record

@@ -68,12 +68,16 @@ class NewOffset(NamedTuple):
 def plan(reset: Reset, standings: Sequence[PartitionOffsets]) -> list[NewOffset]:
     """Returns the new committed offsets, in the order given. Raises `UnprocessableBody` if one cannot be shifted,
     having none."""
-    return [NewOffset(one.topic, one.partition, one.current, _offset(reset, one)) for one in standings]
+    return [
+        NewOffset(standing.topic, standing.partition, standing.current, _offset(reset, standing))
+        for standing in standings
+    ]
 
 
 def _offset(reset: Reset, standing: PartitionOffsets) -> int:
-    wanted = _wanted(reset, standing)
-    return max(standing.log_start_offset, min(wanted, standing.high_watermark))
+    offset = _wanted(reset, standing)
+    # Beyond either end the group would find no record, and go by `auto.offset.reset` instead.
+    return max(standing.log_start_offset, min(offset, standing.high_watermark))
 
 
 def _wanted(reset: Reset, standing: PartitionOffsets) -> int:

@@ -32,6 +32,8 @@ class Deadlines:
     def set(self, key: GroupMember, due_s: float) -> None:
         """Sets the deadline of this key, whatever it was."""
         self._due_s[key] = due_s
+        # A later deadline leaves the old entry where it is; `next_s` puts it back when it comes up. So a heartbeat
+        # costs no work in the heap.
         if key not in self._queued_s or due_s < self._queued_s[key]:
             self._queued_s[key] = due_s
             heappush(self._heap, (due_s, key))
@@ -50,7 +52,7 @@ class Deadlines:
         return due
 
     def pop(self, now_s: float) -> GroupMember | None:
-        """The first whose time has come; it has no deadline any more. None if there is no such."""
+        """Removes the first deadline that has passed, and returns its key; None if none has passed."""
         at_s = self.next_s()
         if at_s is None or at_s > now_s:
             return None
@@ -59,13 +61,16 @@ class Deadlines:
         return key
 
     def next_s(self) -> float | None:
-        """The earliest deadline; None without any."""
+        """Returns the earliest deadline; None if there is none."""
         while self._heap:
             at_s, key = self._heap[0]
             due_s = self._due_s.get(key)
+            # The entry on top is the key's deadline. Any other entry is an old one: of a key dropped, or heard since.
             if due_s == at_s:
                 return at_s
             heappop(self._heap)
+            # Of several entries for one key only the newest noted one may put the key back, or it would be queued
+            # twice.
             if self._queued_s.get(key) == at_s:
                 del self._queued_s[key]
                 if due_s is not None:
@@ -83,48 +88,51 @@ class Sessions:
         """The epoch under which each member was told to give something up."""
 
     def heard(self, group: str, member_id: str, timeout_ms: int, now_s: float) -> None:
-        """The member has spoken; it is expelled after so long a silence."""
+        """Begins the member's session anew; without another heartbeat it is expelled after `timeout_ms`."""
         self._heard.set((group, member_id), now_s + timeout_ms / 1000)
 
     def giving_up(self, group: str, member_id: str, epoch: int, timeout_ms: int, now_s: float) -> None:
-        """The member was told, with this epoch, to give something up. Told again, it has no more time."""
+        """Notes that the member was told, with this epoch, to give something up within `timeout_ms`."""
         key = group, member_id
+        # Told again with the same epoch, the member gets no more time; else one that never gives up would keep its
+        # partitions.
         if self._epochs.get(key) != epoch:
             self._epochs[key] = epoch
             self._giving_up.set(key, now_s + timeout_ms / 1000)
 
     def gave_up(self, group: str, member_id: str) -> None:
-        """The member has nothing left to give up."""
+        """Notes that the member has nothing left to give up."""
         if self._epochs.pop((group, member_id), None) is not None:
             self._giving_up.drop((group, member_id))
 
     def forget(self, group: str, member_id: str) -> None:
-        """The member is none any more."""
+        """Forgets the deadlines of a member that is gone."""
         self._heard.drop((group, member_id))
         self.gave_up(group, member_id)
 
     def expired(self, now_s: float) -> list[GroupMember]:
-        """Members, by group and id, whose time has come, each once; they are forgotten here. `upkeep.expelled` says
-        what follows."""
-        found = sorted(dict.fromkeys((*self._heard.pop_due(now_s), *self._giving_up.pop_due(now_s))))
-        for group, member_id in found:
+        """Removes the members whose deadline has passed, and returns them by group and id, each once. `upkeep.expelled`
+        says what follows."""
+        # Sorted, and each once: a member may be silent and late at the same time, and runs must be repeatable.
+        members = sorted(dict.fromkeys((*self._heard.pop_due(now_s), *self._giving_up.pop_due(now_s))))
+        for group, member_id in members:
             self.forget(group, member_id)
-        return found
+        return members
 
     def next_s(self) -> float | None:
-        """When somebody expires, if nobody speaks before."""
+        """Returns when the next member expires, if none is heard before; None without members."""
         times = [at_s for at_s in (self._heard.next_s(), self._giving_up.next_s()) if at_s is not None]
         return min(times, default=None)
 
     def follow(self, shard: Shard, group: str, member_id: str, settings: GroupSettings, now_s: float) -> None:
-        """All of the above, after a heartbeat of this member was decided and applied."""
-        known = shard.groups.get(group)
-        member = None if known is None else known.members.get(member_id)
-        if known is None or member is None:
+        """Sets the deadlines of a member anew, after its heartbeat was decided and applied."""
+        entry = shard.groups.get(group)
+        member = None if entry is None else entry.members.get(member_id)
+        if entry is None or member is None:
             self.forget(group, member_id)
             return
         self.heard(group, member_id, session_timeout_ms(member, settings), now_s)
-        current = known.currents[member_id]
+        current = entry.currents[member_id]
         if current.revoking:
             self.giving_up(group, member_id, current.epoch, rebalance_timeout_ms(member), now_s)
         else:
@@ -136,5 +144,7 @@ class Sessions:
         sessions = cls()
         for name in sorted(shard.groups):
             for member_id in sorted(shard.groups[name].members):
+                # Nothing is known of when a member was heard last, and one that lives must not be expelled for the
+                # coordinator's change.
                 sessions.follow(shard, name, member_id, settings, now_s)
         return sessions

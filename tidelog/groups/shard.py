@@ -33,8 +33,10 @@ class Shard:
         """REST consumers, by group and name."""
 
     def known_or_new(self, name: str, groups_max: int) -> Group:
-        """The group of this name, or one that is nothing yet. Raises `GroupFull` if there may be no more."""
+        """Returns the group of this name, or a new one that is not in the shard yet. Raises `GroupFull` if the shard
+        may have no more."""
         group = self.groups.get(name)
+        # Any name makes a group, so the number is bounded before there is one.
         if group is None and len(self.groups) >= groups_max:
             raise GroupFull(
                 f"there are {len(self.groups)} groups in the partition that would keep {name!a}, and may be no more "
@@ -43,7 +45,7 @@ class Shard:
         return Group(name) if group is None else group
 
     def apply(self, record: GroupLogRecord) -> None:
-        """The record is in the log, or will be before anybody is told."""
+        """Applies a record that is in the log, or will be before anybody is answered."""
         match record:
             case Gone():
                 self._remove(record.of)
@@ -62,6 +64,7 @@ class Shard:
         group = self.groups.get(key.group)
         if group is not None:
             group.remove(key)
+            # The log has no key of the group any more; kept, it would count against the bound for ever.
             if group.is_nothing:
                 del self.groups[key.group]
 
@@ -69,6 +72,7 @@ class Shard:
         """Takes all members out of all groups, as they may not be what the log has told: a part of it is lost. The
         epochs rise, so that no member of before is taken for one that comes."""
         for group in self.groups.values():
+            # A member that the lost part had removed, or moved, may else share its partitions with a newer owner.
             for key in list(group.live_keys()):
                 if isinstance(key, MEMBER_KEYS):
                     group.remove(key)
@@ -78,9 +82,10 @@ class Shard:
                 group.apply(ClassicRecord(group.name, group.classic_record.generation + 1, empty_since_ms=now_ms))
 
     def live_records(self) -> Iterator[GroupLogRecord]:
-        """All that there is. The shard may change meanwhile: each record is what its key has when it is asked for, so
-        it may be appended before anything that is decided after that; and a key that comes later is not among them,
-        because it is in the log after the first of them."""
+        """Yields all records of the shard, which may change meanwhile: each is its key's newest when it is yielded, so
+        it may be appended before anything that is decided after that. A key that comes later is not among them: its
+        record is in the log behind the first of them."""
+        # A fixed list of keys, but each key's newest record: so a copy is never older than what is decided beside it.
         for key in list(self._keys()):
             record = self._record_of(key)
             if record is not None:
@@ -88,7 +93,7 @@ class Shard:
 
     @property
     def live_count(self) -> int:
-        """How many records `live_records` has now."""
+        """Returns how many records `live_records` has now."""
         return sum(group.count for group in self.groups.values()) + len(self.instances)
 
     def __eq__(self, other: object) -> bool:

@@ -25,13 +25,16 @@ def expelled(
     of_group = dict[str, list[str]]()
     for name, member_id in members:
         group = shard.groups.get(name)
+        # The member may have left since its deadline was found to be over.
         if group is not None and member_id in group.members:
+            # One rebalance for each group, however many members go: each epoch moves partitions.
             of_group.setdefault(name, []).append(member_id)
     return tuple(record for name, left in of_group.items() for record in without(shard.groups[name], left, view, now))
 
 
 def with_topics(shard: Shard, view: TopicsView, now: Now) -> tuple[GroupLogRecord, ...]:
-    """The records of the groups that subscribe to something which is not as it was."""
+    """Returns the records of the groups that subscribe to a topic which appeared, grew, vanished or was created
+    anew."""
     return tuple(
         record
         for _, group in sorted(shard.groups.items())
@@ -41,13 +44,14 @@ def with_topics(shard: Shard, view: TopicsView, now: Now) -> tuple[GroupLogRecor
 
 
 def expired(shard: Shard, view: TopicsView, settings: GroupSettings, now: Now) -> tuple[GroupLogRecord, ...]:
-    """Tombstones of committed offsets, of groups without members, that were neither committed nor in use within the
-    retention time; of committed offsets in topics that are not there any more; and of groups that have neither members
-    nor committed offsets."""
+    """Returns tombstones: of committed offsets, in groups without members, that were neither committed nor in use
+    within the retention time; of committed offsets in deleted topics; and of groups that have neither members nor
+    committed offsets."""
     records = list[GroupLogRecord]()
     for _, group in sorted(shard.groups.items()):
         over = [committed for committed in group.offsets.values() if _is_over(group, committed, view, settings, now)]
         records += [gone(committed.key) for committed in over]
+        # An empty group with committed offsets is still a group: its readers may be stopped for a while.
         if not group.has_members and len(over) == len(group.offsets):
             kinds = ((group.record, GroupKey), (group.classic_record, ClassicKey))
             records += [gone(key(group.name)) for record, key in kinds if record is not None]
@@ -58,7 +62,9 @@ def _is_over(group: Group, committed: OffsetRecord, view: TopicsView, settings: 
     seen = view.get(committed.topic)
     if seen is None or seen.topic_id != committed.topic_id:
         return True
+    # A member that is slow, or reads a quiet partition, may commit again at any time.
     if group.has_members:
         return False
+    # The retention time counts from when the group was last in use, as since KIP-211: not from the commit alone.
     used_ms = max(committed.committed_ms, group.empty_since_ms or 0)
     return now.wall_ms - used_ms >= settings.offsets_retention_ms

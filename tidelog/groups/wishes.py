@@ -1,4 +1,4 @@
-"""The wishes of a member (topics, pattern, assignor, times): checked, and made into its record."""
+"""The subscription and the settings that a member names in a heartbeat: checked, and made into its record."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def newcomer(request: Heartbeat, settings: GroupSettings) -> MemberRecord:
 
 
 def updated(was: MemberRecord, request: Heartbeat, settings: GroupSettings) -> MemberRecord:
-    """None, and no client id, mean "as I said before". Raises as `newcomer`."""
+    """Returns the member's record as the heartbeat changes it; None, and no client id, mean "as before". Raises as
+    `newcomer`."""
     _check(request, settings)
+    # None means "as before": clients say most of this only once, in their first heartbeat.
     said = {name: wish for name in _WISHES if (wish := getattr(request, name)) is not None}
     if request.topics is not None:
         said["topics"] = topic_names(request.topics)
@@ -58,17 +60,17 @@ def subscription(member: MemberRecord) -> tuple[tuple[str, ...], str, str | None
 
 
 def topic_names(topics: tuple[str, ...]) -> tuple[str, ...]:
-    """Each once, sorted."""
+    """Returns the names sorted, each once, so that equal subscriptions are equal values."""
     return tuple(sorted(dict.fromkeys(topics)))
 
 
 def session_timeout_ms(member: MemberRecord, settings: GroupSettings) -> int:
-    """In force for the member."""
+    """Returns the session timeout that is in force for the member."""
     return settings.session_timeout_ms if member.session_timeout_ms is None else member.session_timeout_ms
 
 
 def rebalance_timeout_ms(member: MemberRecord) -> int:
-    """For how long it may keep what it was told to give up."""
+    """Returns for how long the member may keep what it was told to give up."""
     return REBALANCE_TIMEOUT_MS if member.rebalance_timeout_ms is None else member.rebalance_timeout_ms
 
 
@@ -77,6 +79,7 @@ def _check(request: Heartbeat, settings: GroupSettings) -> None:
         check_topic_name(name)
     if request.topics is not None and len(request.topics) > SUBSCRIBED_TOPICS_MAX:
         raise InvalidRequest(f"a member subscribes to at most {SUBSCRIBED_TOPICS_MAX} topics by name; use a pattern")
+    # Compiled here, so that a pattern which is none is refused with the heartbeat, and not met in a rebalance.
     if request.pattern:
         matcher(request.pattern)
     if request.assignor is not None and request.assignor not in ASSIGNORS:
