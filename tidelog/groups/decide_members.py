@@ -55,7 +55,7 @@ def has_news(shard: Shard, request: Heartbeat) -> bool:
 
 def _beat(group: Group, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
     current, was = group.currents[request.member_id], group.members[request.member_id]
-    said = None if request.owned is None else _said(request)
+    said = None if request.owned is None else _owned_partitions(request)
     member = updated(was, request, settings)
     if current.epoch != request.member_epoch:
         # The member missed the last answer. It is told again, and obeyed in nothing: this may be an old heartbeat.
@@ -74,7 +74,7 @@ def _beat(group: Group, request: Heartbeat, view: TopicsView, settings: GroupSet
     return Decision(records, standing(member, after, settings))
 
 
-def _said(request: Heartbeat) -> frozenset[Partition]:
+def _owned_partitions(request: Heartbeat) -> frozenset[Partition]:
     return frozenset((entry.topic, number) for entry in request.owned or () for number in entry.partitions)
 
 

@@ -75,12 +75,12 @@ def plan(reset: Reset, standings: Sequence[PartitionOffsets]) -> list[NewOffset]
 
 
 def _offset(reset: Reset, standing: PartitionOffsets) -> int:
-    offset = _wanted(reset, standing)
+    offset = _offset_asked_for(reset, standing)
     # Beyond either end the group would find no record, and go by `auto.offset.reset` instead.
     return max(standing.log_start_offset, min(offset, standing.high_watermark))
 
 
-def _wanted(reset: Reset, standing: PartitionOffsets) -> int:
+def _offset_asked_for(reset: Reset, standing: PartitionOffsets) -> int:
     match reset.to:
         case ResetTo.EARLIEST:
             return standing.log_start_offset

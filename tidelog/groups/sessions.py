@@ -69,8 +69,7 @@ class Deadlines:
             if due_s == at_s:
                 return at_s
             heappop(self._heap)
-            # Of several entries for one key only the newest noted one may put the key back, or it would be queued
-            # twice.
+            # Of several entries for one key only the one that `_queued_s` notes may put the key back.
             if self._queued_s.get(key) == at_s:
                 del self._queued_s[key]
                 if due_s is not None:

@@ -27,7 +27,7 @@ class _Step(NamedTuple):
     taker: str
 
 
-_Found: TypeAlias = dict[str, _Step | None]
+_LastSteps: TypeAlias = dict[str, _Step | None]
 """The last step to each member that was found; none to the first."""
 
 
@@ -53,7 +53,6 @@ class Evening:
             if member in self._settled or -has != count[member]:
                 continue
             path = self._path_from(member)
-            # Last step first: each taker hands on before it takes, so nobody has two partitions more for a moment.
             for step in path:
                 self._shares.hand(*step)
             if path:
@@ -64,7 +63,7 @@ class Evening:
         """Returns a shortest path to the member with least at its end, last step first; empty if there is none, and
         then all members reached are set aside."""
         count = self._shares.count
-        last_steps: _Found = {source: None}
+        last_steps: _LastSteps = {source: None}
         topics = dict[str, None]()
         frontier = [source]
         while frontier:
@@ -72,13 +71,13 @@ class Evening:
             target = min(frontier, key=lambda member: (count[member], member), default=source)
             # With a difference of one the two would only change places.
             if count[target] <= count[source] - 2:
-                return _walked(target, last_steps)
+                return _path_to(target, last_steps)
         # No path leads from here, and none ever will: all that can be reached has about as much as the source.
         self._settled.update(dict.fromkeys(last_steps))
         self._settled_topics.update(topics)
         return []
 
-    def _next(self, frontier: Sequence[str], last_steps: _Found, topics: dict[str, None]) -> Iterator[str]:
+    def _next(self, frontier: Sequence[str], last_steps: _LastSteps, topics: dict[str, None]) -> Iterator[str]:
         """Yields the members, not reached before, that the frontier's members could hand a partition to."""
         for giver in frontier:
             for topic in reversed(self._shares.held[giver]):
@@ -94,7 +93,7 @@ class Evening:
                         yield taker
 
 
-def _walked(target: str, last_steps: _Found) -> list[_Step]:
+def _path_to(target: str, last_steps: _LastSteps) -> list[_Step]:
     steps = list[_Step]()
     step = last_steps[target]
     while step is not None:

@@ -13,25 +13,25 @@ from tidelog.model.errors import TidelogError
 def leave(turn: Turn, request: LeaveGroup) -> LeaveAnswer:
     """Takes the members out, each with its own verdict, and has the others join again once, if anybody left."""
     before = len(turn.group.members)
-    verdicts = tuple(LeaveVerdict(leaving, _let_go(turn, leaving)) for leaving in request.members)
+    verdicts = tuple(LeaveVerdict(leaving, _expelled(turn, leaving)) for leaving in request.members)
     _go_on_without(turn, is_smaller=len(turn.group.members) < before)
     return LeaveAnswer(verdicts)
 
 
-def _let_go(turn: Turn, leaving: Leaving) -> TidelogError | None:
+def _expelled(turn: Turn, leaving: Leaving) -> TidelogError | None:
     group = turn.group
     # The id was given away, and its client will not join with it.
     if leaving.instance_id is None and group.keep_promise(leaving.member_id):
         return None
     try:
-        member_id = _named(group, leaving)
+        member_id = _member_id_of(group, leaving)
     except TidelogError as error:
         return error
     turn.expel(member_id, unknown(group.name, member_id))
     return None
 
 
-def _named(group: ClassicGroup, leaving: Leaving) -> str:
+def _member_id_of(group: ClassicGroup, leaving: Leaving) -> str:
     """Returns the id of a member. An operator knows only the instance id of a static one."""
     if not leaving.member_id and leaving.instance_id is not None:
         holder = group.instances.get(leaving.instance_id)

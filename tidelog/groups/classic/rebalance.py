@@ -124,7 +124,6 @@ def _begin_generation(turn: Turn) -> None:
 
 def _elected(group: ClassicGroup) -> str:
     leader = None if group.leader is None else group.members.get(group.leader)
-    # The same leader, if it is there: others would have to make an assignment from nothing.
     if leader is not None and leader.join_wait is not None:
         return leader.member_id
     return next(member.member_id for member in group.members.values() if member.join_wait is not None)
@@ -134,12 +133,12 @@ def chosen_protocol(group: ClassicGroup) -> str:
     """Returns what most of the members like best among what all of them know; of equals, what the first one does."""
     common = group.common_protocols()
     assert common, "a member that has nothing in common with the others is refused"
-    votes = Counter(_favourite(member, common) for member in group.members.values())
+    votes = Counter(_preferred_protocol(member, common) for member in group.members.values())
     # `max` takes the first of equals, and votes are in the order of the members.
     return max(votes, key=lambda name: votes[name])
 
 
-def _favourite(member: Member, common: list[str]) -> str:
+def _preferred_protocol(member: Member, common: list[str]) -> str:
     return next(protocol.name for protocol in member.protocols if protocol.name in common)
 
 

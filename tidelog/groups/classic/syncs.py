@@ -27,9 +27,9 @@ def sync(turn: Turn, request: SyncGroup, wait: int) -> None:
     if group.phase is Phase.STABLE:
         _answer(turn, member, member.assignment)
     elif member.member_id == group.leader:
-        _assign(turn, {member_synced.member_id: member_synced.assignment for member_synced in request.assignments})
+        _assign(turn, {given.member_id: given.assignment for given in request.assignments})
     # Whoever has synced has shown that it lives; the others have until the deadline.
-    if group.syncing_until_s is not None and all(member_synced.has_synced for member_synced in group.members.values()):
+    if group.syncing_until_s is not None and all(other.has_synced for other in group.members.values()):
         group.syncing_until_s = None
 
 
