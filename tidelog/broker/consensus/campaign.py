@@ -62,8 +62,7 @@ class Campaigner:
         self._has_begun = False
 
     def begin(self) -> None:
-        """Takes part from now on: before a replica may vote, to be elected would be of no use. Who votes may
-        have changed meanwhile, by what the disk held."""
+        """Takes part in elections from now on; a replica that may not vote yet would be elected in vain."""
         if not self._has_begun:
             self._has_begun = True
             self.step(Tick())
@@ -77,7 +76,8 @@ class Campaigner:
         return self.election.may_promise(candidate, self._clock.monotonic_s())
 
     def step(self, event: ElectionEvent) -> None:
-        """Tells the core, and does what it asks for."""
+        """Gives the core an event, and carries out its effects."""
+        # Before it begins, all but these are of the past by the time the election looks at them.
         if self._has_begun or isinstance(event, LASTING):
             self._events.append(event)
         if self._is_stepping or not self._has_begun:
@@ -92,6 +92,7 @@ class Campaigner:
 
     def receive(self, frame: ElectionFrame) -> None:
         """Takes a peer's message, if it was sent to this id."""
+        # A message to an earlier id of this disk may grant, or ask for, what the disk of now has not promised.
         if frame.to == self._host.current_id:
             self.step(Heard(frame.sender, frame.message))
 
@@ -121,7 +122,9 @@ class Campaigner:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake, at_s)
 
     def _wake(self, at_s: float) -> None:
-        """Loops count in milliseconds: one that is early by a part of one must not let the core sleep on for ever."""
+        """Tells the core that its deadline has come, or waits on if the timer was early."""
+        # Timers of event loops count in milliseconds: this one came early by a part of one, and the core would see no
+        # deadline passed, ask for none, and sleep for ever.
         if self._clock.monotonic_s() < at_s:
             self._wake_at(at_s)
         else:

@@ -49,9 +49,11 @@ class Delivery:
     def needs_snapshot(self) -> int | None:
         """The position that a snapshot must reach at least, if nothing else can close the gap."""
         following = self._waiting[0].position if self._waiting else self._end
+        # The engine has jumped: nobody sends the positions in between any more.
         if following > self.position:
             return following
         floor = self._floor()
+        # The log begins behind a payload that is lacking, so no peer has it as an entry any more.
         return floor if floor > self.position else None
 
     @property
@@ -66,28 +68,30 @@ class Delivery:
         return self.blocking is not None or self.needs_snapshot is not None
 
     def applied(self, applied: Applied) -> None:
-        """The engine's next position."""
+        """Takes the engine's next position, and delivers what can be delivered."""
         self._end = max(self._end, applied.position + 1)
         self._waiting.append(applied)
         self.advance()
 
     def jumped(self, position: int) -> None:
-        """The engine goes on at `position`, without what lies before."""
+        """Notes that the engine goes on at `position`, without the values before."""
         self._end = max(self._end, position)
         self.advance()
 
     def installed(self, position: int) -> None:
-        """A snapshot stands for everything below."""
+        """Goes on from a snapshot of everything below `position`."""
         assert position >= self.position
         self.position = position
         self._end = max(self._end, position)
         self.advance()
 
     def advance(self) -> None:
-        """Delivers what can be delivered; to be called again when a payload has come."""
+        """Delivers all values that are next and have their payload. Called again when a payload has come."""
+        # What a snapshot has bridged is dropped here.
         while self._waiting and self._waiting[0].position <= self.position:
             applied = self._waiting[0]
             if applied.position == self.position:
+                # A void value is never shown to the state machine, on any replica.
                 counts = applied.value.digest and applied.verdict is Verdict.APPLIED
                 payload = self._read(applied.position, applied.value) if counts else None
                 if counts and payload is None and not self._is_lost(applied):

@@ -124,22 +124,26 @@ class ReplicaDisk:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def persist(self, effect: Persist, payloads: Payloads) -> None:
-        """Writes the records of one step, soon if it is urgent; `on_stored` tells when they are durable."""
+        """Writes the records of one step, at once if it is urgent; `on_stored` tells when they are durable."""
         for record in effect.records:
+            # A faulty slot is written without: its identity must be on disk so that it is never denied.
             needs_payload = isinstance(record, Slot) and record.value.digest and not record.faulty
             payload = payloads.get(record.value.digest) if isinstance(record, Slot) and needs_payload else None
             covers = 0
+            # A floor stands for everything below it, so all that was applied must be durable first: else power could
+            # take both the journal's slots and the log's tail.
             if isinstance(record, Prefix) and self._state_machine is not None:
                 covers = self._state_machine.end_offset
             self._unwritten.append(_Unwritten(record, payload, effect, covers))
         self._unwritten.append(_Unwritten(None, None, effect))
+        # What nobody waits for costs no fsync of its own; it goes with the next record that somebody does wait for.
         if effect.is_urgent or effect.is_soon or len(self._unwritten) >= TOGETHER_MAX:
             self.resume()
         elif self._put_off is None:
             self._put_off = asyncio.get_running_loop().call_later(PUT_OFF_S, self.resume)
 
     def resume(self) -> None:
-        """Goes on with what waits, unless it waits for room."""
+        """Writes the records that wait, unless they wait for room."""
         if self._put_off is not None:
             self._put_off.cancel()
             self._put_off = None
@@ -152,9 +156,10 @@ class ReplicaDisk:
         return self._retry is not None
 
     def _write(self) -> None:
-        """Writes what there is, as far as there is room."""
+        """Writes the records that wait, in their order, as far as there is room."""
         self._retry = None
         try:
+            # In order: the engine believes in whole prefixes, so nothing may overtake a record that waits.
             while self._unwritten and self._is_covered(self._unwritten[0]):
                 run = self._first_run()
                 self._write_run(run)
@@ -172,21 +177,24 @@ class ReplicaDisk:
         machine = self._state_machine
         if machine is None or not unwritten.covers:
             return True
+        # The log may have been truncated since; then its end is all there is to wait for.
         return machine.durable_offset >= min(unwritten.covers, machine.end_offset)
 
     def _first_run(self) -> list[_Unwritten]:
         """Returns what is written next in one go: slots that follow each other, or another record alone."""
         run: list[_Unwritten] = []
         for unwritten in self._unwritten:
+            # Facts and floors go by other ways than slots, and must not change places with them.
             if len(run) == TOGETHER_MAX or isinstance(unwritten.record, Metadata | Prefix):
                 break
             run.append(unwritten)
         return run or [self._unwritten[0]]
 
     def _write_run(self, run: list[_Unwritten]) -> None:
-        """All of it, or nothing."""
+        """Writes a run of records, all of them or none, and notes the steps that end with it."""
         self._put(run)
         for record, _, effect, _ in run:
+            # The step is durable when the journal has reached this end, and the facts asked for so far are stored.
             if record is None:
                 self._writes.append(_Write(effect.sequence, self._end, self._facts_asked))
                 if effect.is_urgent or effect.is_soon:
@@ -200,7 +208,7 @@ class ReplicaDisk:
                 timer.cancel()
 
     def refresh(self, metadata: Metadata) -> None:
-        """Writes the facts anew: something beside the engine's part of them has changed. Nobody waits for it."""
+        """Writes the facts anew, since something beside the engine's part of them has changed. Nobody waits for it."""
         self._newest = self._encode_facts(metadata)
         self._facts_asked += 1
         self._has_facts.set()
@@ -224,6 +232,7 @@ class ReplicaDisk:
         self.resume()
         self._log_writer.submit(self)
         await self._log_writer.at_rest(self._store)
+        # Facts that tell of an end in good order must not outlive records that are not there.
         if self._unwritten or self._has_failed or self._store.durable_end < self._end:
             return
         self.refresh(metadata)
@@ -249,7 +258,7 @@ class ReplicaDisk:
             self._end = self._store.put_all(puts)
 
     def rewrite(self, slot: Slot) -> None:
-        """Writes a slot once more, as it is: its entry is damaged. Its payload, if there is one, is stored, or missing.
+        """Writes a slot once more, since its entry is damaged. Its payload, if there is one, is stored, or missing.
         Nobody waits for it."""
         if not self._has_failed:
             self._unwritten.append(_Unwritten(slot, None, Persist(0, (slot,), is_urgent=False)))
@@ -257,8 +266,8 @@ class ReplicaDisk:
             self._log_writer.submit(self, is_awaited=False)
 
     def rewrite_floor(self, floor: Prefix) -> None:
-        """Writes the floor once more: what is kept beside it has changed. Nobody waits for it, and where there is no
-        room it stays as it was. One that is to be written yet is encoded then."""
+        """Writes the floor once more, since what is kept beside it has changed. Nobody waits for it, and without room
+        it stays as it was. A floor that is yet to be written has it anyway: it is encoded then."""
         if any(isinstance(unwritten.record, Prefix) for unwritten in self._unwritten):
             return
         with suppress(DiskFull, Overloaded):
@@ -275,14 +284,15 @@ class ReplicaDisk:
         self._log_writer.submit(self)
 
     def read(self, position: int, value: Value) -> Buffer:
-        """The payload of this value at its position. Raises `DamagedBatch` if no copy of it is to be had here."""
+        """Returns the payload of this value at its position. Raises `DamagedBatch` if no copy here can be read."""
         for record, payload, _, _ in self._unwritten:
+            # A record that waits for room is not in the store yet, and may be asked for.
             if isinstance(record, Slot) and record.value.digest == value.digest and payload is not None:
                 return payload
         return self._store.payload(position, value.digest)
 
     def applied_copy(self, value: Value) -> bytes | None:
-        """The payload of a value in the log of what is applied; None if there is none, or it cannot be read."""
+        """Returns the payload of a value from the state machine's log; None if it is not there, or cannot be read."""
         return None if self._state_machine is None else self._state_machine.payload_of(value)
 
     # -- becoming durable --------------------------------------------------------------------------------------------
@@ -295,10 +305,13 @@ class ReplicaDisk:
             if self._newest is None or self._has_failed:
                 continue
             facts, asked = self._newest, self._facts_asked
+            # Taken out before the write: newer facts that come meanwhile are written next.
             self._newest = None
             try:
                 await self._log_writer.perform(self._store.store_facts(facts))
             except OSError as error:
+                # After a failed fsync the page may count as clean: nothing that was not reported can be relied on, so
+                # no retry.
                 if error.errno != errno.ENOSPC:
                     self.fail(str(error))
                     continue
@@ -316,7 +329,7 @@ class ReplicaDisk:
         self._has_facts.set()
 
     def on_flushed(self) -> None:
-        """The log writer's report."""
+        """Takes the log writer's report that a flush has ended, or failed."""
         self._flushed.set()
         if self._store.offline_reason is not None:
             self.fail(self._store.offline_reason)
@@ -325,7 +338,7 @@ class ReplicaDisk:
             self._report()
 
     def _vouch(self) -> None:
-        """Has what was flushed vouched for by another flush, if the store asks for that."""
+        """Has another flush vouch for what was flushed, if the store asks for that."""
         try:
             if self._store.vouch():
                 self._log_writer.submit(self)
@@ -338,18 +351,21 @@ class ReplicaDisk:
         stored = 0
         while self._writes and self._is_durable(self._writes[0]):
             stored = self._writes.popleft().sequence
+        # One report stands for all before it.
         if stored and not self._has_failed:
             self.on_stored(stored)
 
     def _is_durable(self, write: _Write) -> bool:
+        # Both ways have to have come so far: a promise in the facts counts only with the slots that it told of.
         return write.journal_end <= self._store.durable_end and write.facts <= self._facts_stored
 
     def fail(self, reason: str) -> None:
-        """The disk has failed, for good: nothing that was not reported can be relied on."""
+        """Takes the journal offline for good: nothing that was not reported can be relied on."""
         if not self._has_failed:
             self._has_failed = True
             self._flushed.set()
             self._writes.clear()
             self._unwritten.clear()
+            # Nothing more is written: a later success behind a failed write would leave a gap that looks durable.
             self._store.journal.take_offline(reason)
             self.on_failed()

@@ -99,8 +99,8 @@ class ElectedLog:
         delivered: int = 0,
         encode_floor: Callable[[Prefix], bytes] = msgspec.msgpack.encode,
     ) -> None:
-        """`membership` tells who voted where the log begins; the state machine stands at the position `delivered`, by
-        its snapshot, or by what `encode_floor` keeps beside the floor."""
+        """`membership` names the voters at the log's beginning; `delivered` is the position up to which the state
+        machine has the log, by its snapshot or by what `encode_floor` keeps beside the floor."""
         self.node_id = member.node_id
         self.routes = Routes(context.notify)
         self.disk = ReplicaDisk(
@@ -126,6 +126,7 @@ class ElectedLog:
         self._learners: tuple[int, ...] = ()
         self._is_muted = False
         floor = node.replica.floor.position
+        # The journal begins behind what the state machine has: only a snapshot can close the gap.
         if floor > delivered:
             membership.on_jumped(floor)
             self.delivery.jumped(floor)
@@ -142,6 +143,7 @@ class ElectedLog:
         """The position of an entry that the log cannot go on without: it is damaged here, and with all others who have
         said what they have of it, a majority together."""
         node, blocking = self.engine.node, self.delivery.blocking
+        # Fewer than a majority prove nothing: one that has not answered may have the entry whole.
         if blocking is not None and node.quorum.is_met({node.node} | node.lacking(blocking.position)):
             return blocking.position
         return min(node.unsettled, default=None)
@@ -158,7 +160,7 @@ class ElectedLog:
 
     @property
     def applied_position(self) -> int:
-        """Up to where the log is known here, if not what it says."""
+        """The position up to which this member knows what is chosen, if not every payload."""
         return self.engine.node.replica.applied.position
 
     @property
@@ -170,6 +172,7 @@ class ElectedLog:
     def voting_id(self) -> int:
         """The id under which this disk votes, or would if a voter set named it; 0 if it may not."""
         me = self.engine.node.node
+        # Ids beyond `NODE_MAX` are learners'.
         return me if me <= NODE_MAX and self.status is Status.VOTING else 0
 
     @property
@@ -203,30 +206,31 @@ class ElectedLog:
         )
 
     def offer(self, voter_id: int, position: int) -> None:
-        """Gives a voter what is learned here at a position, as if it had asked. It cannot ask whom it does not know,
-        and who there is may stand in the very entry that it lacks."""
+        """Sends a voter what is learned here at a position, as if it had asked. It cannot ask servers that it does not
+        know, and these may be named in the very entry that it lacks."""
         asked = LearnRequest(position, position + 1)
         self.engine.receive(PaxosFrame(voter_id, self.engine.node.node, asked), memoryview(b""))
 
     def install(self, position: int, voters: VoterSet, voters_position: int) -> None:
-        """A snapshot of everything below `position` has been delivered, and these are the voters by it."""
+        """Goes on from a snapshot of everything below `position`, which names these voters."""
         self._voter_changer.on_snapshot(voters, voters_position, position)
         self.delivery.installed(position)
         self.leadership.on_read()
 
     def mute(self) -> None:
-        """Before `start`: this member is to learn, and neither to promise, accept nor be elected before `unmute`."""
+        """Has this member learn only, until `unmute`: it promises and accepts nothing, and is not elected. Called
+        before `start`."""
         self._is_muted = True
 
     def start(self) -> None:
-        """Begins, with founding the log if that is due."""
+        """Starts the engine; has it found the log if that is not over."""
         self.engine.step(Started())
         if self._member.may_found:
             self.engine.step(Found(self._member.cluster_id))
         self._begin_campaigning()
 
     def unmute(self) -> None:
-        """The disk of this member is known to be no old copy."""
+        """Lets this member vote: its disk is known to be no old copy."""
         self._is_muted = False
         self._begin_campaigning()
 
@@ -235,7 +239,7 @@ class ElectedLog:
             self._campaigner.begin()
 
     def close(self) -> None:
-        """No timer fires any more, and nobody waits; what is asked of the disk may still come."""
+        """Lets no timer fire any more, and ends all waits; writes that were begun may still end."""
         self.engine.close()
         self.leadership.close()
         self._in_flight.fail(ControllerLost("this broker is stopping; the outcome is unknown"))
@@ -243,20 +247,25 @@ class ElectedLog:
     # -- from the network --------------------------------------------------------------------------------------------
 
     def receive_paxos(self, node_id: int, frame: PaxosFrame, payload: memoryview) -> None:
-        """A peer's engine speaks. Raises `ForeignSender`, `ImplausibleNumber`: nothing has happened then."""
+        """Takes a message of a peer's engine. Raises `ForeignSender`, `ImplausibleNumber`: nothing has happened
+        then."""
+        # All checks come before anything is noted: a refused message must leave no trace, not even in the routes.
         self.routes.check(frame.sender, node_id)
         check_paxos(frame, self._known)
         self.routes.heard(frame.sender, node_id)
+        # An old copy of the disk does not know what it has promised since; until that is ruled out it must not answer.
         if self._is_muted and isinstance(frame.message, PromiseRequest | WriteRequest):
             return  # as lost: it comes again
         if isinstance(frame.message, PromiseRequest) and frame.to == self.engine.node.node:
             if not self._campaigner.may_promise(frame.sender):
                 return  # a lease binds this voter: the request counts as lost, and comes again
+            # The election must not answer heartbeats of an older number once this is promised: that would grant a lease
+            # to a leader that has been overtaken.
             self._campaigner.step(Promised(frame.message.number))
         self.engine.receive(frame, payload)
 
     def receive_election(self, node_id: int, frame: ElectionFrame) -> None:
-        """A peer's election speaks. Raises as `receive_paxos`."""
+        """Takes a message of a peer's election. Raises as `receive_paxos`."""
         self.routes.check(frame.sender, node_id)
         check_election(frame, self._known)
         self.routes.heard(frame.sender, node_id)
@@ -264,18 +273,18 @@ class ElectedLog:
 
     @property
     def _known(self) -> Known:
-        """A leader may have been heard here under a number that the engine has not seen."""
+        """The largest numbers that are known here; the election may have heard one that the engine has not seen."""
         replica = self.engine.node.replica
         number = max(replica.highest, replica.metadata.issued, self._campaigner.election.number)
         return Known(number, replica.end, replica.applied.next_offset)
 
     def peer_down(self, node_id: int) -> None:
-        """This broker's process has ended."""
+        """Tells the election that a broker's process has ended."""
         for engine_id in self.routes.ids_on(node_id):
             self._campaigner.step(PeerDown(engine_id))
 
     def set_learners(self, node_ids: Sequence[int]) -> None:
-        """The brokers that are registered: those that have no vote hear this one's heartbeats if it leads."""
+        """Sets the registered brokers: those without a vote hear this one's heartbeats while it leads."""
         voters = [voter.node_id for voter in self.membership.voters.voters]
         self._learners = tuple(node for node in node_ids if node not in voters and node != self.node_id)
         self._campaigner.step(Listeners(tuple(self.routes.id_of(node) for node in self._learners)))
@@ -283,23 +292,26 @@ class ElectedLog:
     # -- leading -----------------------------------------------------------------------------------------------------
 
     async def append(self, payload: bytes, count: int) -> Applied:
-        """Has an entry agreed on, which takes `count` offsets, and applied here; returns where.
+        """Appends an entry that takes `count` offsets; returns when it is chosen and applied here.
 
         Raises, surely without effect: `NotController`, `Overloaded`. With an effect or not: `ControllerLost`.
         """
         return await self._propose(Append(count, self.engine.payloads.hold(payload)))
 
     async def truncate(self, begin: int) -> None:
-        """Has the log begin at `begin`, which a snapshot of a majority must cover. Raises as `append`."""
+        """Truncates the log's head: it begins at `begin`, which a snapshot of a majority must cover. Raises as
+        `append`."""
         await self._propose(Truncate(begin))
 
     async def _propose(self, event: Append | Truncate) -> Applied:
+        # While voters change nothing may be in flight: VOTERS are the last value of their reign.
         if not self.is_leading or self._voter_changer.is_changing:
             raise NotController("this broker does not lead the log now")
         answer = self.engine.propose(event)
         if isinstance(answer, Refused):
             reason = f"the log takes nothing now ({answer.reason.value})"
             is_full = answer.reason is Reason.WINDOW_FULL
+            # A refused append was proposed nowhere, so both errors say surely without effect.
             raise Overloaded(f"{reason}; try again") if is_full else NotController(reason)
         assert answer is not None, "nobody appends from within a step of the engine"
         pending = PendingAppend()
@@ -310,11 +322,13 @@ class ElectedLog:
             async with asyncio.timeout(WAIT_S_MAX):
                 return await pending.outcome
         except TimeoutError:
+            # It stays in flight, and may be chosen later; the caller must not be told no.
             raise ControllerLost("the brokers could not agree in time; whether they will is unknown") from None
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """Has one voter added, or one (by its id) removed; nothing may be appended meanwhile. As `VoterChanger.change`,
-        with `NotController` for what has not begun."""
+        """Adds one voter, or removes one by its id; nothing may be appended meanwhile. Raises as `VoterChanger.change`,
+        with `NotController` for a change that has not begun."""
+        # Every value of the reign has to be applied before majorities of other voters count.
         if not self.is_leading or self._in_flight or not self.leadership.is_drained:
             raise NotController("this broker cannot change the voters now; try again")
         try:
@@ -326,7 +340,7 @@ class ElectedLog:
     # -- what the engine says ----------------------------------------------------------------------------------------
 
     def on_effect(self, effect: LogEffect) -> None:
-        """For the engine."""
+        """Takes an effect of the engine (`EngineListener`)."""
         match effect:
             case Applied():
                 self._on_applied(effect)
@@ -353,6 +367,7 @@ class ElectedLog:
 
     def _on_applied(self, applied: Applied) -> None:
         self._campaigner.step(Advanced(applied.position + 1))
+        # Learners do not accept, so they would hear of it only when they ask.
         if self.is_leading:
             ids = [self.routes.id_of(node) for node in self._learners]
             self.engine.push(applied, ids)
@@ -363,6 +378,7 @@ class ElectedLog:
 
     def _deliver(self, applied: Applied, payload: Buffer | None) -> None:
         position, value = applied.position, applied.value
+        # Void values and those that name nothing (barriers, NOPs) are of no effect.
         if applied.verdict is Verdict.APPLIED and payload is not None:
             if value.kind is Kind.VOTERS:
                 self._deliver_voters(decode_voters(bytes(payload)), position)
@@ -371,6 +387,7 @@ class ElectedLog:
         self._settle(applied)
 
     def _deliver_voters(self, voters: VoterSet, position: int) -> None:
+        # Whom to ask at the next start; who votes is told by the log alone.
         self._member.contacts = voters
         self.disk.refresh(self.engine.node.replica.metadata)
         self._listener.voters_applied(voters, position)
@@ -380,6 +397,7 @@ class ElectedLog:
         proposal = self._in_flight.take(applied.position)
         if proposal is None:
             return
+        # The position is decided, with another value, and ours was proposed nowhere else: a certain no.
         if not proposal.is_in_log(applied):
             proposal.fail(NotController("another leader came first; nothing was appended"))
         for pending in proposal.waiters:

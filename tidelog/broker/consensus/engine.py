@@ -125,8 +125,9 @@ class Engine:
         disk.on_failed = lambda: self.step(StoreFailed())
 
     def step(self, event: Event) -> None:
-        """Tells the engine, and does what it asks for."""
+        """Gives the engine an event, and carries out its effects."""
         self._events.append(event)
+        # An effect that causes another event must see this step's effects carried out first, in their order.
         if self._is_stepping:
             return
         self._is_stepping = True
@@ -139,27 +140,33 @@ class Engine:
 
     def propose(self, event: Append | Truncate | Delete) -> Proposed | Refused | None:
         """Asks for a value to be proposed; the answer comes at once, or, from within another step, not at all."""
+        # From within another step the event is only queued, and there is no answer yet.
         self._answer = None
         self.step(event)
         return self._answer
 
     def receive(self, frame: PaxosFrame, payload: memoryview) -> None:
         """Takes a peer's message; one that was not sent to this id, or came damaged, is as good as lost."""
+        # The message was meant for a disk that is lost: this one has none of its promises, and must not answer for it.
         if frame.to != self.node.node and frame.to not in self.former_ids:
             return
         values = [value for _, value in values_of(frame.message)]
+        # Digests are checked before the engine hears of anything: a value that is accepted is promised to be readable.
         parts = split(payload, frame.sizes, values) if len(frame.sizes) == len(values) else None
         if parts is None:
             return
+        # What is chosen first: the message itself may be about the position behind.
         for notice in frame.notices:
             self.step(Received(frame.sender, notice))
         for value, part in zip(values, parts, strict=True):
             self.payloads.hold_as(value.digest, part)
+        # The answer leaves under the id that was asked for: under another one it would be no vote for the sender.
         self._asked_as = frame.to
         try:
             self.step(Received(frame.sender, frame.message))
         finally:
             self._asked_as = 0
+        # Only a proposer reads payloads back, so a replica that proposes nothing needs few of them in memory.
         if self.node.is_idle:
             self.payloads.trim(is_any_open=self.node.replica.is_any_open)
 
@@ -169,7 +176,8 @@ class Engine:
         return None if payload is None else bytes(payload)
 
     def buffer_of(self, position: int, value: Value) -> Buffer | None:
-        """The payload of a value at its position, or None if no copy here can be read."""
+        """Returns the payload of a value at its position; None if no copy here can be read."""
+        # Memory first: what was just written is read back in the next frame.
         held = self.payloads.get(value.digest)
         if held is not None:
             return held
@@ -180,8 +188,8 @@ class Engine:
             return self._restore(position, value)
 
     def _restore(self, position: int, value: Value) -> Buffer | None:
-        """Takes what the journal has lost from what is held, or from the state machine; the digest proves that it is
-        the same."""
+        """Writes a payload that the journal has lost anew, from memory or from the state machine, and returns it. The
+        digest proves that it is the same."""
         payload = self.payloads.get(value.digest) or self.disk.applied_copy(value)
         if payload is None:
             self.on_missing(position)
@@ -190,7 +198,7 @@ class Engine:
         return payload
 
     def restore(self, position: int, value: Value, payload: Buffer) -> None:
-        """Has this payload, whose digest is the value's, written anew where the journal has lost it."""
+        """Writes this payload, whose digest is the value's, anew where the journal has lost it."""
         self.payloads.hold_as(value.digest, payload)
         self.step(Restored(position))
 
@@ -198,18 +206,20 @@ class Engine:
         """Returns the payload of a value that another replica has at this position, wherever this disk has it; the
         digest proves it, whatever the journal here has there. Raises `Overloaded`."""
         slot = self.node.replica.slots.get(position)
+        # The journal may have another value at the position, accepted under another number; only the digest tells.
         if slot is not None and slot.value.digest == value.digest:
             return self.buffer_of(position, slot.value)
         return self.payloads.get(value.digest) or self.disk.applied_copy(value)
 
     def write_anew(self, position: int | None) -> None:
-        """Something of what the journal has of a position, or of the floor (None), is damaged: writes it once more, as
-        far as it is known here. A payload that is not is left for another replica to give: the slot is faulty."""
+        """Writes the journal's entry of a position, or of the floor (None), once more, since it is damaged. A payload
+        that is not known here is left for another replica to give: the slot is faulty then."""
         replica = self.node.replica
         if position is None:
             self.disk.rewrite_floor(replica.floor)
             return
         slot = replica.slots.get(position)
+        # Even the value's name is lost, so there is nothing to write; another replica has to show it.
         if slot is None or slot.value.kind is Kind.UNKNOWN:
             return
         if slot.value.digest and not self.disk.log.has_payload(position, slot.value.digest):
@@ -222,13 +232,14 @@ class Engine:
     def push(self, applied: Applied, learners: Sequence[int]) -> None:
         """Sends what is chosen to those who have not asked. Voters hold what they accepted and need no more than a
         notice; learners would wait for their own timer."""
+        # Number 0: a learned slot says what is chosen, and accepts nothing.
         slot = Slot(applied.position, 0, applied.value, learned=True)
         response = LearnResponse(self.node.replica.floor, (slot,), applied.position + 1)
         for learner in learners:
             self._send(learner, response)
 
     def close(self) -> None:
-        """No timer fires any more."""
+        """Sends the notices that wait, and lets no timer fire any more."""
         self._give_notice()
         self.disk.close()
         for handle in self._timers.values():
@@ -251,6 +262,7 @@ class Engine:
                 self.close()
                 self._listener.on_effect(effect)
             case Lost():
+                # `VotersFound` comes before `Lost`, so its payload has been read by now.
                 self.payloads.clear()
                 self._listener.on_effect(effect)
             case Applied():
@@ -260,7 +272,7 @@ class Engine:
                 if self._answer is None:
                     self._answer = effect
                 self._listener.on_effect(effect)
-            case _:  # what the owner alone has to do with
+            case _:  # these are the owner's affair alone
                 self._listener.on_effect(effect)
 
     def _send(self, to: int, message: Message) -> None:
@@ -271,12 +283,13 @@ class Engine:
             self._put_off(to, message)
             return
         payloads = [self.buffer_of(position, value) for position, value in values_of(message)]
-        found = [payload for payload in payloads if payload is not None]
-        if len(found) == len(payloads):
-            self._post_in_order(to, message, found)
+        readable = [payload for payload in payloads if payload is not None]
+        # A message without one of its payloads would be refused as damaged; not sent, it is asked for again.
+        if len(readable) == len(payloads):
+            self._post_in_order(to, message, readable)
 
     def _post_in_order(self, to: int, message: Message, payloads: Sequence[Buffer]) -> None:
-        """With the notices that wait for it."""
+        """Posts a message with the notices that wait for its addressee, which may not come later than it."""
         notices = tuple(self._notices.pop(to, ()))
         is_answer = isinstance(message, PromiseResponse | WriteResponse)
         sender = self._asked_as if is_answer and self._asked_as else self.node.node
@@ -297,24 +310,27 @@ class Engine:
             self._post(to, PaxosFrame(self.node.node, to, first, notices=tuple(rest)), ())
 
     def _send_learned(self, to: int, message: LearnResponse) -> None:
-        """Sends as many of the slots as one frame may carry; what cannot be read goes as faulty, for it is chosen."""
+        """Sends as many of the slots as one frame may carry."""
         slots: list[Slot] = []
-        found: list[Buffer] = []
+        sent_payloads: list[Buffer] = []
         total = 0
         for slot in message.slots:
             payload = None
             if slot.value.digest and not slot.faulty:
                 payload = self.buffer_of(slot.position, slot.value)
                 if payload is None:
+                    # The value is chosen, and the one who asks can learn its name at least; it fetches the payload from
+                    # others.
                     slots.append(structs.replace(slot, faulty=True))
                     continue
                 total += len(payload)
-                if found and total > LEARN_BYTES_MAX:
+                # One payload always goes, or a large one would never arrive.
+                if sent_payloads and total > LEARN_BYTES_MAX:
                     break
-                found.append(payload)
+                sent_payloads.append(payload)
             slots.append(slot)
         shown = LearnResponse(message.floor, tuple(slots), message.learned_end)
-        self._post_in_order(to, shown, found)
+        self._post_in_order(to, shown, sent_payloads)
 
     def _set_timer(self, timer: Timer, token: int) -> None:
         previous = self._timers.pop(timer, None)

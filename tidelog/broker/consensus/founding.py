@@ -75,7 +75,7 @@ class NamedVoter:
 
 @dataclass(frozen=True, slots=True)
 class LogOrigin:
-    """How to begin."""
+    """The log that a new disk founds, or joins."""
 
     cluster_id: str
     voters: VoterSet
@@ -112,24 +112,28 @@ async def find_origin(
     """
     node_id = me.node_id
     others = [voter for voter in named if voter.node_id != node_id]
+    # Nobody else is named, so there is nobody who could know of another log.
     if not others and not contacts and past.may_found:
         return _founding({node_id: incarnation}, named or [me], entropy.token_hex(8))
     addresses = [address for address in (*contacts, *(voter.address for voter in others)) if address != me.address]
     pause_s, rounds = ASK_AGAIN_S, 0
     while True:
         answers = {address: await _ask(ask, address) for address in addresses}
-        found = [answer for answer in answers.values() if answer is not None]
-        origin = _joining(node_id, found, named_by, past)
-        lost = [] if origin is None else lost_voters(origin.voters, {node_id: incarnation}, found)
+        described = [answer for answer in answers.values() if answer is not None]
+        origin = _joining(node_id, described, named_by, past)
+        lost = [] if origin is None else lost_voters(origin.voters, {node_id: incarnation}, described)
+        # A log whose voters have lost a majority of their disks decides nothing any more: a learner would wait for
+        # ever.
         if origin is not None and not lacks_majority(origin.voters, lost):
             return origin
-        if origin is None and not past.is_shared(found):
-            founding = _from_answers(node_id, incarnation, named, found, named_by)
+        if origin is None and not past.is_shared(described):
+            founding = _from_answers(node_id, incarnation, named, described, named_by)
+            # A contact is a broker of an existing cluster; one that does not answer yet is no reason to found another.
             if founding is not None and not contacts:
                 return founding
         rounds += 1
         silent = [f"{host}:{port}" for (host, port), answer in answers.items() if answer is None]
-        reason = waiting_for(past, found, silent, [voter.node_id for voter in lost])
+        reason = waiting_for(past, described, silent, [voter.node_id for voter in lost])
         tell(reason)
         if rounds % COMPLAIN_EVERY == COMPLAIN_AFTER:
             logger.warning("not part of a cluster yet", waits=reason)
@@ -158,7 +162,8 @@ async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
 
 
 def _joining(node_id: int, answers: Sequence[QuorumDescribed], named_by: str, past: Past) -> LogOrigin | None:
-    """The newest voter set of a cluster that somebody belongs to."""
+    """Returns how to join the cluster that any of the answers is of; None if none is. Raises `ConfigError`,
+    `WrongCluster`."""
     for answer in answers:
         theirs = answer.remembers or (answer.cluster_id if answer.voters else "")
         if past.cluster_id and theirs not in ("", past.cluster_id):
@@ -179,6 +184,7 @@ def _joining(node_id: int, answers: Sequence[QuorumDescribed], named_by: str, pa
             f"{named_by} or --join"
         )
     recovery_id = _recovery_of(node_id, members, past)
+    # The newest voters are the ones most likely to be there; they are only asked, and decide nothing by this.
     newest = decode_voters(max(members, key=lambda found: found.voters_position).voters)
     return LogOrigin(clusters[0], newest, is_founder=False, generation=generation, recovery_id=recovery_id)
 
@@ -187,20 +193,22 @@ def _recovery_of(node_id: int, members: Sequence[QuorumDescribed], past: Past) -
     """Returns the id of the recovery by which members of one generation began. Raises `WrongCluster` if there are two,
     or if this disk is of another one."""
     generation = members[0].generation
-    found = {member.node_id: member.recovery_id for member in members}
+    recovery_ids = {member.node_id: member.recovery_id for member in members}
     if past.recovery_id and past.generation == generation:
-        found[node_id] = past.recovery_id
-    if len(set(found.values())) > 1:
-        raise WrongCluster(recovered_apart(generation, found))
+        recovery_ids[node_id] = past.recovery_id
+    if len(set(recovery_ids.values())) > 1:
+        raise WrongCluster(recovered_apart(generation, recovery_ids))
     return members[0].recovery_id
 
 
 def _from_answers(
     node_id: int, incarnation: str, named: Sequence[NamedVoter], answers: Sequence[QuorumDescribed], named_by: str
 ) -> LogOrigin | None:
-    """A founding, if all named voters are new, or are in the midst of founding with this very disk."""
+    """Returns how to found a log, if all named voters are new, or are in the midst of founding with this very disk;
+    else None. Raises `ConfigError`."""
     ours = tuple(map(str, named))
     for answer in answers if named else ():
+        # Founders that name different voters could be two majorities of two logs.
         if tuple(sorted(answer.configured_voters)) != tuple(sorted(ours)):
             raise ConfigError(
                 f"{named_by} differs between brokers: here it is {', '.join(ours)}, and on node {answer.node_id} "
@@ -209,20 +217,24 @@ def _from_answers(
     incarnations = {answer.node_id: answer.incarnation for answer in answers} | {node_id: incarnation}
     if node_id not in [voter.node_id for voter in named]:
         return None
+    # All of them: one that does not answer may be founding with others, or be of a log already.
     if any(voter.node_id not in incarnations for voter in named):
         return None
     begun = [answer for answer in answers if answer.founders]
+    # A wiped founder cannot take the place of its old disk: that may have said STARTING, and be counted by the others.
     if begun and any(found not in begun[0].founders for found in _identities(incarnations, named)):
         raise ConfigError(
             "the cluster's founding had begun when a disk was lost, and cannot be ended; nothing has been stored yet: "
             f"empty the data directories of all brokers in {named_by}, then start them again"
         )
+    # Each founder comes to the same id: by what has begun, or by drawing it from the very same voters.
     cluster_id = begun[0].cluster_id if begun else ""
     return _founding(incarnations, named, cluster_id)
 
 
 def _identities(incarnations: dict[int, str], named: Sequence[NamedVoter]) -> list[tuple[int, str]]:
-    """Voter id and incarnation of each founder: ids count from 1, in the order of the node ids."""
+    """Returns voter id and incarnation of each founder: ids count from 1, in the order of the node ids."""
+    # Sorted: all founders have to number themselves alike without a word.
     nodes = sorted(voter.node_id for voter in named)
     return [(number, incarnations[node]) for number, node in enumerate(nodes, start=1)]
 
@@ -234,14 +246,17 @@ def _founding(incarnations: dict[int, str], named: Sequence[NamedVoter], cluster
         Voter(voter_id, node, identity, *addresses[node])
         for (voter_id, identity), node in zip(identities, sorted(addresses), strict=True)
     ]
+    # Drawn from the disks' incarnations: the same servers with new disks found another cluster.
     drawn = xxh3_64_hexdigest(encode_voters(VoterSet(tuple(voters), len(voters) + 1)))
     return LogOrigin(cluster_id or drawn, VoterSet(tuple(voters), len(voters) + 1), is_founder=True)
 
 
 def founders_of(metadata: Metadata, voters: VoterSet) -> VoterSet:
-    """These voters, the founders among them with the incarnations that they found each other to have."""
-    found = dict(metadata.founders)
+    """Returns these voters, the founders among them with the incarnations by which they founded the log."""
+    incarnations = dict(metadata.founders)
     corrected = tuple(
-        structs.replace(voter, incarnation=found.get(voter.voter_id, voter.incarnation)) for voter in voters.voters
+        # What the founders had on disk when they began to vote is binding, and not what a disk was told while it judged.
+        structs.replace(voter, incarnation=incarnations.get(voter.voter_id, voter.incarnation))
+        for voter in voters.voters
     )
     return VoterSet(corrected, voters.next_voter_id)

@@ -51,6 +51,7 @@ class InFlightProposal(Generic[W]):
 
     def is_in_log(self, applied: Applied) -> bool:
         """Judges what is applied at the proposal's position: the value itself, or another's."""
+        # An equal value that is void was proposed again by a later leader behind its barrier: it takes no offsets.
         return self.value == applied.value and applied.verdict is Verdict.APPLIED
 
     def fail(self, error: TidelogError) -> None:
@@ -78,12 +79,14 @@ class InFlightProposals(Generic[W]):
             proposal.accepted_by = accepted_by
 
     def take(self, position: int) -> InFlightProposal[W] | None:
-        """Hands out the proposal whose position is applied; None if nothing of this leader's was proposed there."""
+        """Removes and returns the proposal at a position that is applied; None if this leader proposed nothing
+        there."""
         return self._proposals.pop(position, None)
 
     def wait_for(self, offset: int, waiter: W) -> bool:
-        """Has a request answered when the log is applied up to `offset`; False if no proposal gets there."""
+        """Has a request answered when the log is applied up to `offset`. Returns False if no proposal reaches it."""
         for proposal in self._proposals.values():
+            # In order of positions, so the first that reaches the offset is the one to wait for.
             if proposal.end_offset >= offset:
                 proposal.waiters.append(waiter)
                 return True

@@ -83,13 +83,15 @@ class Leadership:
         self.voter_changer.close()
 
     def enlist(self, voter_id: int) -> None:
-        """The log gave this disk an id to vote under; its vote counts when a voter set names it."""
+        """Takes the id under which the log lets this disk vote; its vote counts when a voter set names it."""
         member = self._member
+        # The id was this disk's before, or another's: a vote under it could contradict what was promised then.
         if self.voter_changer.membership.is_used_up(voter_id, member.node_id, member.incarnation):
             return
         member.voter_id = voter_id
         if self.engine_id != self._engine.node.node:
             self.voter_changer.reconfigure()
+        # A disk that never voted under this id has forgotten nothing, and may vote at once.
         self._engine.step(Enlist())
 
     # -- `Candidate`, for the change of voters -------------------------------------------------------------------------
@@ -109,6 +111,7 @@ class Leadership:
     def hold(self) -> None:
         """Implements `Candidate.hold`: whoever would append is refused."""
         if self.number:
+            # Before the listener hears of it: whatever it wants appended now must be refused.
             self.number = 0
             self._listener.deposed()
 
@@ -133,6 +136,8 @@ class Leadership:
         self._engine.step(Demote())
 
     def campaign(self) -> None:
+        # Each campaign adds a barrier. If nobody can read the same entry, campaigns without use would make all logs
+        # grow.
         is_of_use = not self._delivery.is_held_up or self._engine.node.replica.is_any_open
         self._is_held_up = not (self.voter_changer.membership.is_known and is_of_use)
         if self._is_held_up:
@@ -141,6 +146,7 @@ class Leadership:
         number = self._attempt = self.next_number()
         if self.voter_changer.is_overtaken(number):
             return  # it campaigns again already, among the old voters
+        # The candidate promises itself first: it must answer no heartbeat of an older number from here on.
         self.campaigner.step(Promised(number))
         self._engine.step(Elect(number))
 
@@ -153,30 +159,33 @@ class Leadership:
     # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_elected(self, number: int) -> None:
-        """A barrier of this member's is applied: it leads, or writes voters first."""
+        """Begins the reign, as this member's barrier is applied; writes voters first if it was elected for that."""
         if self.voter_changer.write(number):
             return
         replica = self._engine.node.replica
         if replica.voters_position < 0:  # the founders are the log's first value, for all to read
             self.voter_changer.append(founders_of(replica.metadata, self.voter_changer.membership.voters))
             return
+        # A leader decides by all that is agreed on; one that lacks an entry would decide by another image.
         if self._delivery.position < replica.applied.position:
             self._engine.step(Demote())  # something agreed on cannot be read here yet
             return
         self.campaigner.step(Won(number))
+        # `Won` may have ended the reign at once, if the election has heard of a larger number.
         if self._attempt == number:
             self.number = number
             self._listener.leading(number)
             self.voter_changer.settle()
 
     def on_read(self) -> None:
-        """Something agreed on that could not be read has come: campaigns soon, if that was the last of it."""
+        """Campaigns soon, if the last entry that held this member up can be read now."""
         if self._is_held_up and not self._delivery.is_held_up:
             self._is_held_up = False
             self.campaigner.step(Ready())
 
     def on_lost(self, number: int) -> None:
-        """A reign, or an attempt, of this member's has ended, or cannot begin."""
+        """Ends the reign, or the attempt, of this member under `number`."""
+        # The change first: ending the reign asks for another election, which goes by the membership.
         is_change_over = self.voter_changer.lose(number)
         if number == self._attempt:
             self.end_reign()

@@ -68,6 +68,7 @@ class LogMember:
         self.stored_node_id = facts.node_id
         self.voter_id = facts.voter_id
         """Under which this disk votes, voted, or will; 0 if it never got one. Durable before it is used (`Enlist`)."""
+        # A disk that belongs to no log has promised nothing.
         self.metadata = facts.metadata if self.cluster_id else Metadata(store.incarnation)
         """The metadata that the engine begins with."""
         self.contacts: VoterSet | None = decode_voters(facts.contacts) if facts.contacts else None
@@ -97,23 +98,27 @@ class LogMember:
         """Has a new disk take part in this log: it founds it with the others, or learns it from them. A disk that
         learns remembers that from now on; a founder does with its first status (`Found`)."""
         self.cluster_id, self.contacts = origin.cluster_id, origin.voters
+        # A founder writes nothing yet: until its status says STARTING it may ask anew after a crash, and be told
+        # otherwise.
         if origin.is_founder:
             self._founders = encode_voters(origin.voters)
         else:
             await log_writer.perform(self.store.store_facts(self.encode_facts(self.metadata)))
 
     def membership(self) -> Membership:
-        """The voters where the log begins. Who did not found it knows whom to ask, but not who the voters were there:
-        until the log says so, it is no candidate."""
+        """Returns the voters at the log's beginning. A disk that did not found the log does not know them, and is no
+        candidate until the log names its voters."""
         assert self.contacts is not None, "a log is known"
         if self._founders:
             return Membership(founders_of(self.metadata, decode_voters(self._founders)))
         membership = Membership(self.contacts)
+        # Contacts may be newer than the log on this disk: a majority of new voters that have all forgotten why they are
+        # voters would decide anew. So it is no candidate until its log names the voters.
         membership.on_unread(0)
         return membership
 
     def encode_facts(self, metadata: Metadata) -> bytes:
-        """The facts to be stored with the engine's part of them."""
+        """Encodes the facts to be stored, with the engine's part of them."""
         assert self.contacts is not None, "a log is known"
         contacts = encode_voters(self.contacts)
         return msgspec.msgpack.encode(
@@ -121,5 +126,6 @@ class LogMember:
         )
 
     def described_as_new(self, named: list[NamedVoter], remembers: str | None = None) -> QuorumDescribed:
-        """Tells a broker that starts what one that may found a cluster with it knows; `remembers` as there."""
+        """Describes this new disk to a broker that starts and may found a cluster with it; `remembers` as in the
+        message."""
         return QuorumDescribed(self.node_id, self.incarnation, "", 0, (), b"", -1, tuple(map(str, named)), remembers)

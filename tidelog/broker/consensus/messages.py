@@ -132,6 +132,7 @@ def values_of(message: Message) -> list[tuple[int, Value]]:
     """Position and value of all that travels with its payload, in the order of the payloads."""
     match message:
         case WriteRequest(_, position, value):
+            # A value that is proposed by its identity alone has no payload that anybody could send.
             return [(position, value)] if value.digest and not message.is_named else []
         case PromiseResponse() | LearnResponse():
             return [(slot.position, slot.value) for slot in message.slots if slot.value.digest and not slot.faulty]

@@ -38,7 +38,8 @@ class Payloads:
         return digest
 
     def hold_as(self, digest: bytes, payload: Buffer) -> None:
-        """The same, of a payload whose digest is known."""
+        """Keeps a payload whose digest is known."""
+        # One payload may be held for several positions; it is counted once.
         if digest not in self._held:
             self._held[digest] = payload
             self._bytes += len(payload)
@@ -53,6 +54,7 @@ class Payloads:
     def trim(self, *, is_any_open: bool) -> None:
         """For a replica that proposes nothing: drops what came first, down to `HELD_BYTES_MAX`, and of all if no
         position is open. It is on the disk, or of no use."""
+        # Dictionaries keep the order of insertion: the oldest payload is the one that is on disk for longest.
         while self._bytes > (HELD_BYTES_MAX if is_any_open else 0):
             self.release(next(iter(self._held)))
 
@@ -66,11 +68,12 @@ def digest_of(payload: Buffer) -> bytes:
 
 
 def split(payload: memoryview, sizes: Sequence[int], values: Iterable[Value]) -> list[memoryview] | None:
-    """The payloads of a frame, as views of it; None if they are not what its values name."""
+    """Returns the payloads of a frame, as views of it; None if they are not those that its values name."""
     parts: list[memoryview] = []
     position = 0
     for value, size in zip(values, sizes, strict=True):
         part = payload[position : position + size]
+        # The digest is the value's name: with other bytes under it, two replicas would hold different logs.
         if len(part) != size or digest_of(part) != value.digest:
             return None
         parts.append(part)

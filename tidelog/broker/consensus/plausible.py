@@ -31,7 +31,7 @@ AHEAD_MAX: Final = 2**32
 
 
 class Known(NamedTuple):
-    """The replica here has come to this: nobody correct is far ahead of it."""
+    """The largest numbers that the replica here knows; no correct engine is far ahead of them."""
 
     number: int
     """The largest number promised, accepted, issued or heard here."""
@@ -49,6 +49,7 @@ def check_paxos(frame: PaxosFrame, known: Known) -> None:
             _check_owner(number, frame.sender)
             _check_number(number, known)
             _check_value(position, value, known)
+            # A birth beyond the number would make everything that is acknowledged later void.
             if value.birth > number:
                 raise ImplausibleNumber(f"a value born under {value.birth} is proposed under {number}, before that")
         case PromiseRequest(number, position):
@@ -121,6 +122,7 @@ def _check_value(position: int, value: Value, known: Known) -> None:
         position - known.end > AHEAD_MAX
         or value.birth - known.number > NUMBERS_AHEAD_MAX
         or value.base_offset + value.count - known.next_offset > AHEAD_MAX
+        # A value cannot need the log unbroken from a position behind its own: it would be void for ever.
         or value.begin > position
     ):
         raise ImplausibleNumber(

@@ -36,44 +36,47 @@ class Routes:
         self._ids: dict[int, int] = {}
 
     def set_voters(self, voters: VoterSet) -> None:
-        """These ids are these brokers', by agreement."""
+        """Takes over which ids are which brokers', as a voter set says."""
         for voter in voters.voters:
             self._agreed[voter.voter_id] = voter.node_id
+            # From now on the log says whose the id is, and no connection can claim it.
             self._guessed.pop(voter.voter_id, None)
 
     def check(self, engine_id: int, node_id: int) -> None:
         """Raises `ForeignSender` if this id is known to be another broker's."""
-        known = self._owner_of(engine_id)
-        if known is not None and known != node_id:
-            raise _foreign(engine_id, node_id, known)
+        owner = self._owner_of(engine_id)
+        if owner is not None and owner != node_id:
+            raise _foreign(engine_id, node_id, owner)
 
     def heard(self, engine_id: int, node_id: int) -> None:
-        """A message came from this broker under this id. Raises as `check`."""
-        known = self._owner_of(engine_id)
-        if known is None:
+        """Notes that a message came from this broker under this id. Raises as `check`."""
+        owner = self._owner_of(engine_id)
+        if owner is None:
+            # A guess routes answers, and nothing else: the id is in no quorum before a voter set names it.
             _note(self._guessed, engine_id, node_id)
-        elif known != node_id:
-            raise _foreign(engine_id, node_id, known)
+        elif owner != node_id:
+            raise _foreign(engine_id, node_id, owner)
         _note(self._ids, node_id, engine_id)
 
     def _owner_of(self, engine_id: int) -> int | None:
+        # A learner's id is made of its node's, so it needs no agreement.
         return engine_id - LEARNER_BASE if engine_id >= LEARNER_BASE else self._agreed.get(engine_id)
 
     def node_of(self, engine_id: int) -> int | None:
-        known = self._owner_of(engine_id)
-        return self._guessed.get(engine_id) if known is None else known
+        owner = self._owner_of(engine_id)
+        return self._guessed.get(engine_id) if owner is None else owner
 
     def id_of(self, node_id: int) -> int:
-        """The id that the broker last used; as a learner, if it has not been heard of."""
+        """Returns the id that the broker used last; a learner's, if it has not been heard of."""
         return self._ids.get(node_id, LEARNER_BASE + node_id)
 
     def ids_on(self, node_id: int) -> list[int]:
-        """All ids that are known to be this broker's."""
-        known = {**self._guessed, **self._agreed}
-        return [engine_id for engine_id, node in known.items() if node == node_id]
+        """Returns all ids that are known to be this broker's."""
+        nodes = {**self._guessed, **self._agreed}
+        return [engine_id for engine_id, node in nodes.items() if node == node_id]
 
     def post(self, to: int, frame: PaxosFrame | ElectionFrame, payloads: Sequence[Buffer] = ()) -> None:
-        """Sends it on, if it is known whereto; a message may be lost in any case."""
+        """Sends a message to the broker that goes by this id, if one is known to. It may be lost in any case."""
         node_id = self.node_of(to)
         if node_id is not None:
             self._notify(node_id, frame, payloads)
@@ -84,7 +87,8 @@ def _foreign(engine_id: int, node_id: int, owner: int) -> ForeignSender:
 
 
 def _note(book: dict[int, int], key: int, value: int) -> None:
-    """Remembers it, and forgets what has been there longest if that is too much."""
+    """Adds an entry, and drops the oldest one if there are too many."""
     book[key] = value
+    # Ids come from the network, so what is noted of them is bounded.
     if len(book) > NODES_MAX:
         del book[next(iter(book))]

@@ -19,6 +19,7 @@ from tidelog.model.levels import LEVEL_MIN
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, StoredLog, Value
 from tidelog.storage.slot_store import StoredSlots
 
+# 30 bytes fit into a catalog row beside the digest: so a value keeps its name when its entry is lost.
 _FIELDS = struct.Struct("<BBQqIQ")
 PACKED_LEVEL: Final = 2
 """Since which feature level the fields are packed."""
@@ -34,7 +35,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class _FirstLevelIdentity(Identity, frozen=True, array_like=True):
-    """The same, as it is encoded at the first level."""
+    """The stored part of a slot, as it is encoded at the first feature level."""
 
 
 _decode_first_level = msgspec.msgpack.Decoder(_FirstLevelIdentity).decode
@@ -53,8 +54,8 @@ def encode_identity(identity: Identity, level: int) -> bytes:
 def decode_identity(content: bytes, digest: bytes) -> Identity:
     """Returns the identity, whatever the level that it was encoded at. Raises `ValueError` if it is none."""
     if is_of_first_level(content):
-        found = _decode_first_level(content)
-        return Identity(found.value, found.learned)
+        packed = _decode_first_level(content)
+        return Identity(packed.value, packed.learned)
     try:
         kind, learned, birth, base_offset, count, begin = _FIELDS.unpack(content)
     except struct.error as error:
@@ -79,6 +80,7 @@ def stored_log(stored: StoredSlots, metadata: Metadata) -> StoredLog:
     floor = Prefix() if stored.floor is None else msgspec.msgpack.decode(stored.floor[1], type=Prefix)
     slots: list[Slot] = []
     for slot in stored.slots:
+        # Even the name is lost. The slot must not be left out: that would say that nothing was accepted here.
         if slot.identity is None:
             slots.append(Slot(slot.position, slot.number, Value(Kind.UNKNOWN), faulty=True))
             continue

@@ -124,6 +124,7 @@ class VoterChanger:
         if self.is_changing:
             raise self._refusal("this broker changes the voters already; try again")
         try:
+            # hold: from here on only values that are in flight already are still decided, by majorities of C.
             self.membership.begin(voters, number)
         except InvalidVoters as error:
             raise self._refusal(f"the voters cannot be changed now: {error}") from error
@@ -136,13 +137,19 @@ class VoterChanger:
         except TimeoutError:
             raise ControllerLost("the voters could not be changed in time; whether they will is unknown") from None
         finally:
+            # A change that is not written yet is given up: its reign wrote no voters, and never will. One that is
+            # written may be chosen, and is left to the log.
             self._outcome = None
             self._give_up_unless_written()
 
     def _join_if_drained(self) -> None:
         coordinator = self._engine.node.coordinator
+        # The last value of the reign may be chosen and not applied: C' would decide behind a position that C has not
+        # settled.
         if self.membership.phase is not Phase.DRAINING or coordinator is None or not coordinator.is_drained:
             return
+        # join: a fresh number, since C' has promised nothing to the reign so far. With the old one C' could accept
+        # VOTERS without having told what it knows.
         number = self._candidate.next_number()
         if number is not None:
             self.membership.join(number)
@@ -150,6 +157,7 @@ class VoterChanger:
 
     def write(self, number: int) -> bool:
         """Appends the new voters if this node was elected under `number` for that; True if so: the reign ends there."""
+        # write: the only value of this number behind its barrier. Chosen, it has majorities of C and of C'.
         voters = self.membership.write(number)
         if voters is not None:
             self.append(voters)
@@ -157,16 +165,19 @@ class VoterChanger:
 
     def append(self, voters: VoterSet) -> None:
         """Proposes these voters as the last value of this reign."""
+        # Count 0: voters take no offsets, so the state machines of all replicas keep their numbering.
         self._engine.step(Append(0, self._engine.payloads.hold(encode_voters(voters)), Kind.VOTERS))
 
     def settle(self) -> None:
-        """Ends the wait: this node is elected, by the voters in force alone."""
+        """Ends the wait for a change, as this node is elected by the voters in force alone."""
+        # settle: elected by C' alone. Before this, candidates of C may come, and majorities of both may be needed.
         if self.membership.phase is None:
             resolve(self._outcome)
 
     def lose(self, number: int) -> bool:
         """Ends the change that depends on the reign, or attempt, under `number`. True if other voters decide without
         it: `reconfigure` is due."""
+        # An end of another reign tells nothing of this change.
         if self.membership.changing_under != number:
             return False
         fail(
@@ -179,13 +190,14 @@ class VoterChanger:
         """Gives the change up if this node has to campaign under another number than it joined the voters for, since
         another candidate's came between. True if so: it campaigns among the old voters instead."""
         joined_under = self.membership.changing_under
+        # Under a larger number than it joined for, the promises of C' are those of another attempt.
         if joined_under in (0, number) or not self.lose(joined_under):
             return False
         self.reconfigure()
         return True
 
     def _give_up_unless_written(self) -> None:
-        """A change that came to nothing in time must not hold up the voters in force."""
+        """Gives up a change that is not written, so that it does not hold up the voters in force."""
         is_unwritten = self.membership.phase in (Phase.DRAINING, Phase.JOINING)
         if is_unwritten and not self._is_closed and self.lose(self.membership.changing_under):
             self.reconfigure()
@@ -193,11 +205,14 @@ class VoterChanger:
     # -- what the log says, at every node ----------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> bool:
-        """Takes note of the next position, and again of voters whose payload has come. True if others decide now."""
+        """Goes by the value applied at the next position, or by voters whose payload has come. Returns True if other
+        voters decide now."""
         voters = None
+        # VOTERS of an older era name voters that do not decide here any more.
         if applied.value.names_voters(self.membership.since):
             payload = self._engine.payload_of(applied.position, applied.value)
             if payload is None and applied.verdict is Verdict.APPLIED:
+                # Unknown voters decide from here on. Whoever goes by the old ones now could elect beside them.
                 self.membership.on_unread(applied.position)
                 return False
             voters = None if payload is None else decode_voters(payload)
@@ -208,7 +223,7 @@ class VoterChanger:
         return is_changed
 
     def on_repaired(self, position: int) -> bool:
-        """Takes note of a payload that has come. True if others decide now."""
+        """Goes by voters whose payload has come. Returns True if other voters decide now."""
         slot = self._engine.node.replica.slots.get(position)
         if slot is None or not slot.value.names_voters(self.membership.since):
             return False
@@ -217,6 +232,7 @@ class VoterChanger:
     def on_found(self, found: VotersFound) -> None:
         """Joins voters to the quorum that ended an attempt, because they may be in force."""
         payload = self._engine.payload_of(found.position, found.value)
+        # They may be in force: without their majority a value could be chosen beside what they have chosen.
         if payload is not None and self.membership.on_found(found.position, found.value, decode_voters(payload)):
             self.reconfigure()
 
@@ -226,11 +242,13 @@ class VoterChanger:
             self.reconfigure()
 
     def reconfigure(self) -> None:
-        """Has the engine go by what the membership says now; a leader is elected anew among those who decide."""
+        """Has the engine go by the membership as it is now; a leader is elected anew among the voters that decide."""
+        # A reign has one quorum from its promises to its last write, so another quorum is another reign.
         self._candidate.end_reign()
         self._routes.set_voters(self.membership.voters)
         me = self._candidate.engine_id
         self._engine.step(self.membership.reconfigure(me))
         self._candidate.seek_election()
+        # A leader that removed itself is not elected again: its work ends when the others are in force.
         if me not in self.membership.quorum():
             resolve(self._outcome)
