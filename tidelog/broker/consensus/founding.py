@@ -255,7 +255,7 @@ def founders_of(metadata: Metadata, voters: VoterSet) -> VoterSet:
     """Returns these voters, the founders among them with the incarnations by which they founded the log."""
     incarnations = dict(metadata.founders)
     corrected = tuple(
-        # What the founders had on disk when they began to vote is binding, and not what a disk was told while it judged.
+        # What the founders had on disk when they began to vote is binding, not what a disk was told while it judged.
         structs.replace(voter, incarnation=incarnations.get(voter.voter_id, voter.incarnation))
         for voter in voters.voters
     )

@@ -117,7 +117,7 @@ class AppliedLog:
         """The log start offset that the applied values ask for; it takes effect when the log is durable so far."""
         self._retry: asyncio.TimerHandle | None = None
         self._due: asyncio.TimerHandle | None = None
-        """When what is written is to be flushed at the latest."""
+        """The timer of the next flush."""
         self._unflushed_bytes = 0
 
     @property
@@ -136,6 +136,7 @@ class AppliedLog:
 
     def _shown(self, offset: int) -> int:
         hidden_from = self._comparison.hidden_from
+        # What was not compared yet may be something that nobody else has ever heard of.
         return offset if hidden_from is None else min(offset, hidden_from)
 
     @property
@@ -165,7 +166,9 @@ class AppliedLog:
         return len(self._waiting) >= WAITING_MAX
 
     def holds(self, position: int, value: Value) -> bool:
-        """Is all of this value, which is applied, in the log? While another waits to be compared, none is."""
+        """Returns True if all of this value, which is applied, is in the log. While another waits to be compared, none
+        is."""
+        # Offsets are given out once and rise with the positions, so the end alone tells what is here.
         if value.kind is not Kind.APPEND or value.base_offset + value.count > self._end:
             return False
         return self._comparison.is_done or (not self._waiting and self._comparison.agrees(position, value))
@@ -180,7 +183,7 @@ class AppliedLog:
         return self.log.files.codec.pack_producers(self.log.producers_before(offset, self._clock.wall_ms()))
 
     def take(self, applied: Applied, payload: Buffer | None) -> None:
-        """The next value in order; of an APPEND that is not here yet, with its batches, or None if they are lost."""
+        """Takes the next value in order; an APPEND that is not here yet with its batches, or None if they are lost."""
         counts = applied.verdict is Verdict.APPLIED and applied.value.kind is Kind.APPEND
         batches = list(iter_batches(payload)) if counts and payload else []
         self._waiting.append(_Waiting(applied, batches, counts and payload is None))
@@ -203,16 +206,19 @@ class AppliedLog:
                 if self._is_at_odds(self._waiting[0].applied):
                     return
                 self._write_first(self._waiting[0])
+                # Told only when it is written: whoever is answered reads from this log.
                 waiting = self._waiting.popleft()
                 self._applied(waiting.applied)
             self._delete()
         except (DiskFull, Overloaded):
+            # A full disk is a slow disk: nothing that is chosen may be dropped, so it waits here in its order.
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._write)
         except TidelogError as error:
             self._failed(str(error))
 
     def _delete(self) -> None:
-        """Only what is durable can go: of what is not, nobody could tell after a loss of power that it was deleted."""
+        """Deletes the records below the log start offset, as far as the log is durable: of others nobody could tell
+        after a loss of power that they were deleted."""
         log = self.log
         offset = min(self.start_offset, log.durable_offset)
         if offset > log.log_start_offset:
@@ -232,16 +238,21 @@ class AppliedLog:
         value, end = waiting.applied.value, self.log.log_end_offset
         if value.kind is Kind.DELETE and waiting.applied.verdict is Verdict.APPLIED:
             self.start_offset = max(self.start_offset, value.base_offset)
+        # Damaged offsets keep the numbering equal on all replicas, and a copy that turns up repairs them.
         if waiting.is_lost and waiting.next_offset > end:
             start, epoch = max(value.base_offset, end), epoch_of(value.birth)
             self.log.append_lost(start, waiting.next_offset, epoch, self._clock.wall_ms())
             self._flush_later(0)
             self.watchers.wake_all()
+        # After a restart the journal is applied again from its floor; what begins below the log's end is here already.
         batches = [batch for batch in waiting.batches if batch.header.base_offset >= end]
         if not batches:
             return
         position = waiting.applied.position
+        # The row says if the journal had the value durably: if that is so, and the journal lacks it later, it has lost
+        # its end.
         identity = row_identity(position, value.birth, is_accounted=self._is_accounted(position, value))
+        # Void values leave gaps in the offsets.
         self.log.append(batches, self._clock.wall_ms(), may_skip=True, identities=[identity] * len(batches))
         self._flush_later(sum(batch.header.size for batch in batches))
         self.watchers.wake_all()
@@ -253,7 +264,7 @@ class AppliedLog:
         self.watchers.wake_all()
 
     def append_lost(self, end_offset: int) -> None:
-        """Goes on at this offset: the batches up to there are damaged in all other logs. Raises as
+        """Goes on at this offset, since the batches up to there are damaged in all other logs. Raises as
         `PartitionLog.append`."""
         self.log.append_lost(self.log.log_end_offset, end_offset, 0, self._clock.wall_ms())
         self._flush_later(0)
@@ -263,6 +274,7 @@ class AppliedLog:
         self._unflushed_bytes += size
         if self._unflushed_bytes >= FLUSH_BYTES:
             self.hurry()
+        # These flushes compete with the journal's, which producers wait for; so one covers much.
         elif self._due is None:
             self._due = asyncio.get_running_loop().call_later(FLUSH_S, self.hurry)
 
@@ -284,7 +296,7 @@ class AppliedLog:
         return offset is not None
 
     def jumped(self, floor: Prefix) -> None:
-        """The engine goes on at this floor, without what lies before."""
+        """Compares with a floor at which the engine goes on, without the values before."""
         self._has_to_go(self._comparison.jumped(floor))
 
     def doubted(self) -> range:
@@ -304,7 +316,7 @@ class AppliedLog:
         self.watchers.wake_all()
 
     def compare(self, told: Iterable[Told]) -> bool:
-        """Compares what is doubted with what another log holds from there on; True if that told something."""
+        """Compares what is doubted with what another log holds from there on; returns True if that told something."""
         doubted = self.doubted()
         offset, is_at_odds = compare(self.log, doubted, told)
         if offset > doubted.start:
@@ -312,7 +324,7 @@ class AppliedLog:
         return self._has_to_go(offset if is_at_odds else None) or offset > doubted.start
 
     def begins_later(self, offset: int) -> bool:
-        """Another log begins there, behind what is doubted here: that is deleted. True if it is gone, or goes."""
+        """Deletes what is doubted here below the beginning of another log. Returns True if it is gone, or goes."""
         start = self.log.log_start_offset
         if offset >= self.log.log_end_offset:
             return self._has_to_go(self.doubted().start)
@@ -320,7 +332,8 @@ class AppliedLog:
         return self.log.log_start_offset > start
 
     async def truncate(self, offset: int) -> None:
-        """Drops what is at odds with what is chosen; then goes on. Raises as `PartitionLog.truncate_to`."""
+        """Truncates the log where it is at odds with what is chosen; then goes on. Raises as
+        `PartitionLog.truncate_to`."""
         now_ms = self._clock.wall_ms()
         await self._log_writer.exclusively(
             self, lambda: self.log.truncate_to(offset, high_watermark=offset, now_ms=now_ms)
@@ -331,7 +344,7 @@ class AppliedLog:
         self.watchers.wake_all()
 
     async def start_over(self, offset: int, producers: list[tuple[int, ProducerState]]) -> None:
-        """Drops everything: the log goes on at `offset`, and remembers these producers. Raises as
+        """Drops everything; the log goes on at `offset`, and remembers these producers. Raises as
         `PartitionLog.start_over`: it is offline then."""
         now_ms = self._clock.wall_ms()
         self.is_truncating = True
@@ -343,7 +356,7 @@ class AppliedLog:
         self.watchers.wake_all()
 
     def hurry(self) -> None:
-        """Flushes the log now: a request waits for that, or has waited long enough."""
+        """Flushes the log now, since a request waits for that, or has waited long enough."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -352,7 +365,7 @@ class AppliedLog:
             self._log_writer.submit(self)
 
     def on_flushed(self) -> None:
-        """The log writer's report."""
+        """Takes the log writer's report that a flush has ended, or failed."""
         if self.log.offline_reason is not None:
             self._failed(self.log.offline_reason)
             return
@@ -360,7 +373,7 @@ class AppliedLog:
         self._durable()
 
     def close(self) -> None:
-        """Writes no more of what waits for room; the journal still has it. Who closes the log flushes it."""
+        """Drops the values that wait for room; the journal still has them. Whoever closes the log flushes it."""
         if self._due is not None:
             self._due.cancel()
         if self._retry is not None:
@@ -385,5 +398,6 @@ def payload_in(log: PartitionLog, value: Value) -> bytes | None:
             offset = extent.next_offset
     except TidelogError:
         return None
-    found = b"".join(pieces)
-    return found if digest_of(found) == value.digest else None
+    payload = b"".join(pieces)
+    # The log may hold other batches at these offsets: only the digest tells.
+    return payload if digest_of(payload) == value.digest else None

@@ -52,6 +52,7 @@ class Applying:
         self._failed = failed
         replica = engine.node.replica
         floor = replica.floor
+        # A crash between the floor and the copying: delivery begins before the floor, so that it asks for a copy again.
         is_behind = applied.log.log_end_offset < floor.next_offset or len(applied.doubted()) > 0
         begin = max(0, floor.position - 1) if is_behind else floor.position
         self.delivery = Delivery(begin, self._read, applied.take, lambda: replica.begin, self._is_lost)
@@ -77,20 +78,22 @@ class Applying:
         return self._applied.is_truncating
 
     def is_whole(self, next_offset: int) -> bool:
-        """Is all here that was applied below this offset?"""
+        """Returns True if everything that is applied below this offset is in the log, and was compared if it had to
+        be."""
         is_written = self._applied.end_offset == self._applied.log.log_end_offset >= next_offset
         return is_written and self._applied.is_compared and not self._applied.is_truncating
 
     def on_applied(self, applied: Applied) -> None:
-        """The engine's next position."""
+        """Takes the engine's next position, and delivers what can be delivered."""
         self.delivery.applied(applied)
+        # The floor waits until the log is durable so far.
         if applied.value.kind is Kind.TRUNCATE:
             self._applied.hurry()
         if applied.value.kind in (Kind.TRUNCATE, Kind.DELETE):
             self.copy()
 
     def on_jumped(self, floor: Prefix) -> None:
-        """The engine goes on at this floor, without what lies before."""
+        """Goes on at this floor, without the values before: another log has to stand for them."""
         self.delivery.jumped(floor.position)
         self._applied.jumped(floor)
         self._applied.delete_below(self._engine.node.replica.floor.start_offset)
@@ -101,12 +104,13 @@ class Applying:
         """Brings the log up to the journal's floor, and the journal back what the log has of it."""
         replica = self._engine.node.replica
         self._applied.delete_below(replica.floor.start_offset)
+        # Reading restores: the log may have what the journal has lost, and each copy more may settle an election.
         for slot in [slot for slot in replica.slots.values() if slot.faulty and slot.value.digest]:
             self._engine.buffer_of(slot.position, slot.value)
         self.copy()
 
     def copy(self) -> None:
-        """Begins to copy, if something is lacking that no journal will give."""
+        """Begins to copy from another log, if something is lacking that no journal will give."""
         if self._lacking() is not None and (self._copying is None or self._copying.done()):
             self._copying = self._spawn(f"paxos-copying-{self._partition_id}", self._copy())
 
@@ -135,16 +139,17 @@ class Applying:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _read(self, position: int, value: Value) -> Buffer | None:
-        """The payload for the delivery; None if it cannot be had now."""
+        """Returns the payload for the delivery; None if it cannot be had now."""
         if self._applied.is_full:
             return None
+        # What the log has already needs no payload; most of a start is of this kind.
         return b"" if self._applied.holds(position, value) else self._engine.buffer_of(position, value)
 
     def _is_lost(self, applied: Applied) -> bool:
         return not self._applied.is_full and self._lost.is_lost(applied)
 
     def _lacking(self) -> int | None:
-        """Up to which position another's log must stand for what is lacking; None if nothing is."""
+        """Returns the position up to which another log must stand for what is lacking; None if nothing is."""
         lacking = self.delivery.needs_snapshot
         is_told = self._membership.is_known and not self._waits_for_what_is_deleted()
         return 0 if lacking is None and not is_told else lacking
@@ -159,8 +164,8 @@ class Applying:
         return 0 < value.base_offset + value.count <= self._engine.node.replica.applied.start_offset
 
     def _on_copied(self, floor: Floor) -> None:
-        """The log here reaches what this floor of another's journal stands for. That may be later than the own one:
-        nobody tells any more what stands between then."""
+        """Goes on at the floor of another's journal, which the log here reaches. It may lie behind the own floor:
+        nobody tells any more what stands between."""
         if floor.position > self.delivery.position:
             self._applied.jumped(floor)
         if self._applied.is_truncating or self._applied.doubted():

@@ -34,18 +34,18 @@ logger = structlog.get_logger("tidelog.paxos")
 
 
 def number_of(leader_epoch: int, attempt: int, engine_id: int) -> int:
-    """The number of a reign; attempts count from 1."""
+    """Returns the ballot number of an attempt in a leader epoch; attempts count from 1."""
     assert leader_epoch >= 0 and 1 <= attempt <= ATTEMPTS_MAX and 0 < engine_id < 1 << NODE_BITS
     return (leader_epoch << ATTEMPT_BITS | attempt) << NODE_BITS | engine_id
 
 
 def epoch_of(number: int) -> int:
-    """The leader epoch that a number belongs to."""
+    """Returns the leader epoch that a number belongs to."""
     return number >> (ATTEMPT_BITS + NODE_BITS)
 
 
 def number_after(leader_epoch: int) -> int:
-    """The end of the numbers of a leader epoch, and of all before it."""
+    """Returns the end (exclusive) of the numbers of a leader epoch, and of all before it."""
     return (leader_epoch + 1) << (ATTEMPT_BITS + NODE_BITS)
 
 
@@ -58,34 +58,35 @@ class BallotNumbers:
         self._entropy = entropy
         self._again: asyncio.TimerHandle | None = None
         self.leader_epoch: int | None = None
-        """In which this broker is to lead; None if it is not, or has lost to a later leader."""
+        """The epoch in which this broker is to lead; None if it is not, or has lost to a later leader."""
         self.attempt = 0
         """The number under which it leads, or tries to; 0 if it does neither now."""
         self.engine_id = engine_id
 
     def seek(self, leader_epoch: int) -> None:
-        """The controller has named this replica the leader."""
+        """Campaigns in this leader epoch, for which the controller has named this replica."""
         self.leader_epoch = leader_epoch
         self.attempt = 0
         self._cancel()
         self.campaign()
 
     def abdicate(self) -> None:
-        """This replica cannot lead in this epoch any more, whatever the metadata says."""
+        """Campaigns no more in this epoch, whatever the metadata say."""
         self.leader_epoch = None
         self.attempt = 0
         self._cancel()
 
     def give_up(self) -> None:
-        """Another is the leader, or nobody."""
+        """Campaigns no more, and ends the reign: another broker is the leader, or nobody."""
         self.abdicate()
         self._engine.step(Demote())
 
     def campaign(self) -> None:
-        """Tries to be elected, unless it is tried already, or of no use yet."""
+        """Tries to be elected, unless an attempt is under way, or would be of no use yet."""
         if self.leader_epoch is None or self.attempt or self._again is not None:
             return
         status = self._engine.node.replica.metadata.status
+        # A candidate that does not know the voters could be elected by those of the past.
         if status is not Status.VOTING or not self.engine_id or not self._membership.is_known:
             self._try_again()
             return
@@ -99,31 +100,35 @@ class BallotNumbers:
 
     def next_number(self) -> int | None:
         """Returns the number of the next attempt in this leader epoch; None if there is no other."""
+        # Durable before it was used, so no number is used twice, not even after a crash.
         issued = self._engine.node.replica.metadata.issued
         if self.leader_epoch is None or epoch_of(issued) > self.leader_epoch:
             return None
         attempt = 1
         if epoch_of(issued) == self.leader_epoch:
             attempt = (issued >> NODE_BITS) % (1 << ATTEMPT_BITS) + 1
+        # One attempt more would run over into the next leader epoch, which may be another broker's.
         return None if attempt > ATTEMPTS_MAX else number_of(self.leader_epoch, attempt, self.engine_id)
 
     def begin_anew(self) -> None:
-        """Others vote now: what is under way ends, and begins again among them."""
+        """Ends the attempt that is under way: other voters decide now, and another attempt asks them."""
         self.attempt = 0
         self._cancel()
 
     def on_lost(self, lost: Lost) -> bool:
-        """True if that was this replica's reign, or its attempt."""
+        """Takes note that a number is lost; returns True if it was that of this replica's reign or attempt."""
+        # The end of an earlier attempt says nothing about this one.
         if lost.number != self.attempt:
             return False
         self.attempt = 0
+        # A later leader is at work; another attempt in this epoch would only disturb it, and could not win.
         if self.leader_epoch is not None and epoch_of(lost.highest) > self.leader_epoch:
             self.leader_epoch = None
         self._try_again()
         return True
 
     def on_refused(self, number: int) -> None:
-        """The engine cannot begin with this number now."""
+        """Tries again later, as the engine cannot begin with this number now."""
         if number == self.attempt:
             self.attempt = 0
             self._try_again()

@@ -36,6 +36,7 @@ from tidelog.replication.paxos.state import Kind, Prefix, Slot, Value
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.rows import Row
 
+# Births have the leader epoch in their high bits, and never come near this one.
 ACCOUNTED = 1 << 63
 """In a row's `number`, beside the birth: the journal had the value on its disk."""
 
@@ -84,7 +85,9 @@ def find_forgotten(rows: Iterable[AppliedRow], slots: Sequence[Slot]) -> Applied
     held = {slot.position: slot.value for slot in slots}
     for row in rows:
         value = held.get(row.position)
+        # A slot without its name is there all the same: it will not be denied, and that is what counts.
         is_held = value is not None and (value.kind is Kind.UNKNOWN or value.birth == row.birth)
+        # Rows that are not accounted for prove nothing: their values may have been applied by the word of others.
         if row.is_accounted and not is_held:
             return row
     return None
@@ -148,8 +151,8 @@ class Comparison:
         return row.position > position and row.base_offset >= value.base_offset + value.count
 
     def at_odds(self, applied: Applied) -> int | None:
-        """Compares what stands at the next position; returns the offset from which on the log is at odds with it. The
-        same position may be asked for again."""
+        """Compares the value at the next position with the log; returns the offset from which on the log is at odds
+        with it, or None. The same position may be asked for again."""
         position, value = applied.position, applied.value
         counts = applied.verdict is Verdict.APPLIED
         is_batch = counts and value.kind is Kind.APPEND
@@ -160,11 +163,13 @@ class Comparison:
         while self._rows:
             row = self._rows[0]
             if row.position > position:
+                # Behind a value of a newer birth an older one is void, so this row's batch is not in force.
                 is_void = counts and row.birth < value.birth
                 is_within = is_batch and value.base_offset <= row.base_offset < value.base_offset + value.count
                 if is_void or is_within:
                     return row.base_offset
                 break
+            # The row's position has passed without it, or holds another value: its batch was never chosen.
             if row.position < position or not is_batch or row.birth != value.birth:
                 return row.base_offset
             self._rows.popleft()
@@ -176,6 +181,8 @@ class Comparison:
         for offset, epoch in self._unnamed:
             if offset >= value.base_offset + value.count:
                 break
+            # A power cut may have taken the row: it was made again from the batch, whose leader epoch no checksum
+            # covers.
             if offset >= value.base_offset and epoch != epoch_of(value.birth):
                 return offset
         return None
@@ -185,24 +192,27 @@ class Comparison:
             self._unnamed.popleft()
 
     def jumped(self, floor: Prefix) -> int | None:
-        """The log goes on at this floor, and nobody tells any more what stood below; returns the offset from which on
-        the log is at odds with it: by a later leader epoch than anything below the floor, or, of a replica that has
-        forgotten, by offsets that the floor has not reached. What else is hidden below is doubted from now on, and all
-        that is not is relied on."""
+        """Goes on at this floor, below which nobody tells any more what was chosen; returns the offset from which on
+        the log is at odds with the floor, or None. Rows that are hidden below are doubted from now on, and all others
+        are relied on."""
         distrusted = []
         hidden_from = self._rows_hidden_from
         while self._rows and self._rows[0].position < floor.position:
+            # What is chosen below the floor's position has offsets below the floor's; so this batch was not.
             if hidden_from is not None and self._rows[0].base_offset >= max(hidden_from, floor.next_offset):
                 distrusted.append(self._rows[0].base_offset)
                 break
             self._rows.popleft()
         while self._unnamed and self._unnamed[0][0] < floor.next_offset:
             offset, epoch = self._unnamed[0]
+            # A later epoch than anything below the floor: no leader of those positions has written it.
             if epoch > epoch_of(floor.epoch):
                 distrusted.append(offset)
                 break
             self._unnamed.popleft()
         if hidden_from is not None and hidden_from < floor.next_offset:
+            # It may be the last good copy of something, so it is not truncated; but nothing here tells if it was
+            # chosen.
             self._doubted_to = max(self._doubted_to, floor.next_offset)
         self._show()
         return min(distrusted, default=None)
@@ -214,7 +224,7 @@ class Comparison:
         self._show()
 
     def truncated(self, offset: int) -> None:
-        """The log was truncated to here, where it was at odds: nothing is left to compare but what is doubted below."""
+        """Notes that the log was truncated to `offset`: nothing is left to compare but what is doubted below."""
         self._rows.clear()
         self._unnamed.clear()
         self._doubted_to = min(self._doubted_to, offset)

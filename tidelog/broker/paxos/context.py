@@ -32,12 +32,12 @@ class Member(Protocol):
 
 
 def voter_of(member: Member) -> Voter:
-    """The same, as the log says it."""
+    """Returns a member as a voter of the log, which needs no address: peers are found by node id."""
     return Voter(member.engine_id, member.node_id, member.storage, "", 0)
 
 
 def voters_of(members: Sequence[Member]) -> VoterSet:
-    """The voters of a partition. Raises `InvalidVoters`."""
+    """Returns the members as the voters of a partition's log. Raises `InvalidVoters`."""
     voters = tuple(voter_of(member) for member in sorted(members, key=lambda member: member.engine_id))
     return VoterSet(voters, max((voter.voter_id for voter in voters), default=0) + 1)
 

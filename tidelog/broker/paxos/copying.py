@@ -84,6 +84,7 @@ class Copier:
         self._told.clear()
         while self._wanted() is not None and self._applied.log.offline_reason is None:
             nodes = self._holders()
+            # In turn: one that gives nothing may be as far behind, or damaged.
             node = nodes[turn % len(nodes)] if nodes else NOBODY
             try:
                 if nodes and not self._applied.is_truncating and await self._copy_from(node):
@@ -96,13 +97,14 @@ class Copier:
             await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
 
     def _tell(self, node: int, error: str) -> None:
-        """Says why a broker gives nothing: when that begins, and when the reason is another one."""
+        """Logs why a broker gives nothing, once for each reason."""
         if self._told.get(node) != error:
             self._told[node] = error
             logger.info("a log could not be copied yet", partition=str(self._partition_id), broker=node, error=error)
 
     def _is_damaged_on(self, nodes: Sequence[int]) -> bool:
-        """True if all of these have the next batch damaged; what is applied meanwhile may have brought it."""
+        """Returns True if all of these brokers have the next batch damaged, and it has not come meanwhile."""
+        # At least one voter must have said so: of nobody's silence nothing follows.
         return self._next() == self._damaged_at and self._damaged.keys() >= set(nodes) > set()
 
     def _go_on_behind(self, offset: int) -> None:
@@ -125,12 +127,15 @@ class Copier:
         """Makes one copying step from another replica; returns True if it brought something."""
         log = self._applied.log
         asked_for = offset, is_doubted = self._next()
-        where = self._partition_id
-        asked = ReadApplied(where.topic_id, where.partition, offset, COPY_BYTES, self._era, takes_rows=True)
-        answer = await self._ask(node, asked, ANSWER_S_MAX)
+        partition_id = self._partition_id
+        request = ReadApplied(
+            partition_id.topic_id, partition_id.partition, offset, COPY_BYTES, self._era, takes_rows=True
+        )
+        answer = await self._ask(node, request, ANSWER_S_MAX)
         read = answer.message
         assert isinstance(read, AppliedRead)
         self._told.pop(node, None)
+        # The log has changed while the answer was on its way, so it continues another end.
         if self._wanted() is None or self._applied.is_truncating or self._next() != asked_for:
             return True
         size = len(answer.body) - read.producers_size
@@ -143,18 +148,21 @@ class Copier:
             return False
         self._damaged.pop(node, None)
         first = parse_header(data).base_offset if len(data) else read.log_start_offset
+        # That log begins behind the end of this one: nothing here continues it, and its batches are deleted there.
         if first > offset and read.log_start_offset > offset:
             await self._start_over(first, log.files.codec.parse_producers(producers))
         elif len(data):
+            # Checked as if it came from a client: CRC, offsets and leader epochs have to continue the log.
             batches = parse_received(data, offset, log.tail.epoch, may_skip=True)
             self._applied.append_copied(batches)
-        wanted = self._wanted() or 0
-        if log.log_end_offset >= floor.next_offset and floor.position >= wanted:
+        wanted_position = self._wanted() or 0
+        # Only here does the log stand for what the sender's journal has given up.
+        if log.log_end_offset >= floor.next_offset and floor.position >= wanted_position:
             self._arrived(floor)
         return self._wanted() is None or log.log_end_offset > offset
 
     def _compare(self, node: int, read: AppliedRead, data: Buffer, offset: int, floor: Floor) -> bool:
-        """Compares what is doubted from this offset on with another's log; True if that told something."""
+        """Compares what is doubted from this offset on with another's log; returns True if that told something."""
         if read.log_start_offset > offset:
             return self._applied.begins_later(read.log_start_offset)
         told = told_by(read, data, offset)

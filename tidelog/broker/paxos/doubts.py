@@ -35,7 +35,7 @@ class Told(NamedTuple):
 
     next_offset: int
     digest: bytes = b""
-    """Empty if it says no more than that there are offsets up to there."""
+    """The digest of the batch; empty if the other log knows no more than its end."""
 
 
 def told_by(read: AppliedRead, data: Buffer, offset: int) -> list[Told]:
@@ -48,6 +48,7 @@ def told_by(read: AppliedRead, data: Buffer, offset: int) -> list[Told]:
     begin = min(offset, parse_header(data).base_offset)
     batches = parse_received(data, begin, 0, may_skip=True)
     return [
+        # A batch without records stands for offsets that are gone: it has nothing to compare.
         Told(batch.header.next_offset, xxh3_128_digest(batch.data) if batch.header.record_count else b"")
         for batch in batches
     ]
@@ -63,6 +64,7 @@ def compare(log: PartitionLog, doubted: range, told: Iterable[Told]) -> tuple[in
             entry = next(entries, None)
         if entry is None or offset >= doubted.stop:
             break
+        # Neither side can be compared here, so the log is believed: nobody knows better.
         if not (batch.digest and isinstance(entry, Row)):
             offset = max(offset, batch.next_offset)
         elif entry.digest == batch.digest:

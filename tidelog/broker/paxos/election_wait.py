@@ -41,6 +41,7 @@ class ElectionWait:
 
     def on_awaits(self, awaits: Awaits) -> None:
         """Takes note of what an attempt waits for."""
+        # Each attempt says the same again; one line is enough.
         if awaits == self._told:
             return
         if self._told is None:

@@ -32,6 +32,7 @@ class ReplicaFiles:
 
     def comparison(self) -> Comparison:
         """Returns what of the log is to be compared."""
+        # From the first row that is forgotten on, nothing is shown before it is compared.
         hidden = [] if self.forgotten is None else [self.forgotten.base_offset]
         doubted_to = 0
         floor = None if self.stored.floor is None else decode_floor(self.stored.floor[1])
@@ -51,6 +52,6 @@ class ReplicaFiles:
         return engine_id > self.facts.forgotten_id
 
     def former_ids(self, engine_id: int) -> tuple[int, ...]:
-        """Under which the journal has voted or may have, besides this one, and forgotten nothing."""
-        known = dict.fromkeys((*self.facts.former_ids, self.facts.engine_id))
-        return tuple(one for one in known if one != engine_id and self.may_vote_as(one))
+        """Returns the other ids under which the journal has voted, or may have, and forgotten nothing."""
+        ids = dict.fromkeys((*self.facts.former_ids, self.facts.engine_id))
+        return tuple(former_id for former_id in ids if former_id != engine_id and self.may_vote_as(former_id))

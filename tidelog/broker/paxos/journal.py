@@ -94,13 +94,15 @@ class VoterHistory:
         if stored.floor is None:
             return cls(0, founders, -1, facts.era)
         floor = decode_floor(stored.floor[1])
+        # The voters of an earlier era decide nothing any more; those of this one stand in the founders' place.
         if floor.era != facts.era:
             return cls(floor.position, founders, -1, facts.era)
         voters = decode_voters(floor.voters) if floor.voters else None
         return cls(floor.position, voters, floor.voters_position, facts.era)
 
     def membership(self, contacts: VoterSet) -> Membership:
-        """To begin with. While the voters are not known, `contacts` are asked for what they have learned."""
+        """Returns the membership to begin with. While the voters are not known, `contacts` are asked for what they have
+        learned."""
         since = era_begin(self._era)
         if self._known:
             position, voters = self._known[0]
@@ -110,25 +112,27 @@ class VoterHistory:
         return membership
 
     def seen(self, position: int) -> None:
-        """This position is applied. What a replica has jumped over it has not seen."""
+        """Notes that this position is applied. Positions that a replica has jumped over it has not seen."""
         if position == self._end:
             self._end += 1
 
     def note(self, membership: Membership) -> None:
-        """Others vote now."""
+        """Notes the voters in force, as others decide now."""
         if membership.is_known and (not self._known or membership.position > self._known[-1][0]):
             self._known.append((membership.position, membership.voters))
 
     def installed(self, voters: VoterSet, voters_position: int, end: int) -> None:
-        """These were in force at a position below `end`, and all since then was seen."""
+        """Notes voters that were in force at a position below `end`, since when everything was seen."""
         later = [known for known in self._known if known[0] > voters_position]
         self._known = [(voters_position, voters), *later]
         self._end = max(self._end, end)
 
     def floor(self, prefix: Prefix) -> Floor:
-        """This floor, with the voters in force there, if they are known. Older ones are forgotten with it."""
+        """Returns this floor with the voters in force there, if they are known. Older ones are forgotten with it."""
+        # VOTERS below the floor go with their slots; the newest of them are in force at the floor.
         while len(self._known) > 1 and self._known[1][0] < prefix.position <= self._end:
             del self._known[0]
+        # A replica that jumped over positions cannot know who votes at the floor: better none than old ones.
         if prefix.position > self._end or not self._known or self._known[0][0] >= prefix.position > 0:
             return Floor(**asdict(prefix), era=self._era)
         position, voters = self._known[0]

@@ -29,6 +29,7 @@ def find_in_journal(engine: Engine, log: PartitionLog, wanted: Identity) -> byte
     """Returns a batch of the log from the journal; None if it is not there whole. Raises `Overloaded`."""
     replica = engine.node.replica
     for slot in _slots_of(replica, log, wanted.offset):
+        # Without a digest only a value in force is sure to fill these offsets on all replicas.
         if not wanted.is_known and not _is_in_force(replica, slot):
             continue
         payload = engine.buffer_of(slot.position, slot.value)

@@ -46,7 +46,7 @@ class JournalTruncation:
         self._left = JournalUsage(0, 0)
 
     def heard(self, engine_id: int, durable_offset: int) -> None:
-        """A replica's log is durable up to there; it may have begun anew since."""
+        """Notes how far a replica's log is durable; less than before if it was begun anew."""
         self._durable[engine_id] = durable_offset
 
     def durable_end_of(self, engine_id: int) -> int:
@@ -54,25 +54,28 @@ class JournalTruncation:
         return self._durable.get(engine_id, -1)
 
     def truncated(self, usage: JournalUsage) -> None:
-        """So much the last TRUNCATE has left."""
+        """Notes how much the last TRUNCATE has left."""
         self._left = usage
 
     def is_due(self, usage: JournalUsage) -> bool:
-        """Has the journal outgrown its bounds, and what the last TRUNCATE has left, by half?"""
+        """Returns True if the journal has outgrown its bounds, and by half what the last TRUNCATE has left."""
         settings, left = self._settings, self._left
         by_bytes = usage.journal_bytes > max(settings.bytes_max, left.journal_bytes * 3 // 2)
         return by_bytes or usage.slots > max(settings.slots_max, left.slots * 3 // 2)
 
     def is_worth_it(self, slots: int, usage: JournalUsage) -> bool:
-        """A TRUNCATE costs a round of its own: does it give up a good part?"""
+        """Returns True if a TRUNCATE, which costs a round of its own, would give up a good part of the slots."""
         return slots * WORTH_SHARE >= usage.slots
 
     def covered(self, quorum: Quorum, live: Sequence[int], usage: JournalUsage) -> int:
-        """The offset up to which the logs of a quorum, and of all who are waited for, are durable."""
+        """Returns the offset up to which the logs of a quorum, and of all that are waited for, are durable."""
+        # Live replicas that are only a little behind should not have to copy; but none may make the journals grow for
+        # ever.
         waited_for = [] if self._is_hopeless(usage) else [member for member in live if member in quorum]
         reached = [self._durable.get(member, 0) for member in quorum.members]
         for offset in sorted(set(reached), reverse=True):
             holders = [member for member in quorum.members if self._durable.get(member, 0) >= offset]
+            # From then on only logs hold it, so a quorum of logs must have it durable: a loss of power takes the rest.
             if quorum.is_met(holders) and all(member in holders for member in waited_for):
                 return offset
         return 0

@@ -36,7 +36,7 @@ class JournalTruncator:
         self._timer: asyncio.TimerHandle | None = None
 
     def durable(self) -> None:
-        """The log here is durable further than before, or the leader is another."""
+        """Has the leader told soon how far the log here is durable."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(REPORT_S, self._tell)
 
@@ -47,9 +47,10 @@ class JournalTruncator:
         self.heard(self._node.node, durable_offset)
 
     def heard(self, engine_id: int, durable_offset: int) -> None:
-        """A replica's log is durable up to there."""
+        """Takes a replica's report; proposes a TRUNCATE if one is due and worth its round."""
         self._truncation.heard(engine_id, durable_offset)
         usage = self._usage()
+        # One at a time: a second TRUNCATE would be proposed by what the first has yet to give up.
         if self._node.coordinator is None or self._on_its_way is not None or not self._truncation.is_due(usage):
             return
         begin = self._position_of(self._truncation.covered(self._node.quorum, self._links.live(), usage))
@@ -64,30 +65,31 @@ class JournalTruncator:
         return JournalUsage(self._store.journal.log_bytes, len(self._node.replica.slots))
 
     def _position_of(self, offset: int) -> int:
-        """The first position that is not applied, or whose batches reach beyond the offset."""
+        """Returns the first position that is not applied, or whose batches reach beyond the offset."""
         replica = self._node.replica
         for position in range(replica.begin, replica.applied.position):
             value = replica.slots[position].value
+            # Values without batches are in no log, and may go with those around them.
             if value.kind is Kind.APPEND and value.base_offset + value.count > offset:
                 return position
         return replica.applied.position
 
     def proposed(self, proposed: Proposed) -> None:
-        """A TRUNCATE got its position."""
+        """Notes the position at which a TRUNCATE was proposed."""
         self._on_its_way = proposed.position
 
     def applied(self, applied: Applied) -> None:
-        """The next position is in force."""
+        """Notes that a TRUNCATE at the next position is applied."""
         if applied.position == self._on_its_way:
             self._on_its_way = None
         if applied.value.kind is Kind.TRUNCATE:
             self._truncation.truncated(self._usage())
 
     def lost(self) -> None:
-        """Whatever was proposed here may not come."""
+        """Forgets the TRUNCATE in flight: after a lost reign it may never be chosen."""
         self._on_its_way = None
 
     def close(self) -> None:
-        """No timer fires any more."""
+        """Lets no timer fire any more."""
         if self._timer is not None:
             self._timer.cancel()

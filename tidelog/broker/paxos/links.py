@@ -16,7 +16,7 @@ from tidelog.replication.paxos.voters import VoterSet
 
 
 class Links:
-    """`voters` are those in force in the log."""
+    """The routes of one replica. `voters` returns the voters in force in its log."""
 
     def __init__(
         self, identity: ReplicaIdentity, peers: ReplicaPeers, voters: Callable[[], VoterSet], stats: Stats
@@ -50,11 +50,12 @@ class Links:
         )
 
     def push(self, engine: Engine, applied: Applied) -> None:
-        """A coordinator tells those without a vote what is chosen."""
+        """Sends what is chosen to the replicas without a vote, if a coordinator is at work here."""
         if engine.node.coordinator is None:
             return
         voting = [voter.node_id for voter in self._voters().voters]
         without = [node for node in self._holders if node not in voting]
+        # A replica that moves is copied at the rate of moves, and would get this again when it has come so far.
         learners = [node for node in without if not self._peers.is_held(self._where, node)]
         engine.push(applied, [self.routes.id_of(node) for node in learners])
 
@@ -66,15 +67,16 @@ class Links:
             self._peers.notify(self.leader_node, message)
 
     def reported(self, node_id: int, engine_ids: tuple[int, ...]) -> None:
-        """The disk of a broker goes by these ids, and by no others."""
+        """Notes that the disk of a broker goes by these ids, and by no others."""
         for voter in self._voters().voters:
             if voter.node_id == node_id:
                 self._silent.pop(voter.voter_id, None)
+                # The disk says itself that it casts no vote under this id, so no change of members counts on it.
                 if voter.voter_id not in engine_ids:
                     self._silent[voter.voter_id] = None
 
     def is_silent(self, engine_id: int) -> bool:
-        """Has a voter's disk said that it does not vote under this id, now or any more?"""
+        """Returns True if a voter's disk has said that it does not vote under this id."""
         return engine_id in self._silent
 
     def live(self) -> list[int]:
@@ -98,5 +100,5 @@ class Links:
 
     def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:
         """The brokers that go by these ids."""
-        found = [self.routes.node_of(engine_id) for engine_id in engine_ids]
-        return [node for node in found if node is not None]
+        nodes = [self.routes.node_of(engine_id) for engine_id in engine_ids]
+        return [node for node in nodes if node is not None]

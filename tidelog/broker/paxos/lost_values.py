@@ -55,11 +55,14 @@ class LostValues:
         self._look: asyncio.TimerHandle | None = None
 
     def is_lost(self, applied: Applied) -> bool:
-        """Decides about a value whose payload cannot be had here, and whose turn it is."""
+        """Returns True if the log is to go on without this value, whose payload cannot be had here and whose turn it
+        is."""
         slot = self._engine.node.replica.slots.get(applied.position)
+        # VOTERS have to be read; a payload that is only late is not lost.
         if applied.value.kind is not Kind.APPEND or slot is None or not slot.faulty:
             return False
         now_s = asyncio.get_running_loop().time()
+        # The time counts from when it was this value's turn.
         if self._position != applied.position:
             self._position, self._since_s = applied.position, now_s
         if not self._is_lacking(applied.position, now_s - self._since_s):
@@ -77,13 +80,17 @@ class LostValues:
     def _is_lacking(self, position: int, waited_s: float) -> bool:
         quorum, live = self._engine.node.quorum, self._links.live()
         lacking = {self._engine.node.node, *self._engine.former_ids} | self._engine.node.lacking(position)
-        unsaid = [one for one in quorum.members if not self._has_said(one, lacking)]
-        if any(one in live for one in unsaid) or not quorum.is_met(lacking):
+        unsaid = [voter for voter in quorum.members if not self._has_said(voter, lacking)]
+        # A live voter that has not answered may have the copy; and fewer than a majority may be a replica that is cut
+        # off.
+        if any(voter in live for voter in unsaid) or not quorum.is_met(lacking):
             return False
+        # A broker that is down may be on its way up with the copy, so it is waited for longer.
         return waited_s >= (ABSENT_S if unsaid else LACKING_S)
 
     def _has_said(self, voter: int, lacking: Set[int]) -> bool:
-        """True of a vote that nobody casts any more, too, and of one whose broker answers under another id."""
+        """Returns True if a voter lacks the value by its own word, or casts no vote, or its broker answers under
+        another id."""
         nodes = self._links.nodes_of(tuple(sorted(lacking)))
         return voter in lacking or self._links.is_silent(voter) or self._links.routes.node_of(voter) in nodes
 

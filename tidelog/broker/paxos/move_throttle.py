@@ -40,13 +40,13 @@ class MoveThrottle:
         self._throttle = throttle
 
     def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
-        """Is the replica on this broker copied at the rate of moves?"""
+        """Returns True if the replica on this broker is copied at the rate of moves."""
         return self._throttle.is_held(partition_id, node_id)
 
     # -- who has the data --------------------------------------------------------------------------------------------
 
     def early_s(self, node_id: int, message: PartitionFrame) -> float:
-        """How long a question of another broker has to wait; 0 for everything else."""
+        """Returns how many seconds a question of another broker has to wait; 0 for everything else."""
         if not isinstance(message.frame.message, LearnRequest) or not self.is_held(where(message), node_id):
             return 0.0
         return self._throttle.sending.ready_in_s()
@@ -58,6 +58,7 @@ class MoveThrottle:
         frame, partition_id = message.frame, where(message)
         if isinstance(frame.message, LearnRequest) and self.is_held(partition_id, self._node_id):
             return (message, payloads) if self._throttle.receiving.allowance() > 0 else None
+        # What a voter is to accept is no copying, and is never held up.
         if not payloads or not isinstance(frame.message, LearnResponse) or not self.is_held(partition_id, node_id):
             return message, payloads
         room = self._throttle.sending.allowance()
@@ -68,29 +69,31 @@ class MoveThrottle:
         return structs.replace(message, frame=frame), payloads[: len(frame.sizes)]
 
     async def may_send(self, partition_id: PartitionId, node_id: int, seconds_max: float) -> int:
-        """How many bytes of a log another broker's replica may be sent, when its turn comes. Raises `Overloaded`."""
+        """Waits for the turn of another broker's replica; returns how many bytes of a log it may be sent. Raises
+        `Overloaded`."""
         held = self.is_held(partition_id, node_id)
         return await _turn(self._throttle.sending, seconds_max) if held else UNLIMITED
 
     def sent(self, partition_id: PartitionId, node_id: int, count: int) -> None:
-        """So many bytes of a log went to the replica on another broker."""
+        """Counts the bytes of a log that went to the replica on another broker."""
         if self.is_held(partition_id, node_id):
             self._throttle.sent(count)
 
     # -- who lacks it ------------------------------------------------------------------------------------------------
 
     async def may_receive(self, partition_id: PartitionId, seconds_max: float) -> int:
-        """How many bytes of a log the replica here may ask for, when its turn comes. Raises `Overloaded`."""
+        """Waits for the turn of the replica here; returns how many bytes of a log it may ask for. Raises
+        `Overloaded`."""
         held = self.is_held(partition_id, self._node_id)
         return await _turn(self._throttle.receiving, seconds_max) if held else UNLIMITED
 
     def heard(self, message: PartitionFrame, count: int) -> None:
-        """A frame with so many bytes of values came. What a voter is asked to accept is no copying."""
+        """Counts the bytes of values in a frame that came. Values that a voter is asked to accept are no copying."""
         if isinstance(message.frame.message, LearnResponse):
             self.received(where(message), count)
 
     def received(self, partition_id: PartitionId, count: int) -> None:
-        """So many bytes came for the replica here."""
+        """Counts the bytes that came for the replica here."""
         if count and self.is_held(partition_id, self._node_id):
             self._throttle.received(count)
 
@@ -132,12 +135,12 @@ class ThrottledPeers:
 
 
 def where(message: PartitionFrame) -> PartitionId:
-    """The partition that a frame is about."""
+    """Returns the partition that a frame is about."""
     return PartitionId(TopicId(message.topic_id), message.partition)
 
 
 def cut(frame: PaxosFrame, room: int) -> PaxosFrame:
-    """An answer without what would bring it over `room` bytes, but with one value at least."""
+    """Returns an answer cut to `room` bytes, but with one value at least."""
     answer = frame.message
     assert isinstance(answer, LearnResponse)
     slots: list[Slot] = []
@@ -145,6 +148,7 @@ def cut(frame: PaxosFrame, room: int) -> PaxosFrame:
     for slot in answer.slots:
         if slot.value.digest and not slot.faulty:
             total += frame.sizes[values]
+            # One value always goes, or a large one would never arrive.
             if values and total > room:
                 break
             values += 1

@@ -76,8 +76,10 @@ def open_replica(
 
     Blocking. Raises as `LogOpener.open_journal` and `open_log`.
     """
+    # A journal is begun durably before the log beside it: a log without a journal tells that one was lost.
     was_begun = opener.has_log(partition_id) or opener.held(since).is_begun
     open_log = partial(opener.open_log, partition_id, settings, now_ms, bad_end=LONE_END if is_alone else BadEnd.KEEP)
+    # An only replica's log says what its journal must have had, so it is opened first.
     opened = open_log() if is_alone and opener.has_log(partition_id) else None
     bad_end = BadEnd.KEEP
     if is_alone:
@@ -89,12 +91,15 @@ def open_replica(
             logger.error("loading", partition=str(partition_id), finding=finding)
         logger.error("a journal has lost what it promised; this replica needs another id", partition=str(partition_id))
         store, stored = opener.open_journal(partition_id, now_ms, anew=True)
+        # The dead id is on disk before anything else is done with the new journal: a crash must not bring it back to
+        # life.
         facts = ReplicaFacts(0, Metadata(store.incarnation), b"", forgotten_id=engine_id, renewals=opener.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
     elif facts is not None and facts.renewals < opener.renewals:
         logger.error("a journal is an old copy; this replica needs another id", partition=str(partition_id))
         facts = structs.replace(_without_vote(facts), renewals=opener.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
+    # The mark was durable before the first lazy answer, so an end without it has lost nothing that was accepted.
     elif facts is not None and facts.metadata.may_forget:
         logger.error("a replica was not stopped in good order; it needs another id", partition=str(partition_id))
         facts = _without_vote(facts)
@@ -104,6 +109,7 @@ def open_replica(
         facts = founding_facts(engine_id, founders, store.incarnation, renewals=opener.renewals, era=era_epoch)
         store.store_facts(msgspec.msgpack.encode(facts))()
     log, report = opened or open_log()
+    # Rows below were applied beside the lost journal; that this one lacks their slots proves nothing.
     if facts.forgotten_id and facts_of(stored) is None:  # the journal was begun anew just now
         facts = structs.replace(facts, believed_to=log.log_end_offset)
         store.store_facts(msgspec.msgpack.encode(facts))()
@@ -126,16 +132,18 @@ def _applied_below(opener: LogOpener, partition_id: PartitionId, log: PartitionL
     if stored is None or stored.is_amnesiac:
         return end
     slots = stored_log(stored, Metadata("")).slots
+    # A power cut may have taken the rows and left the batches: the digests in the journal's catalog tell whose they
+    # are.
     held = [slot.position + 1 for slot in slots if slot.faulty and payload_in(log, slot.value) is not None]
     return max([end, *held])
 
 
 def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
     """Compares the log with the journal, which may have lost its end."""
-    known = stored_log(files.stored, files.facts.metadata)
-    beyond = [row for row in rows_beyond(files.log, known.floor) if row.base_offset >= files.facts.believed_to]
-    forgotten = find_forgotten(beyond, known.slots)
-    unnamed = tuple(unnamed_beyond(files.log, known.floor))
+    stored = stored_log(files.stored, files.facts.metadata)
+    beyond = [row for row in rows_beyond(files.log, stored.floor) if row.base_offset >= files.facts.believed_to]
+    forgotten = find_forgotten(beyond, stored.slots)
+    unnamed = tuple(unnamed_beyond(files.log, stored.floor))
     files = replace(files, beyond=tuple(beyond), unnamed=unnamed, forgotten=forgotten)
     if forgotten is None or not files.facts.engine_id:
         return files
@@ -155,5 +163,6 @@ def _without_vote(facts: ReplicaFacts) -> ReplicaFacts:
     only as forgotten, and may not vote.
     """
     metadata = structs.replace(facts.metadata, status=Status.EMPTY, may_forget=False)
+    # Ids rise, so the largest one stands for all: none up to it may vote again.
     forgotten_id = max(facts.engine_id, *facts.former_ids, facts.forgotten_id)
     return structs.replace(facts, engine_id=0, metadata=metadata, forgotten_id=forgotten_id, former_ids=())

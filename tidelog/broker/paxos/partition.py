@@ -115,10 +115,10 @@ class PaxosPartition(LedPartition):
         """Returns the first record of that time or later, as `LedPartition.offset_for_timestamp` does; that there is
         none is known only once this leader is elected.
         """
-        found = await super().offset_for_timestamp(timestamp_ms)
-        if found is None:
+        offset_and_time = await super().offset_for_timestamp(timestamp_ms)
+        if offset_and_time is None:
             self._require_end()
-        return found
+        return offset_and_time
 
     async def wait_for_end(self, deadline_s: float) -> None:
         """Waits until this leader is elected, as `LedPartition.wait_for_end` says."""
@@ -152,12 +152,12 @@ class PaxosPartition(LedPartition):
 
     @property
     def is_writable(self) -> bool:
-        """Elected, or about to be."""
+        """True of a leader that is elected, or about to be."""
         return self._is_serving or self._is_held
 
     @property
     def appended_end(self) -> int:
-        """The end of what is applied or in flight. A void value may leave offsets out between it and the next."""
+        """The end of what is applied or in flight. A void value may leave a gap in the offsets before the next one."""
         return self._appended_end if self._is_serving or self._is_held else self.log.log_end_offset
 
     @property
@@ -172,13 +172,15 @@ class PaxosPartition(LedPartition):
 
     @property
     def is_awaited(self) -> bool:
-        """Does anybody wait for what was proposed?"""
+        """True while a request waits for a proposal of this leader."""
         return self._in_flight.is_awaited
 
     # -- what the replica beside it says ----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """This broker is elected, and all that came before is applied here."""
+        """Serves from now on: this broker is elected, and everything before its barrier is applied here."""
+        # A copy, with states of its own: batches in flight are remembered here before they are in the log, and the
+        # log's table must not know of one that is never chosen.
         self._producers = ProducerTable(self.log.settings.producers_max)
         self._producers.restore((known, replace(state)) for known, state in self.log.producers.items())
         self._appended_end = self.log.log_end_offset
@@ -188,21 +190,23 @@ class PaxosPartition(LedPartition):
         self.watchers.wake_all()
 
     def hold(self) -> None:
-        """It will be elected again in a moment: requests wait in the mailbox."""
+        """Has requests wait in the mailbox, as this broker will be elected again in a moment."""
+        # A leader that has stopped stays so: it has refused its requests already.
         self._is_held = self._is_held or self._is_serving
         self._is_serving = False
 
     def stop(self) -> None:
-        """It is elected no more. What is on its way may yet be chosen."""
+        """Stops serving, as the reign is over. Values in flight may yet be chosen."""
         self._is_serving = self._is_held = False
         self._room.set()
 
     def chosen(self, position: int, accepted_by: tuple[int, ...]) -> None:
-        """A quorum has a value on disk."""
+        """Notes the quorum that has a value, on disk or, if it is lazy, in memory."""
         self._in_flight.chosen(position, accepted_by)
 
     def applied(self, applied: Applied) -> None:
-        """The next value is in force, and in the log here."""
+        """Answers the requests for the value at the next position, which is applied and in the log here."""
+        # Chosen or void, it is on its way no more.
         if applied.position == self._deletion:
             self._deletion = None
             self.watchers.wake_all()
@@ -210,6 +214,7 @@ class PaxosPartition(LedPartition):
         if in_flight is None:
             return
         self._room.set()
+        # The position is decided. Another value there, or a void one, is a certain no: ours was proposed nowhere else.
         if in_flight.is_in_log(applied):
             for proposal in in_flight.waiters:
                 self._complete(proposal, in_flight)
@@ -217,7 +222,7 @@ class PaxosPartition(LedPartition):
             in_flight.fail(LeaderNotAvailable("another leader came first; nothing was appended"))
 
     def _complete(self, proposal: Proposal, in_flight: InFlightProposal[Proposal] | None) -> None:
-        """Claims no more than is known: of a repeat, or if others had it chosen, what is on this disk."""
+        """Answers a request with what is known: the quorum, or for a repeat what this disk has."""
         if in_flight is not None and in_flight.accepted_by:
             acked_by = self._proposer.nodes_of(in_flight.accepted_by)
             self._answer(proposal, acked_by, in_flight.durability)
@@ -235,6 +240,7 @@ class PaxosPartition(LedPartition):
             )
 
     async def _wait_for_room(self) -> None:
+        # Requests wait here for a window, or for the election, in their order.
         while self._is_held or (self._is_serving and len(self._in_flight) >= WINDOW):
             self._room.clear()
             await self._room.wait()
@@ -249,15 +255,20 @@ class PaxosPartition(LedPartition):
             return
         try:
             self._require_leading(ACKS_ALL)
+            # Read in the same turn of the event loop as the proposal: the digest covers the offsets, so they cannot
+            # change later.
             base_offset = self._next_offset = self._proposer.next_offset()
             fresh = group.assign(self._assign_offsets)
             if fresh:
                 payload = fresh[0].data if len(fresh) == 1 else b"".join(batch.data for batch in fresh)
+                # A voter that forgets loses its vote, so of two voters none may be asked to accept in memory alone.
                 is_lazy = self.config.ack_durability == "replicated" and self._proposer.may_be_lazy
                 position, value = self._proposer.propose(self._next_offset - base_offset, payload, is_lazy=is_lazy)
                 self._in_flight.add(position, InFlightProposal(value, "replicated" if is_lazy else "fsynced"))
                 self._appended_end = self._next_offset
                 group.count(fresh)
+                # Before it is applied: a repeat that comes meanwhile has to wait with the original, not be proposed
+                # again.
                 self._remember(fresh)
         except TidelogError as error:
             group.refuse(error)
@@ -286,6 +297,7 @@ class PaxosPartition(LedPartition):
         elif proposal.committed_at <= self.high_watermark:
             self._complete(proposal, None)
         else:
+            # A repeat of a batch in flight has the original's end offset, and is answered with it.
             is_waiting = self._in_flight.wait_for(proposal.committed_at, proposal)
             assert is_waiting, "what is not applied is on its way"
 
@@ -296,6 +308,7 @@ class PaxosPartition(LedPartition):
         time. A deletion that is agreed on waits only until the log is durable here, and needs no other proposal.
         """
         self._require_leading(ACKS_ALL)
+        # One DELETE at a time: it goes besides the producers' window, and the next one covers what was asked meanwhile.
         if self._is_held or self._deletion is not None or offset <= self._applied.start_offset:
             return
         self._deletion = self._proposer.propose_deletion(offset)
@@ -315,6 +328,8 @@ class PaxosPartition(LedPartition):
         """Takes no more requests and fails those in the mailbox. What is proposed may still be chosen; a broker that
         goes on hears of it, one that stops does not, and says so."""
         self.stop()
+        # A deposed leader's values may still be chosen, and its log will tell; a broker that stops hears no more of
+        # them.
         if not is_deposed:
             self._in_flight.fail(TimedOutAfterAppend("proposed, but this broker is stopping: the outcome is unknown"))
         self._end_role(is_deposed=is_deposed)

@@ -56,9 +56,10 @@ class PayloadSearch:
         engine.on_missing = self.begin
 
     def begin(self, position: int) -> None:
-        """The payload at this position is nowhere on this disk."""
+        """Begins to search if a payload that is missing on this disk may be needed by an election."""
         slot = self._engine.node.replica.slots.get(position)
         is_searching = self._task is not None and not self._task.done()
+        # A learned value comes with what others have learned, and needs no search.
         if slot is not None and not slot.learned and not is_searching and not self._is_closed:
             self._task = self._context.spawn(f"paxos-search-{self._partition_id}", self._run())
 
@@ -79,23 +80,26 @@ class PayloadSearch:
             pause_s = min(2 * pause_s, PAUSE_S_MAX) if all(map(self._is_missing, wanted)) else PAUSE_S
 
     def _wanted(self) -> list[Slot]:
-        """The slots of the next round; behind the last position, from the first on again."""
+        """Returns the slots of the next round; behind the last position, from the first on again."""
         replica = self._engine.node.replica
         if replica.is_halted:
             return []
         positions = range(replica.applied.position, replica.end)
-        found = [slot for slot in map(replica.slots.get, positions) if slot is not None and _is_sought(slot)]
-        return sorted(found, key=lambda slot: (slot.position < self._begin, slot.position))[:ASKED_MAX]
+        sought = [slot for slot in map(replica.slots.get, positions) if slot is not None and _is_sought(slot)]
+        # Each round goes on where the last ended: one payload that is lost everywhere must not hold up the others.
+        return sorted(sought, key=lambda slot: (slot.position < self._begin, slot.position))[:ASKED_MAX]
 
     async def _ask(self, node: int, wanted: list[Slot]) -> None:
-        """Asks one broker for these, as far as they are missing still; nothing more after it has failed once."""
+        """Asks one broker for the payloads that are still missing; nothing more after it has failed once."""
         for slot in wanted:
             if not self._is_missing(slot):
                 continue
-            where = self._partition_id
-            asked = ReadValue(where.topic_id, where.partition, slot.position, slot.value, self._links.era)
+            partition_id = self._partition_id
+            request = ReadValue(
+                partition_id.topic_id, partition_id.partition, slot.position, slot.value, self._links.era
+            )
             try:
-                answer = await self._context.peers.ask(node, asked, ANSWER_S_MAX)
+                answer = await self._context.peers.ask(node, request, ANSWER_S_MAX)
             except (TidelogError, TimeoutError, OSError):
                 return
             self._take(node, slot, answer.body)
@@ -103,10 +107,12 @@ class PayloadSearch:
     def _is_missing(self, slot: Slot) -> bool:
         replica = self._engine.node.replica
         now = replica.slots.get(slot.position)
+        # Another value may have been accepted there meanwhile; this payload would not be its.
         return not replica.is_halted and now is not None and now.faulty and now.value == slot.value
 
     def _take(self, node: int, slot: Slot, payload: Buffer) -> None:
         """Takes an answer, if it is a copy: meanwhile another value may stand there, or a copy have come."""
+        # The digest proves the copy, whoever gave it. Written under the slot's own number it promises nothing new.
         if self._is_missing(slot) and digest_of(payload) == slot.value.digest:
             logger.info(
                 "a damaged entry of a journal is mended from another broker's copy",

@@ -41,10 +41,12 @@ class Proposer:
         if self._is_out_of_room():
             raise DiskFull("no space is left for this partition; nothing was appended")
         digest = self._engine.payloads.hold(payload)
+        # What is chosen in memory can be lost, so nothing may depend on it, nor it on anything.
         is_in_order = not is_lazy and self._level() >= ORDER_LEVEL
         answer = self._engine.propose(Append(count, digest, is_lazy=is_lazy, is_in_order=is_in_order))
         if isinstance(answer, Proposed):
             return answer.position, answer.value
+        # Nobody will ask for it: the value was never proposed.
         self._engine.payloads.release(digest)
         if isinstance(answer, Refused) and answer.reason is Reason.WINDOW_FULL:
             raise Overloaded("too much is on its way for this partition; nothing was appended, try again")
@@ -75,5 +77,6 @@ class Proposer:
 
     @property
     def may_be_lazy(self) -> bool:
-        """Are there so many voters that one may forget what it accepted? Of two, or one, each is a majority's loss."""
+        """True if there are so many voters that one may forget what it accepted: of two, each one's loss is a
+        majority's."""
         return self._links.voter_count > 2

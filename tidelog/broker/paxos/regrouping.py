@@ -56,23 +56,25 @@ class Era:
 
     @property
     def voters(self) -> bytes:
-        """Returns those who are left, encoded."""
+        """Returns the voters that are left, encoded."""
         return encode_voters(voters_of(self.regrouping.members))
 
     def keeps(self, files: ReplicaFiles, engine_id: int) -> bool:
         """Returns True if this replica is one of those who were left, and has forgotten nothing since it was asked."""
         is_named = engine_id in [member.engine_id for member in self.regrouping.members]
+        # A replica that has forgotten something since it was asked would show less than the operator has decided on.
         return is_named and files.facts.era == self.previous and files.may_vote_as(engine_id)
 
 
 def era_of(info: PartitionInfo, node_id: int) -> Era | None:
     """Returns the era that a replica is to be in; None if the partition is in its first."""
-    begun = [one for one in info.regroupings if one.members]
+    begun = [regrouping for regrouping in info.regroupings if regrouping.members]
     return Era(*info.eras, begun[-1], node_id) if begun else None
 
 
 def enter(opener: LogOpener, files: ReplicaFiles, era: Era, engine_id: int, now_ms: int) -> ReplicaFiles:
     """Enters the era, unless the replica is in it. Blocking. Raises as `LogOpener.open_journal`, `OSError`."""
+    # Entered once: a second time would take back what was promised in this era.
     if files.facts.era == era.epoch:
         return files
     partition_id = files.log.identity
@@ -81,11 +83,13 @@ def enter(opener: LogOpener, files: ReplicaFiles, era: Era, engine_id: int, now_
     if not is_kept:
         return _begin_anew(opener, files, era, partition_id, now_ms)
     if era.regrouping.source == era.node_id:
+        # The floor before the facts: a crash in between has it done once more.
         _set_floor(files.store, files.log, era)
         files = replace(files, beyond=(), unnamed=(), forgotten=None)
     metadata = structs.replace(
         files.facts.metadata,
         status=Status.EMPTY,
+        # Numbers of earlier eras are fenced here, so no leader of before can write any more.
         promised=max(files.facts.metadata.promised, era_begin(era.epoch)),
         may_forget=False,
         founders=(),
@@ -122,6 +126,7 @@ def _begin_anew(
     end = max(era.regrouping.end, log.log_start_offset)
     if log.log_end_offset > end:
         logger.error("a log is truncated to where it was regrouped", partition=str(partition_id), offset=end)
+        # Below `end` both hold what was chosen; behind it this log speaks of an era that ended otherwise.
         log.truncate_to(end, high_watermark=end, now_ms=now_ms)
     forgotten_id, renewals = _last_id(files.facts), opener.renewals
     store, stored = opener.open_journal(partition_id, now_ms, anew=True)

@@ -85,6 +85,7 @@ class PaxosReplica:
         shared, entropy = context.shared, context.entropy
         self._shared = shared
         self._files = files
+        # An id whose promises this disk has forgotten is dead: a vote under it could contradict them.
         self._engine_id = identity.engine_id if files.may_vote_as(identity.engine_id) else 0
         self._history = VoterHistory.open(files.stored, files.facts)
         membership = self._history.membership(contacts)
@@ -153,15 +154,16 @@ class PaxosReplica:
     # -- beginning and ending ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Takes part, from now on."""
+        """Begins to take part: votes if its id may, and brings its log up to its journal."""
         self._writing_facts = self._spawn(f"paxos-facts-{self.partition_id}", self._disk.run())
         self.engine.step(Started())
+        # A disk that never voted under this id has forgotten nothing, so it needs no fence.
         if self._engine_id and self._status is Status.EMPTY:
             self.engine.step(Enlist())
         self.applying.start()
 
     async def close(self) -> None:
-        """Takes no part any more. What is asked of the disk may still come: see `LogWriter.at_rest`."""
+        """Takes no part any more. Writes that were begun may still end: see `LogWriter.at_rest`."""
         self._is_closed = True
         for partition in [*self._former, *([self.leader] if self.leader else [])]:
             partition.close()
@@ -173,6 +175,7 @@ class PaxosReplica:
         await self._search.close()
         await self.applying.close()
         metadata = self.engine.node.replica.metadata
+        # In good order: everything accepted lazily is on disk, so the id need not die.
         if metadata.may_forget:
             await self._disk.end(structs.replace(metadata, may_forget=False))
         if self._writing_facts is not None:
@@ -180,30 +183,32 @@ class PaxosReplica:
             await asyncio.gather(self._writing_facts, return_exceptions=True)
 
     async def at_rest(self) -> None:
-        """After `close`: waits until nothing changes the disk any more."""
+        """Waits, after `close`, until nothing changes the disk any more."""
         await self._shared.log_writer.at_rest(self.log)
         await self._shared.log_writer.at_rest(self._files.store)
 
     def set_engine_id(self, engine_id: int) -> None:
-        """The controller gave this disk an id under which none has ever voted. Its vote counts as soon as the log names
-        it; until then the log may name an earlier one, which is answered to as before. One that this disk has forgotten
-        the promises of stays without effect."""
+        """Takes the id that the controller has given this disk, under which none has ever voted. Its vote counts as
+        soon as the log names it; until then the log may name an earlier one. An id whose promises this disk has
+        forgotten stays without effect."""
         if engine_id != self._engine_id and self._files.may_vote_as(engine_id):
             ids = (*self.engine.former_ids, self._engine_id)
-            self.engine.former_ids = tuple(one for one in ids if one not in (0, engine_id))
+            # The log may still name this disk by an earlier id, and candidates need that vote.
+            self.engine.former_ids = tuple(former_id for former_id in ids if former_id not in (0, engine_id))
             self._engine_id = engine_id
+            # The facts must name the id once it may vote: after a restart under another one nobody would cast its vote.
             self._disk.refresh(self.engine.node.replica.metadata)
             self.voting.enlist(engine_id)
 
     def set_lost_votes(self, engine_ids: tuple[int, ...]) -> None:
-        """These members' disks have lost their votes, by the metadata, and no others': no election waits for them."""
+        """Names the members whose disks have lost their votes, by the metadata: no election waits for them."""
         self.engine.step(VotesLost(engine_ids))
 
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def lead(self, leader_epoch: int, config: TopicConfig) -> PaxosPartition:
-        """The metadata names this broker, in this epoch. Whoever calls runs the partition's task; it takes requests
-        as soon as a majority has elected it."""
+        """Seeks election in this leader epoch, for which the metadata name this broker. Whoever calls runs the
+        partition's task; it takes requests as soon as a majority has elected it."""
         self._step_down(leader_epoch)
         self._links.leader_node = self.node_id
         self.leader = PaxosPartition(
@@ -220,7 +225,7 @@ class PaxosReplica:
         return self.leader
 
     def follow(self, leader_epoch: int, leader_node: int) -> None:
-        """The metadata names another broker, or none (-1)."""
+        """Leads no more, as the metadata name another broker, or none (-1)."""
         self._step_down(leader_epoch)
         self._links.leader_node = leader_node
         self.voting.ballots.give_up()
@@ -231,12 +236,13 @@ class PaxosReplica:
         self.leader_epoch = leader_epoch
         if self.leader is not None:
             self.leader.close(is_deposed=True)
+            # Its values may still be chosen: the log tells, and its clients are answered by that.
             self._former.append(self.leader)
             self.leader = None
 
     def set_members(self, voters: VoterSet, nodes: Sequence[int]) -> None:
-        """The metadata's view of who votes, and of all brokers that hold a replica. Those without a vote are sent what
-        is chosen by the leader. Who really votes the log says."""
+        """Takes the metadata's view of the voters, and of all brokers that hold a replica; those without a vote are
+        sent what is chosen. The log itself says who votes."""
         self._links.set_members(voters, nodes)
 
     async def change_voters(self, voters: VoterSet) -> None:
@@ -246,23 +252,23 @@ class PaxosReplica:
     # -- from other replicas -------------------------------------------------------------------------------------------
 
     def receive(self, node_id: int, frame: PaxosFrame, payload: memoryview) -> None:
-        """A peer's engine speaks, and `check` has found nothing wrong with it."""
+        """Takes a message of a peer's engine, in which `check` has found nothing wrong."""
         if not self._is_closed:
             self._links.routes.heard(frame.sender, node_id)
             self.engine.receive(frame, payload)
 
     def check(self, node_id: int, frame: PaxosFrame) -> None:
-        """Raises `ForeignSender`, `ImplausibleNumber`: this is not to be taken. The metadata may know of a leader epoch
-        that no number has come from yet."""
+        """Raises `ForeignSender`, `ImplausibleNumber` for a frame that is not to be taken."""
         self._links.routes.check(frame.sender, node_id)
         replica = self.engine.node.replica
+        # The controller counts the epochs here, so a number may be far ahead of all that any engine has sent.
         newest = number_after(self.leader_epoch)
         number = max(newest, replica.highest, replica.metadata.issued)
         check_paxos(frame, Known(number, replica.end, replica.applied.next_offset))
 
     def heard(self, node_id: int, engine_ids: tuple[int, ...], durable_offset: int) -> None:
-        """A peer's log is durable up to there, and its disk goes by these ids. Raises `ForeignSender`,
-        `ImplausibleNumber`."""
+        """Takes a peer's report of how far its log is durable, and of the ids that its disk goes by. Raises
+        `ForeignSender`, `ImplausibleNumber`."""
         check_offset(durable_offset, self.agreed_end)
         for engine_id in engine_ids:
             self._links.routes.check(engine_id, node_id)
@@ -300,7 +306,7 @@ class PaxosReplica:
 
     @property
     def is_voting(self) -> bool:
-        """May its votes count? False for a disk that has no id yet."""
+        """True if its votes may count; False for a disk that has no id yet."""
         return self._status is Status.VOTING
 
     @property
@@ -319,17 +325,18 @@ class PaxosReplica:
 
     @property
     def lost_engine_id(self) -> int:
-        """Under which this disk has promised what it does not know any more; 0 if there is none, or it has another."""
+        """The id under which this disk has made promises that it has forgotten; 0 if there is none, or it has another
+        id."""
         return 0 if self._engine_id else self._files.facts.forgotten_id
 
     @property
     def applied_position(self) -> int:
-        """How far the log is known here."""
+        """The position up to which this replica knows what is chosen."""
         return self.engine.node.replica.applied.position
 
     @property
     def is_deposed(self) -> bool:
-        """The metadata names this broker, and a later leader was heard of."""
+        """True if the metadata name this broker, and a later leader was heard of."""
         return self.leader is not None and self.voting.ballots.leader_epoch is None
 
     def on_flushed(self) -> None:
@@ -346,12 +353,13 @@ class PaxosReplica:
         return find_in_journal(self.engine, self.log, wanted)
 
     def tell_durable(self) -> None:
-        """Has the leader told how far the log here is durable, as after each flush: somebody waits for that."""
+        """Reports to the leader how far the log here is durable, as after each flush, since somebody waits for that."""
         self.applied.hurry()
         self._truncator.durable()
 
     def durable_end_of(self, engine_id: int) -> int:
-        """How far another replica's log was heard to be durable; -1 if nothing was heard of it."""
+        """Returns up to which offset another replica's log is durable, as it was heard last; -1 if nothing was
+        heard."""
         return self._truncator.durable_end_of(engine_id)
 
     def is_silent(self, engine_id: int) -> bool:
@@ -366,7 +374,7 @@ class PaxosReplica:
 
     @property
     def is_elected(self) -> bool:
-        """A majority has elected it, in the epoch that the metadata named it for."""
+        """True if a majority has elected it, in the epoch that the metadata named it for."""
         return self.engine.node.coordinator is not None
 
     def standing(self, partition_epoch: int) -> Standing:
@@ -405,7 +413,7 @@ class PaxosReplica:
     # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_effect(self, effect: LogEffect) -> None:
-        """For the engine."""
+        """Takes an effect of the engine (`EngineListener`)."""
         match effect:
             case Applied():
                 self._on_applied(effect)
@@ -442,7 +450,7 @@ class PaxosReplica:
         self._serve_if_ready()
 
     def _on_in_log(self, applied: Applied) -> None:
-        """The next value is in the log."""
+        """Tells the leader's side, and earlier ones, that the next value is in the log."""
         if self.leader is not None:
             self.leader.applied(applied)
         for partition in self._former:
@@ -451,15 +459,17 @@ class PaxosReplica:
         self._serve_if_ready()
 
     def _serve_if_ready(self) -> None:
-        """An elected leader serves when all that came before is in its log."""
+        """Has an elected leader serve, once everything before its barrier is in its log."""
         leader, node = self.leader, self.engine.node
         if leader is None or leader.is_serving or node.coordinator is None:
             return
+        # A leader that lacked applied batches would take a repeat for a new batch, and show readers too early an end.
         is_whole = self.applying.is_whole(node.coordinator.next_offset)
         if is_whole and self.voting.is_leading and node.coordinator.is_drained:
             leader.begin()
 
     def _on_durable(self) -> None:
+        # A floor may have waited for this.
         self._disk.resume()
         self._truncator.durable()
         self.applying.delivery.advance()

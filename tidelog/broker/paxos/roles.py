@@ -55,6 +55,7 @@ class PaxosRoles:
         """Gives a replica its role, as `Roles.serve` says."""
         partition_id, _, info, config = assigned
         replica = known = self.holders.get(partition_id)
+        # An engine of an earlier era must not speak in this one: the replica is opened anew, and enters it.
         if known is not None and known.era != info.eras[0]:
             await self.stop(partition_id)
             replica = known = None
@@ -65,7 +66,7 @@ class PaxosRoles:
         self.infos[partition_id] = info
         replica.set_members(voters_of(info.members), info.replicas)
         replica.set_engine_id(self._engine_id(info, image))
-        replica.set_lost_votes(tuple(one.engine_id for one in info.members if is_replaced(info, one)))
+        replica.set_lost_votes(tuple(member.engine_id for member in info.members if is_replaced(info, member)))
         replica.log.settings = log_settings(config)
         if replica.leader_epoch != info.leader_epoch:
             await self._change_role(replica, assigned)
@@ -86,6 +87,7 @@ class PaxosRoles:
             partition_id=partition_id,
             settings=log_settings(config),
             engine_id=engine_id,
+            # Only while the first voters are in force: a new disk that founded later would vote with an empty log.
             founders=members if info.is_founding else None,
             since=info.since_of(self._node_id),
             is_alone=len(info.replicas) == 1,
@@ -114,8 +116,11 @@ class PaxosRoles:
     def _engine_id(self, info: PartitionInfo, image: ClusterImage) -> int:
         """Under which this disk votes, or is to; 0 if it has no vote."""
         storage = image.brokers[self._node_id].storage
-        known = [*info.wanted, *info.members]
-        return next((one.engine_id for one in known if (one.node_id, one.storage) == (self._node_id, storage)), 0)
+        # Wanted first: a disk that has lost its vote is a member under the dead id, and wanted under the next.
+        members = [*info.wanted, *info.members]
+        return next(
+            (member.engine_id for member in members if (member.node_id, member.storage) == (self._node_id, storage)), 0
+        )
 
     async def _change_role(self, replica: PaxosReplica, assigned: Assignment) -> None:
         partition_id, _, info, config = assigned

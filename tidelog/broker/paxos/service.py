@@ -41,6 +41,7 @@ class PaxosService:
     def take_durable(self, node_id: int, message: AppliedDurable, _payload: memoryview) -> None:
         """Another broker's log of a partition is durable further. Raises `ForeignSender`, `ImplausibleNumber`."""
         replica = self._find(message.topic_id, message.partition)
+        # Nobody speaks across eras: what was durable in an earlier one may have been truncated.
         if replica is not None and replica.era == message.era:
             replica.heard(node_id, message.senders, message.durable_offset)
 
@@ -54,6 +55,7 @@ class PaxosService:
         early_s = self._move_throttle.early_s(node_id, message)
         if early_s > 0:
             asker = (partition_id, node_id)
+            # One waiting question of each asker: it repeats itself anyway.
             if asker not in self._early:
                 loop = asyncio.get_running_loop()
                 self._early[asker] = loop.call_later(early_s, self._take_up, asker, message, payload)
@@ -78,11 +80,13 @@ class PaxosService:
         replica = self._readable(asked)
         log = replica.log
         offset = max(asked.offset, log.log_start_offset)
+        # Nothing beyond: the rest may be hidden, or not applied.
         end = replica.high_watermark
         data, damaged_to, digest = b"", 0, b""
         try:
             data = b"".join(log.read_filling(offset, size, end)) if offset < end else b""
         except DamagedBatch:
+            # The digest of the damaged batch lets a log that doubts its own copy compare it all the same.
             entry = next(log.entries(offset))
             damaged_to, digest = min(end_of(entry), end), entry.digest if isinstance(entry, Row) else b""
         producers = b""

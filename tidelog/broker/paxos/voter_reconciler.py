@@ -69,12 +69,13 @@ class _Watch:
     it lacks, only those may have who are to go."""
 
     def note(self, engine_ids: tuple[int, ...], end: int) -> None:
-        """These are the members in force."""
+        """Notes the members in force, and the end of what was agreed on when they were first seen."""
         if engine_ids != self.engine_ids:
             self.engine_ids, self.begin_end = engine_ids, end
 
     def mark(self, end: int, now_s: float) -> None:
-        """Takes note of the end of what is agreed on."""
+        """Moves the marks on to the end of what is agreed on, once they are `BEHIND_S` old."""
+        # Two marks: the older one is `BEHIND_S` old at least, so whoever has reached it is less than two marks behind.
         if self.new_end is None or now_s - self.marked_s >= BEHIND_S:
             self.old_end, self.new_end, self.marked_s = self.new_end, end, now_s
 
@@ -91,18 +92,28 @@ class VoterReconciler:
         """Looks until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            known = list(self._roles.infos.items())
-            self._watches = {one: watch for one, watch in self._watches.items() if one in self._roles.infos}
-            votes = list(self._lost_votes(known))
-            lost = [reign for one, info in known if (reign := self._lost_reign(one, info)) is not None]
-            told = [members for one, info in known if (members := self._tend(one, info)) is not None]
+            partitions = list(self._roles.infos.items())
+            self._watches = {
+                partition_id: watch
+                for partition_id, watch in self._watches.items()
+                if partition_id in self._roles.infos
+            }
+            votes = list(self._lost_votes(partitions))
+            lost = [
+                reign
+                for partition_id, info in partitions
+                if (reign := self._lost_reign(partition_id, info)) is not None
+            ]
+            members_asked = [
+                members for partition_id, info in partitions if (members := self._tend(partition_id, info)) is not None
+            ]
             node_id, epoch = self._context.node_id, self._context.own_epoch()
             if votes:
                 await self._submit(ReportLostVotes(node_id, epoch, votes[:AT_ONCE]), Done)
             if lost:
                 await self._submit(ReportPaxosLeader(node_id, epoch, lost[:AT_ONCE]), Done)
-            if told:
-                await self._submit(AlterMembers(node_id, epoch, told[:AT_ONCE]), MembersAltered)
+            if members_asked:
+                await self._submit(AlterMembers(node_id, epoch, members_asked[:AT_ONCE]), MembersAltered)
 
     async def _submit(self, command: Command, answer: type[CommandAnswer]) -> None:
         try:
@@ -110,14 +121,15 @@ class VoterReconciler:
         except TidelogError as error:
             logger.info("the controller could not be told now", command=type(command).__name__, reason=str(error))
         else:
+            # Else the next look would go by the old metadata, and say all of it again.
             await self._context.in_force(done.position)
 
     # -- what is lost ------------------------------------------------------------------------------------------------
 
-    def _lost_votes(self, known: list[tuple[PartitionId, PartitionInfo]]) -> Iterator[LostVote]:
-        for partition_id, info in known:
+    def _lost_votes(self, partitions: list[tuple[PartitionId, PartitionInfo]]) -> Iterator[LostVote]:
+        for partition_id, info in partitions:
             lost = self._roles.holders[partition_id].lost_engine_id
-            if lost in [one.engine_id for one in info.wanted]:
+            if lost in [member.engine_id for member in info.wanted]:
                 yield LostVote(partition_id.topic_id, partition_id.partition, lost)
 
     def _lost_reign(self, partition_id: PartitionId, info: PartitionInfo) -> LostReign | None:
@@ -130,8 +142,10 @@ class VoterReconciler:
             watch = self._watches[partition_id] = _Watch(info.leader_epoch, now_s, now_s)
         if replica.is_elected and not replica.is_out_of_room:
             watch.since_s = now_s
+        # Another broker: this one's disk has failed, or it finds no majority that answers.
         if replica.is_halted or now_s - watch.since_s > PATIENCE_S:
             end = ReignEnd.YIELD
+        # A larger number overtook this one: the same broker may go on in the next leader epoch.
         elif replica.is_deposed:
             end = ReignEnd.RENEW
         else:
@@ -150,6 +164,7 @@ class VoterReconciler:
             replica.tell_durable()
         if replica.leader is None:
             return None
+        # An open change may still come to either set, and a report must name the one in force.
         if replica.leader_epoch != info.leader_epoch or not replica.knows_members:
             return None
         watch = self._watches[partition_id]
@@ -175,16 +190,18 @@ class VoterReconciler:
 
     def _is_live(self, replica: PaxosReplica, member: PartitionMember) -> bool:
         broker = self._context.image().brokers.get(NodeId(member.node_id))
+        # On that very disk: a broker that lives on another one casts no vote of this member.
         is_there = broker is not None and not broker.is_fenced and broker.storage == member.storage
         return is_there and not replica.is_silent(member.engine_id)
 
 
 def _has_caught_up(replica: PaxosReplica, end: int | None, member: PartitionMember) -> bool:
+    # Durable, not in memory: a copied log counts for a majority that others leave.
     return end is not None and replica.durable_end_of(member.engine_id) >= end
 
 
 def _member_set(voters: VoterSet) -> MemberSet:
-    members = tuple(PartitionMember(one.voter_id, one.node_id, one.incarnation) for one in voters.voters)
+    members = tuple(PartitionMember(voter.voter_id, voter.node_id, voter.incarnation) for voter in voters.voters)
     return MemberSet(members, voters.next_voter_id)
 
 

@@ -54,6 +54,7 @@ class Voting:
     def is_leading(self) -> bool:
         """True if elected under the number that counts, with no change of voters to be made in this reign."""
         coordinator = self._engine.node.coordinator
+        # A reign under an earlier number is about to end: nothing of it is shown any more.
         is_elected = coordinator is not None and coordinator.number == self.ballots.attempt
         return is_elected and self.membership.phase is None and not self.membership.is_union
 
@@ -66,6 +67,7 @@ class Voting:
     def enlist(self, engine_id: int) -> None:
         """Takes up an id under which this disk has never voted."""
         self.ballots.engine_id = engine_id
+        # The engine may go by an earlier id that the log still names; it changes only if no set names that.
         if self._engine.node.node != engine_id:
             self.ballots.begin_anew()
             self._engine.step(self.membership.reconfigure(engine_id))
@@ -97,6 +99,7 @@ class Voting:
 
     def end_reign(self) -> None:
         self.ballots.begin_anew()
+        # Elected again in a few round trips, so producers may wait; else they are told to look for another leader.
         if self.voter_changer.is_changing:
             self._host.hold_leader()
         else:
@@ -111,23 +114,23 @@ class Voting:
     # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_elected(self, elected: Elected) -> None:
-        """A barrier of this node is applied. If all that are left have elected it, the union of what they show is
-        chosen by them all, and from VOTERS on a majority of them is enough."""
+        """Writes voters if this reign is for that; else ends the wait for a change, as this node is elected."""
         if elected.number != self.ballots.attempt:
             return
         if self.membership.is_union:
+            # All who were left have elected it: VOTERS end the union, and a majority decides from then on.
             self.voter_changer.append(self.membership.voters)
         elif not self.voter_changer.write(elected.number):
             self.voter_changer.settle()
 
     def on_lost(self, lost: Lost) -> None:
-        """A reign of this node, or an attempt, has ended."""
+        """Ends a reign of this node, or an attempt, and the change that depended on it."""
         self._end_change_of(lost.number)
         if self.ballots.on_lost(lost):
             self._host.stop_leader()
 
     def on_refused(self, number: int) -> None:
-        """An attempt cannot begin."""
+        """Ends an attempt that cannot begin, and the change that depended on it."""
         self._end_change_of(number)
         self.ballots.on_refused(number)
 
@@ -138,20 +141,21 @@ class Voting:
     # -- what the log says ---------------------------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> None:
-        """The next position is in force."""
+        """Goes by the value applied at the next position."""
         self.history.seen(applied.position)
         if self.voter_changer.on_applied(applied):
             self.history.note(self.membership)
 
     def on_repaired(self, position: int) -> None:
-        """A payload has come."""
+        """Goes by voters whose payload has come."""
         if self.voter_changer.on_repaired(position):
             self.history.note(self.membership)
 
     def on_copied(self, floor: Floor) -> None:
-        """Another replica tells who voted at its floor, and the log here reaches it. Of voters that the engine has not
-        come to, it learns when it has: from the log, or by asking again."""
+        """Goes by the voters at another replica's floor, which the log here reaches. Voters that the engine has not
+        come to yet it learns later: from the log, or by asking again."""
         applied = self._engine.node.replica.applied.position
+        # The engine must have come as far: its log on disk must never be older than the voters that it goes by.
         if floor.voters and floor.voters_position < max(applied, 0):
             voters = decode_voters(floor.voters)
             self.voter_changer.on_snapshot(voters, floor.voters_position, max(1, floor.position))
