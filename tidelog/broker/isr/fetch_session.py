@@ -45,29 +45,30 @@ class Session:
     waiter: asyncio.Future[None] | None = None
 
     def note(self, partition_id: PartitionId, log_end_offset: int) -> None:
-        """The partition's log, or its high watermark, has advanced."""
+        """Notes that the partition's log, or its high watermark, has advanced."""
         question = self.questions.get(partition_id)
         if question is None:
             return
+        # A high watermark alone wakes nobody: it travels with the next batch, or when the fetch's time is up.
         if question.state.fetch_offset < log_end_offset:
             self.has_data(partition_id)
         else:
             self.advanced[partition_id] = None
 
     def has_data(self, partition_id: PartitionId) -> None:
-        """The question can be answered, as soon as the throttle lets it."""
+        """Makes the question ready, or holds it until the throttle lets it through."""
         if self.is_throttled(partition_id):
             self.held[partition_id] = None
         else:
             self.make_ready(partition_id)
 
     def make_ready(self, partition_id: PartitionId) -> None:
-        """The question is answered with the next answer."""
+        """Has the question answered with the next answer, and wakes the fetch that waits."""
         self.ready[partition_id] = None
         self.wake()
 
     def tell(self, entry: PartitionFetched) -> None:
-        """This is its answer."""
+        """Notes what the follower is told of a partition."""
         partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
         if entry.status is FetchStatus.OK:
             self.told[partition_id] = (entry.leader_epoch, entry.high_watermark, entry.log_start_offset)
@@ -75,7 +76,7 @@ class Session:
             self.told.pop(partition_id, None)
 
     def close(self, partition_id: PartitionId) -> None:
-        """The question is answered, or asked no more."""
+        """Drops the question: it is answered, or asked no more."""
         self.questions.pop(partition_id, None)
         self.ready.pop(partition_id, None)
         self.held.pop(partition_id, None)

@@ -83,11 +83,12 @@ class Fetcher:
         self.followers[follower.partition_id] = follower
         follower.news = self._ask_again
         follower.report_flushed = self._report
+        # Followed again before the leader was told that it is not: it must not be told now.
         self._forgotten.pop(follower.partition_id, None)
         self._ask_again(follower)
 
     def remove(self, partition_id: PartitionId) -> None:
-        """Follows it no more."""
+        """Follows a partition no more."""
         if self.followers.pop(partition_id, None) is not None:
             self._due.pop(partition_id, None)
             self._synced.pop(partition_id, None)
@@ -96,6 +97,7 @@ class Fetcher:
     def _ask_again(self, follower: Follower) -> None:
         self._due[follower.partition_id] = None
         self._wake.set()
+        # The fetch that waits at the leader does not carry this question; the report asks for it to be answered now.
         if self._is_waiting and follower.not_before_s <= self._clock.monotonic_s():
             self._has_questions = True
             self._send_soon()
@@ -105,13 +107,15 @@ class Fetcher:
         self._send_soon()
 
     def _send_soon(self) -> None:
-        """Reports of one turn of the loop go out together."""
+        """Has the reports of one turn of the event loop go out together."""
         if not self._is_sending:
             self._is_sending = True
             asyncio.get_running_loop().call_soon(self._send_reports)
 
     def _send_reports(self) -> None:
-        """A report may be lost with a connection, unnoticed if no fetch is: so the next fetch says it again."""
+        """Reports to the leader which logs are durable further; the next fetch says it again."""
+        # Sent without an answer, the report may be lost with a connection, and nobody would notice: the fetch says it
+        # again.
         self._due.update((partition_id, None) for partition_id in self._synced if partition_id in self.followers)
         states, self._synced = tuple(self._synced.values()), {}
         has_questions, self._has_questions, self._is_sending = self._has_questions, False, False
@@ -134,6 +138,7 @@ class Fetcher:
 
     async def _session(self) -> None:
         """Fetches until the leader has lost the session. Raises what a request raises."""
+        # A new name for each session: after whatever went wrong, all questions are asked anew, and nothing old counts.
         name, number = self._entropy.token_hex(8), 0
         self._due = dict.fromkeys(self.followers)
         self._forgotten.clear()
@@ -142,7 +147,7 @@ class Fetcher:
             changed = self._questions()
             forgotten = tuple((gone.topic_id, gone.partition) for gone in self._forgotten)
             self._forgotten.clear()
-            asked = FetchReplicas(
+            request = FetchReplicas(
                 self._node_id,
                 self._broker_epoch(),
                 name,
@@ -155,13 +160,14 @@ class Fetcher:
             )
             self._is_waiting = True
             try:
-                answer = await self._peers.request(self._leader, asked, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
+                answer = await self._peers.request(self._leader, request, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
             finally:
                 self._is_waiting = False
             fetched = answer.message
             assert isinstance(fetched, ReplicasFetched)
             if fetched.is_session_lost:
                 return
+            # The leader refuses a fetch out of turn, so a repeated one cannot be answered twice.
             number += 1
             if self._take(fetched, answer.body):
                 await asyncio.sleep(0)  # an fsync that somebody waits for begins before more is asked for
@@ -185,7 +191,8 @@ class Fetcher:
         return tuple(states)
 
     def _wait_ms(self) -> int:
-        """Not long while somebody has to be asked again soon."""
+        """Returns how long the leader may keep the fetch waiting: not long while something is to be asked again
+        soon."""
         now_s = self._clock.monotonic_s()
         waits = [self.followers[partition_id].not_before_s - now_s for partition_id in self._due]
         if self._throttle.is_active and (ready_in_s := self._throttle.receiving.ready_in_s()) > 0:
@@ -193,15 +200,16 @@ class Fetcher:
         return WAIT_MS if not waits else max(1, min(WAIT_MS, int(min(waits) * 1000) + 1))
 
     def _take(self, fetched: ReplicasFetched, body: memoryview) -> bool:
-        """Hands out the answers; True if the leader waits for what came to be durable here."""
-        at, is_awaited = 0, False
+        """Hands the answers to the followers; returns True if the leader waits for what came to be durable here."""
+        position, is_awaited = 0, False
         for entry in fetched.partitions:
-            data = body[at : at + entry.size]
-            at += entry.size
+            data = body[position : position + entry.size]
+            position += entry.size
             partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
             if self._throttle.is_held(partition_id, self._node_id):
                 self._throttle.received(entry.size)
             follower = self.followers.get(partition_id)
+            # An answer may be about a partition that was given up while the fetch was under way.
             if follower is not None:
                 follower.answered(entry, data)
                 is_awaited = is_awaited or (entry.size > 0 and follower.is_fsynced)

@@ -77,12 +77,12 @@ class Follower:
         self.partition_id = partition_id
         self.leader_epoch = leader_epoch
         self.log = log
-        self.news: Callable[[Follower], None] = _nobody
-        self.report_flushed: Callable[[FollowerState], None] = _nobody_reports
+        self.news: Callable[[Follower], None] = _no_news
+        self.report_flushed: Callable[[FollowerState], None] = _no_reports
         self.is_fsynced = True
-        """Whether the leader waits for what is durable here."""
+        """True if the leader waits for what is durable here (`ack.durability=fsynced`)."""
         self.not_before_s = 0.0
-        """When it may be asked for again."""
+        """The time before which the leader is not asked again."""
         self.watchers = Watchers()
         """Readers of this copy that wait for its high watermark."""
         self._core = core
@@ -95,7 +95,7 @@ class Follower:
         self._producers: list[tuple[int, ProducerState]] = []
         """The log is to know of these if it starts over at the core's word."""
         self._damaged: tuple[int, ...] = ()
-        """The leader was told so of the last question."""
+        """The damaged ranges that the last question or report named."""
         self._is_closed = False
         self._truncating: asyncio.Task[None] | None = None
 
@@ -120,6 +120,7 @@ class Follower:
     def reconfigure(self, settings: LogSettings, *, is_fsynced: bool) -> None:
         """Takes new topic settings into force."""
         self.log.settings = settings
+        # The leader waits for fsyncs from now on, also of what was appended before.
         if is_fsynced and not self.is_fsynced:
             self._log_writer.submit(self)
         self.is_fsynced = is_fsynced
@@ -127,11 +128,14 @@ class Follower:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def ask(self) -> FollowerState | None:
-        """The question to the leader; None if there is none now."""
+        """Returns the question to the leader; None if there is none now."""
         if self._is_closed or self.log.offline_reason is not None:
             return None
+        # The low watermark waits for this log's start, so a deletion that failed is tried before the next report of it.
         if self._core.log_start_offset > self.log.log_start_offset:
             self._delete_records(self._core.log_start_offset)
+        # Each question has its own number: an answer to an earlier one, come late or twice, could truncate what was
+        # fetched since.
         self._correlation += 1
         effects = self._core.step(FetchDue(self._correlation))
         for effect in effects:
@@ -156,7 +160,8 @@ class Follower:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def answered(self, answer: PartitionFetched, data: memoryview) -> None:
-        """The leader's answer to the last question."""
+        """Takes the leader's answer to the last question."""
+        # What a leader of another epoch says of its log says nothing of this one's.
         if self._is_closed or answer.leader_epoch != self.leader_epoch:
             return
         correlation = self._correlation
@@ -180,6 +185,8 @@ class Follower:
 
     def _take(self, correlation: int, answer: PartitionFetched, data: memoryview) -> None:
         try:
+            # CRC, offsets and epochs have to continue this log: the leader sends what it has in memory without another
+            # look.
             batches = parse_received(data, answer.fetch_offset, answer.last_epoch, may_skip=False)
         except InvalidBatch as error:
             logger.error(
@@ -204,8 +211,8 @@ class Follower:
         self._execute(self._core.step(event))
 
     def on_flushed(self) -> None:
-        """The log writer's report. While a truncation waits for its turn, what was under way before says nothing of the
-        log that will be left."""
+        """Takes the log writer's report that a flush has ended, or failed."""
+        # A flush that was under way is of the log before the truncation, and may reach beyond its new end.
         if self._is_closed or self._truncating is not None:
             return
         if self.log.offline_reason is not None:
@@ -248,6 +255,7 @@ class Follower:
             self._execute(self._core.step(AppendRefused(base)))
             return
         self._batches = []
+        # Before the core hears of the append: so the fsync is under way when the next fetch asks.
         self._log_writer.submit(self, is_awaited=self.is_fsynced)
         self._execute(self._core.step(Appended(self.log.log_end_offset)))
 
@@ -262,10 +270,11 @@ class Follower:
         self._log_writer.submit(self)
 
     async def _truncate(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:
-        """Truncates the log while no flush of it is under way. A disk that refuses takes the log offline; what it only
-        cannot do now is tried again."""
+        """Truncates the log while no flush of it is under way. A disk that refuses takes the log offline; a truncation
+        that is only impossible now is tried again."""
         while not self._is_closed and self.log.offline_reason is None:
             try:
+                # No flush may be under way: it would report offsets that are gone.
                 await self._log_writer.exclusively(self, lambda: self._cut_now(effect, producers))
             except (OSError, TidelogError) as error:
                 logger.error("a replica could not be truncated", partition=str(self.partition_id), error=str(error))
@@ -289,12 +298,12 @@ class Follower:
                 self.log.start_over(at, now_ms=now_ms, producers=producers)
 
     def close(self) -> None:
-        """Follows no more. What is appended is still made durable."""
+        """Follows no more. Batches that are appended are still made durable."""
         self._is_closed = True
         self.watchers.wake_all()
 
     async def at_rest(self) -> None:
-        """Once closed: waits until nothing that was begun here changes the log, or its disk, any more."""
+        """Waits, after `close`, until nothing that was begun here changes the log, or its disk, any more."""
         assert self._is_closed
         if self._truncating is not None:
             await asyncio.gather(self._truncating, return_exceptions=True)
@@ -302,29 +311,35 @@ class Follower:
 
 
 def acknowledged_end(log: PartitionLog, high_watermark: int) -> int:
-    """How far a follower may say that its log is durable: up to the first damaged batch that is not known to be
-    committed. It may have been torn, and never acknowledged: to acknowledge it now would count a copy that is none. Of
-    what has lost its row as well, the leader's log tells what it was: that holds nobody up."""
-    damaged = [max(one.start, high_watermark) for one in log.damaged_ranges() if _is_doubtful(one, high_watermark)]
+    """Returns up to which offset a follower may say that its log is durable: the first damaged batch that is not known
+    to be committed. It may have been torn, and never acknowledged: to acknowledge it now would count a copy that is
+    none. Of what has lost its row as well, the leader's log tells what it was: that holds nobody up."""
+    # Up to the high watermark the batch is committed, whatever became of this copy; it is repaired, and holds nobody
+    # up.
+    damaged = [
+        max(damage.start, high_watermark) for damage in log.damaged_ranges() if _is_doubtful(damage, high_watermark)
+    ]
     return min([log.durable_offset, *damaged])
 
 
 def _is_doubtful(damage: Damage, high_watermark: int) -> bool:
+    # Torn before it was acknowledged, or rotten after: nobody can tell, so it counts as not here. Without its row there
+    # is nothing that could have been acknowledged as this batch.
     return damage.end > high_watermark and damage.epoch is not None
 
 
 def _epochs(batches: list[RecordBatch]) -> tuple[tuple[int, int], ...]:
     """Returns the leader epochs of the batches, each with the base offset of its first batch."""
-    found: list[tuple[int, int]] = []
+    epochs: list[tuple[int, int]] = []
     for batch in batches:
-        if not found or found[-1][0] != batch.header.leader_epoch:
-            found.append((batch.header.leader_epoch, batch.header.base_offset))
-    return tuple(found)
+        if not epochs or epochs[-1][0] != batch.header.leader_epoch:
+            epochs.append((batch.header.leader_epoch, batch.header.base_offset))
+    return tuple(epochs)
 
 
-def _nobody(_: Follower) -> None:
+def _no_news(_: Follower) -> None:
     """Does nothing: the follower has no fetcher yet."""
 
 
-def _nobody_reports(_: FollowerState) -> None:
+def _no_reports(_: FollowerState) -> None:
     """Does nothing: the follower has no fetcher yet."""

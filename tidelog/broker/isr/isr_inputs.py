@@ -21,8 +21,10 @@ def isr_changed(config: TopicConfig, info: PartitionInfo, image: ClusterImage) -
     """Returns the partition as an image has it, with the epochs of the live brokers. Its minimum of in-sync replicas
     is never more than it has replicas to wait for, that of racks never more than they stand in: without any change of
     settings, a move may raise or lower them."""
+    # A minimum that is never met would stop every commit.
     least = min(config.min_insync_replicas_for(info.replication_factor), info.replication_factor)
     is_fsynced = config.ack_durability == "fsynced"
+    # Only the live ones: a fetch of a fenced broker, or of an earlier process, must not let it into the set.
     epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
     racks = {int(node): image.brokers[node].rack or "" for node in info.replicas if node in image.brokers}
     least_racks = min(config.min_insync_racks, len({*racks.values()}))

@@ -36,6 +36,8 @@ class _Request(NamedTuple):
 OUTCOMES = {
     AlterOutcome.APPLIED: isr.Outcome.APPLIED,
     AlterOutcome.NOT_APPLIED: isr.Outcome.PROVEN_NOT_APPLIED,
+    # Stale is not "no": the request may have been applied before the metadata moved on. Taken for "no", the leader
+    # would commit without a member that the controller counts as in sync, and might elect.
     AlterOutcome.STALE: isr.Outcome.AMBIGUOUS,
 }
 
@@ -75,6 +77,7 @@ class IsrRequests:
         except TidelogError as error:
             logger.info("in-sync sets could not be changed now", reason=str(error))
             for request in requests:
+                # Nobody knows whether the command was decided, so the leader goes on waiting for both sets.
                 self._tell(request, None)
             return
         # What was decided before may bear on it, a larger minimum of in-sync replicas for one: that comes first.

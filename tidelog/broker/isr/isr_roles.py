@@ -83,16 +83,20 @@ class IsrRoles:
         all_at_s = self._clock.monotonic_s() + interval_s
         while True:
             await asyncio.sleep(tick_s)
+            # Nobody waits for a follower, so nobody can stall: the loop sleeps until something is appended.
             if not self._shared.awaiting:
                 await self._wait_to_await(all_at_s - self._clock.monotonic_s())
             if self._clock.monotonic_s() < all_at_s:
                 await self._tell_the_time(list(self._shared.awaiting.values()))
             else:
-                await self._tell_the_time([one for one in self.partitions.values() if not one.is_at_rest])
+                await self._tell_the_time(
+                    [partition for partition in self.partitions.values() if not partition.is_at_rest]
+                )
                 all_at_s = self._clock.monotonic_s() + interval_s
 
     async def _tell_the_time(self, partitions: Sequence[Partition]) -> None:
-        """Others have their turn between a few of them."""
+        """Tells the cores of these partitions the time, a few at a time, so that other tasks have their turn
+        between."""
         for number, partition in enumerate(partitions, start=1):
             if self.partitions.get(partition.partition_id) is partition:
                 partition.tell(Tick(self._now_ms()))
@@ -102,7 +106,8 @@ class IsrRoles:
                 await asyncio.sleep(0)
 
     async def _wait_to_await(self, seconds_max: float) -> None:
-        """Returns when a follower may be waited for, or after so long: no broker at rest wakes up for nothing."""
+        """Returns when a follower may be waited for, or after `seconds_max`: a broker at rest wakes up for nothing
+        else."""
         self._shared.begins_to_await.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
@@ -113,7 +118,7 @@ class IsrRoles:
         those are looked at that may be unfit: a leader that waits for no follower has not stalled.
         """
         settled_s = self._clock.monotonic_s() - SETTLING_S_MAX
-        stalled = [one.partition_id for one in self._shared.awaiting.values() if one.has_stalled]
+        stalled = [partition.partition_id for partition in self._shared.awaiting.values() if partition.has_stalled]
         reasons = dict.fromkeys(stalled, UnfitReason.STALLED)
         for known, settling in self.settling.items():
             if settling.begun_s < settled_s and self._may_others_lead(settling):
@@ -121,7 +126,8 @@ class IsrRoles:
         return reasons | {known: UnfitReason.OFFLINE for known in self._logs.offline() if known in self.holders}
 
     def _may_others_lead(self, settling: Settling) -> bool:
-        """False if all other members that are live have the same damage: they would wait for the same ones."""
+        """Returns True if a member whose word is awaited is live; else another leader would wait for the same
+        members."""
         newest = self._newest(settling.partition_id)
         return newest is not None and any(newest[1].is_live(node) for node in settling.core.awaited)
 
@@ -131,6 +137,7 @@ class IsrRoles:
         """Gives a replica its role, as `Roles.serve` says."""
         partition_id, topic, info, config = assigned
         running = self.holders.get(partition_id)
+        # Within one epoch the role stays; a new one gets a new core, so that nothing of the old leadership goes on.
         if running is not None and running.leader_epoch == info.leader_epoch:
             note_filled(running.log, info, self._node_id)
             if isinstance(running, Partition):
@@ -144,6 +151,8 @@ class IsrRoles:
             await self.stop(partition_id)
         is_alone = len(info.replicas) == 1
         log = self._logs.get(partition_id, topic.name, config, info.since_of(self._node_id), is_alone=is_alone)
+        # A log that was lost is begun anew by the metadata first: as leader it would have the others truncate to
+        # nothing.
         if log is None or (info.leader == self._node_id and is_lost(log, info, self._node_id)):
             return True
         note_filled(log, info, self._node_id)
@@ -160,11 +169,14 @@ class IsrRoles:
         partition.tell(isr_changed(assigned.config, assigned.info, image))
 
     async def _take_over(self, assigned: Assignment, log: PartitionLog, image: ClusterImage) -> None:
-        """Leads, if the end of the log is whole; else it has to be settled first what of it was committed."""
+        """Leads, if the end of the log is whole; else has it settled first what of it was committed."""
         partition_id, topic, info, _ = assigned
         lives = {int(node_id): broker.epoch for node_id, broker in image.brokers.items()}
+        # By the metadata of this epoch, and each in its present life: a denial of anybody else proves nothing.
         members = {int(node): lives.get(node, -1) for node in (*info.isr, *info.elr) if node != self._node_id}
         high_watermark = self._logs.high_watermark(partition_id, log)
+        # What is above the high watermark may be torn on all disks after a power cut, and the next append would commit
+        # it.
         if len(info.replicas) > 1 and high_watermark < log.log_end_offset:
             try:
                 await verify_end(log, high_watermark, self._log_writer)
@@ -212,6 +224,7 @@ class IsrRoles:
             logger.error("a log cannot be filled up", partition=str(partition_id), error=str(error))
             self._logs.troubled[partition_id] = None
             return
+        # Made from the log as it is now: the end of the log is where this leader epoch starts (LESO).
         core = IsrLeader(
             self._node_id,
             info.leader_epoch,
@@ -225,14 +238,16 @@ class IsrRoles:
             topic.name, partition_id, info.leader_epoch, log, core, config, self._node_id, self._shared
         )
         self.partitions[partition_id] = partition
+        # Batches of an earlier role count for the high watermark only when they are durable.
         if log.is_dirty:
             self._log_writer.submit(partition)
         self._tasks.spawn(partition_id, partition.run())
 
     def _follow(self, assigned: Assignment, log: PartitionLog) -> None:
-        """Follows whoever leads; if nobody does, the replica is only held."""
+        """Follows the leader; if nobody leads, the replica is only held."""
         partition_id, topic, info, config = assigned
         known = min([self._logs.high_watermark(partition_id, log), *_given_up_from(info, log)])
+        # A damaged batch above the high watermark may never have been acknowledged, so it is not now either.
         state = log_state(log)._replace(durable_offset=acknowledged_end(log, known))
         core = IsrFollower(info.leader_epoch, state, known)
         follower = Follower(
@@ -253,8 +268,8 @@ class IsrRoles:
     # -- ending ------------------------------------------------------------------------------------------------------
 
     async def stop(self, partition_id: PartitionId) -> None:
-        """Ends the role. What is appended is made durable before another role begins on the same log, and a truncation
-        comes to its end: nothing that the old role began may change the log under the new one."""
+        """Ends the role. Batches that are appended are made durable before another role begins on the same log, and a
+        truncation comes to its end: nothing that the old role began may change the log under the new one."""
         follower = self.followers.pop(partition_id, None)
         if follower is not None:
             follower.close()
@@ -273,6 +288,7 @@ class IsrRoles:
         self._retired(partition_id)
         self._logs.high_watermarks[partition_id] = partition.high_watermark
         await self._tasks.cancel(partition_id)
+        # A flush of the old role that ended under the new one would report what was truncated meanwhile.
         await self._log_writer.at_rest(partition.log)
 
     async def close(self) -> None:
@@ -302,12 +318,13 @@ def _identities(info: PartitionInfo, image: ClusterImage) -> dict[int, LogIdenti
 
 
 def _given_up_from(info: PartitionInfo, log: PartitionLog) -> list[int]:
-    """The ends of what an operator has had the partition go on from since the last batch of this log: what lies behind
-    one is not committed any more, whatever was known before."""
-    later = [one for one in info.regroupings if one.leader_epoch > log.tail.epoch]
-    return [one.end for one in later if one.end != END_UNKNOWN]
+    """Returns the ends of the regroupings since the last batch of this log: records behind one are not committed any
+    more, whatever was known before."""
+    # A regrouping in an epoch that this log has batches of was taken into account when these were fetched.
+    later = [regrouping for regrouping in info.regroupings if regrouping.leader_epoch > log.tail.epoch]
+    return [regrouping.end for regrouping in later if regrouping.end != END_UNKNOWN]
 
 
 def _settlement_of(partition_id: PartitionId) -> str:
-    """The name of its task."""
+    """Returns the name of the task that settles a partition."""
     return f"settlement-{partition_id}"

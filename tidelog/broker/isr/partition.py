@@ -71,7 +71,7 @@ class Replication(Protocol):
         ...
 
     def alter(self, partition: Partition, effect: AlterPartition) -> None:
-        """Asks the controller; `Partition.altered` is told once what became of it."""
+        """Asks the controller for another in-sync set; `Partition.tell` hears the answer, once."""
         ...
 
 
@@ -134,7 +134,7 @@ class Partition(LedPartition):
 
     @property
     def appended_end(self) -> int:
-        """The log's."""
+        """The end of the log."""
         return self.log.log_end_offset
 
     # -- produce --------------------------------------------------------------------------------------------------
@@ -144,6 +144,7 @@ class Partition(LedPartition):
             self._check_in_sync()
 
     def _check_in_sync(self) -> None:
+        # Refused before anything is appended: the producer knows for certain, and may send it elsewhere or later.
         if self._protocol.is_below_min_isr:
             raise NotEnoughReplicas(
                 f"partition {self.topic}-{self.partition} has {len(self._protocol.in_sync)} replicas in sync, and "
@@ -157,10 +158,12 @@ class Partition(LedPartition):
             try:
                 self.log.append(fresh, self._clock.wall_ms())
             except TidelogError as error:
+                # The core has given these offsets out already, and takes them back.
                 self._protocol.step(AppendRefused(base_offset))
                 group.refuse(error)
                 return
             group.count(fresh)
+            # Alone, it has no follower that would ask for them.
             if len(self._protocol.in_sync) > 1:
                 self._recent.add(fresh)
         for proposal in group.proposals:
@@ -170,11 +173,12 @@ class Partition(LedPartition):
             self._begins_to_await.set()
             self._replication.progressed(self)  # first, as the followers' way to the disk is the longer one
             self._log_writer.submit(self, is_awaited=self.config.ack_durability == "fsynced")
+        # In memory only: with `replicated` that counts at once, with `fsynced` when `Flushed` says so.
         self._execute(self._protocol.step(Appended(self.log.log_end_offset)))
         self._complete_committed()
 
     async def _wait_for_room(self) -> None:
-        """There always is: what is not committed yet stands in the log."""
+        """Returns at once: batches that are not committed yet stand in the log, and take no window."""
 
     def _assign_offsets(self, batch: RecordBatch) -> RecordBatch:
         (effect,) = self._protocol.step(Propose(batch.header.last_offset_delta + 1))
@@ -196,6 +200,7 @@ class Partition(LedPartition):
         self._complete_committed()
         if self.log.offline_reason is not None:
             self._uncommitted.fail(self.log.offline_reason)
+        # The deletion waited for this: what is deleted has to be durable first.
         elif self._start_wanted > self.log_start_offset:
             with suppress(TidelogError):  # whoever asked for it asks again
                 self._delete()
@@ -223,7 +228,9 @@ class Partition(LedPartition):
     # -- the other replicas -----------------------------------------------------------------------------------------
 
     def fetched(self, report: FollowerFetched) -> FetchVerdict:
-        """A follower asks for what follows; what it is to be answered."""
+        """Takes a follower's fetch in; returns how it is to be answered."""
+        # The effects come before the verdict is carried out: the answer shows the high watermark that this fetch has
+        # moved.
         verdict, effects = self._protocol.fetched(report)
         self._execute(effects)
         self._complete_committed()
@@ -231,7 +238,8 @@ class Partition(LedPartition):
         return verdict
 
     def read_for_follower(self, offset: int, bytes_max: int) -> Sequence[Buffer]:
-        """Whole batches from `offset`, committed or not: at most `bytes_max`, but at least one; none at the end.
+        """Returns whole batches from `offset`, committed or not: at most `bytes_max`, but at least one; none at the
+        end.
 
         From memory, if they were appended lately. Raises as `PartitionLog.read_filling`.
         """
@@ -245,16 +253,16 @@ class Partition(LedPartition):
     def may_repair(self, offsets: Sequence[int]) -> bool:
         """Returns True if this log holds one of these offsets, and does not know that its copy is damaged, too."""
         start, end, damaged = self.log.log_start_offset, self.log.log_end_offset, self.log.damaged_ranges()
-        held = [at for at in offsets if start <= at < end]
-        return any(not any(one.start <= at < one.end for one in damaged) for at in held)
+        held = [offset for offset in offsets if start <= offset < end]
+        return any(not any(damage.start <= offset < damage.end for damage in damaged) for offset in held)
 
     def producers_for_follower(self) -> bytes:
         """Returns PRODUCER rows of what was known where the log begins: for a follower that begins there, too.
 
         Raises `Overloaded`.
         """
-        known = self.log.producers_before(self.log.log_start_offset, self._clock.wall_ms())
-        return self.log.files.codec.pack_producers(known)
+        producers = self.log.producers_before(self.log.log_start_offset, self._clock.wall_ms())
+        return self.log.files.codec.pack_producers(producers)
 
     def _drop_recent(self) -> None:
         """Drops the batches from memory that all in-sync followers have."""
@@ -274,6 +282,8 @@ class Partition(LedPartition):
         after = self._protocol.in_sync
         if after != before:
             dropped = [node for node in before if node not in after]
+            # A follower that was put out must ask again to be heard: where nothing is written, its open question would
+            # say nothing any more, and it would never join.
             self._replication.ask_anew(self, dropped)
             self._stats.isr_shrinks += len(dropped)
             self._stats.isr_expands += len([node for node in after if node not in before])
@@ -314,6 +324,8 @@ class Partition(LedPartition):
         """
         if self._is_closing:
             raise self._refusal()
+        # Records that are not committed may still be truncated, and others come to their offsets: these would be gone
+        # unseen.
         assert offset <= self.high_watermark
         self._start_wanted = max(self._start_wanted, offset)
         self._delete()
@@ -324,6 +336,7 @@ class Partition(LedPartition):
         """
         offset = min(self._start_wanted, self.log.durable_offset)
         if offset > self.log_start_offset:
+            # Whole segments go, so the active one is closed first if nothing in it stays.
             if offset == self.log.log_end_offset:
                 self.log.roll(self._clock.wall_ms())
             before = len(self.log.segments)
@@ -331,6 +344,7 @@ class Partition(LedPartition):
             self._stats.deleted_segments += before - len(self.log.segments)
             self._execute(self._protocol.step(RecordsDeleted(offset)))
             self.watchers.wake_all()
+            # The deletion is acknowledged when the low watermark has passed, so followers have to hear of it now.
             self._replication.ask_anew(self, [*self._protocol.follower_ends])
         if self.log_start_offset < self._start_wanted or self.log.is_dirty:
             self._log_writer.submit(self)
@@ -342,8 +356,9 @@ class Partition(LedPartition):
         self._log_writer.submit(self)  # of which somebody may wait now for the first time
 
     def close(self, *, is_deposed: bool = False) -> None:
-        """Takes no more requests and fails those in the mailbox. What is appended may still be committed: by this
-        broker, or, if it is deposed, by whoever leads now; then it cannot say, and says so."""
+        """Takes no more requests and fails those in the mailbox. Batches that are appended may still be committed: by
+        this broker, or, if it is deposed, by the next leader; their producers are told that the outcome is unknown
+        then."""
         self._recent.clear()
         self._awaiting.pop(self.partition_id, None)
         if is_deposed:

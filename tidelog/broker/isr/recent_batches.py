@@ -24,7 +24,7 @@ the system.
 
 
 class RecentBytes:
-    """How much all partitions of a broker hold, and may."""
+    """The bytes that all partitions of a broker hold together, and their bound."""
 
     def __init__(self, bytes_max: int = BROKER_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
@@ -47,30 +47,33 @@ class RecentBatches:
         self._bytes = 0
 
     def add(self, batches: Sequence[RecordBatch]) -> None:
-        """Takes in what was appended; drops the oldest where that is too much."""
+        """Takes in batches that were appended; drops the oldest ones beyond the bounds."""
         for batch in batches:
             base_offset = batch.header.base_offset
+            # Appends that did not go through here leave a gap, and what is behind it must not be sent as if it
+            # followed.
             if base_offset != self._end_offset:
                 self.clear()
                 self._start_offset = base_offset
             self._batches[base_offset] = batch
             self._end_offset = batch.header.next_offset
             self._count(batch.header.size)
+        # Whoever gets too far behind is served from the disk.
         while self._batches and (self._bytes > self._bytes_max or self._shared.is_over):
             self._drop_first()
 
     def since(self, offset: int, bytes_max: int) -> list[Buffer]:
-        """Whole batches from the one that begins at `offset`: at most `bytes_max`, but at least one; none if that batch
-        is not here."""
-        found: list[Buffer] = []
+        """Returns whole batches from the one that begins at `offset`: at most `bytes_max`, but at least one; none if
+        that batch is not here."""
+        buffers: list[Buffer] = []
         batch = self._batches.get(offset)
         while batch is not None:
             bytes_max -= batch.header.size
-            if found and bytes_max < 0:
+            if buffers and bytes_max < 0:
                 break
-            found.append(batch.data)
+            buffers.append(batch.data)
             batch = self._batches.get(batch.header.next_offset)
-        return [b"".join(found)] if len(found) > BUFFERS_MAX else found
+        return [b"".join(buffers)] if len(buffers) > BUFFERS_MAX else buffers
 
     def drop_below(self, offset: int) -> None:
         """Drops batches that nobody needs: those that end at `offset` or before."""

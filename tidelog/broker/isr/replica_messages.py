@@ -27,7 +27,7 @@ class FollowerState(msgspec.Struct, frozen=True, array_like=True):
     last_epoch: NaturalOrNone
     """The leader epoch of the follower's last batch; -1 if it has none."""
     durable_offset: Natural
-    """It holds everything below on its disk."""
+    """The follower holds everything below this offset on its disk."""
     log_start_offset: Natural
     damaged: tuple[Natural, ...] = ()
     """The damaged ranges of its log begin here; the first of them are named."""
@@ -35,6 +35,7 @@ class FollowerState(msgspec.Struct, frozen=True, array_like=True):
 
 def check_state(state: FollowerState) -> None:
     """Raises `ImplausibleNumber` if no log is so: what is on its disk, or its beginning, is beyond its end."""
+    # Taken for true, such a report could move the high watermark beyond what the follower has.
     if state.durable_offset > state.fetch_offset or state.log_start_offset > state.fetch_offset:
         raise ImplausibleNumber(
             f"a log of partition {state.topic_id}/{state.partition} that ends at {state.fetch_offset} is said to begin "

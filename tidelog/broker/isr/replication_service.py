@@ -92,7 +92,7 @@ class ReplicationService:
                 session.make_ready(partition_id)
 
     def _release(self) -> None:
-        """Other replicas are held to the throttle than before, or it is another one."""
+        """Takes up the questions that were held: another throttle is in force, or other replicas are held to it."""
         for session in self._sessions.values():
             held, session.held = session.held, {}
             for partition_id in held:
@@ -101,10 +101,11 @@ class ReplicationService:
                 session.wake()
 
     def forget(self, partition_id: PartitionId) -> None:
-        """The partition is not led here any more, or in another epoch: whoever asked is told."""
+        """Tells the followers of a partition that it is not led here any more, or in another epoch."""
         for session in self._sessions.values():
             question = session.questions.get(partition_id)
             if question is not None:
+                # The verdict is of a leadership that has ended: its offsets may be truncated by the next.
                 question.verdict = FetchStatus.UNKNOWN_EPOCH
                 session.make_ready(partition_id)
 
@@ -119,6 +120,7 @@ class ReplicationService:
         session = self._session(caller, asked)
         if session is None:
             return Answer(ReplicasFetched((), is_session_lost=True))
+        # Counted before waiting: a fetch sent twice finds the second one out of turn, and is answered once.
         session.number = asked.number + 1
         for topic_id, partition in asked.forgotten:
             session.close(PartitionId(TopicId(topic_id), partition))
@@ -131,6 +133,8 @@ class ReplicationService:
         return self._answer(session, min(asked.bytes_max, BYTES_MAX))
 
     def _check(self, replica: int, broker_epoch: int) -> None:
+        # An earlier process of that broker may have had a longer log; what it reports must not count for the present
+        # one.
         if broker_epoch < self._broker_epoch(replica):
             raise StaleBrokerEpoch(f"broker {replica} has registered again since; this is an earlier life of it")
 
@@ -147,14 +151,16 @@ class ReplicationService:
         return session
 
     def _open(self, session: Session, asked: FetchReplicas, state: FollowerState) -> None:
-        """Asks the partition's core; opens the question, ready if it can be answered now."""
+        """Opens a question with the core's verdict, ready if it can be answered now."""
         partition_id = PartitionId(TopicId(state.topic_id), state.partition)
         session.close(partition_id)
         partition = self._partitions.get(partition_id)
         question = session.questions[partition_id] = Question(state, FetchStatus.UNKNOWN_EPOCH)
+        # This broker has yet to hear of its leadership: the follower asks again.
         if partition is None or state.leader_epoch > partition.leader_epoch:
             session.make_ready(partition_id)
             return
+        # The follower goes by an older leader: what its log holds beyond the epochs in common may be truncated yet.
         if state.leader_epoch < partition.leader_epoch:
             question.verdict = FetchStatus.FENCED_EPOCH
             session.make_ready(partition_id)
@@ -179,7 +185,8 @@ class ReplicationService:
             session.advanced[partition_id] = None
 
     async def _wait(self, session: Session, seconds: float) -> None:
-        """`held` data waits for the allowance of this side; the follower asks again when it has one itself."""
+        """Waits until something is ready, or for the allowance of this side if something is held; the follower asks
+        again when it has an allowance itself."""
         if session.held and session.granted:
             seconds = min(seconds, self._throttle.sending.ready_in_s())
         loop = asyncio.get_running_loop()
@@ -192,7 +199,8 @@ class ReplicationService:
             session.waiter = None
 
     def flushed(self, report: ReplicasFlushed) -> None:
-        """Logs of a follower are durable further, while its fetch waits here. Raises `ImplausibleNumber`."""
+        """Takes a follower's report that logs are durable further, while its fetch waits here. Raises
+        `ImplausibleNumber`."""
         for state in report.states:
             check_state(state)
         self._stats.replica_reports += 1
@@ -203,6 +211,7 @@ class ReplicationService:
             session.wake()
         for state in report.states:
             partition = self._partitions.get(PartitionId(TopicId(state.topic_id), state.partition))
+            # A report of another epoch speaks of a log that may have been truncated since.
             if partition is not None and partition.leader_epoch == state.leader_epoch:
                 partition.tell(
                     FollowerFlushed(
@@ -231,6 +240,7 @@ class ReplicationService:
             entries.append(entry)
             payload.extend(data)
             room -= entry.size
+        # Throttled replicas get what room is left: those in sync must not wait for them.
         room = self._answer_held(session, room, entries, payload)
         for partition_id in list(session.advanced):
             question = session.questions[partition_id]
@@ -249,7 +259,7 @@ class ReplicationService:
         return Answer(ReplicasFetched(tuple(entries)), payload)
 
     def _answer_held(self, session: Session, room: int, entries: list[PartitionFetched], payload: list[Buffer]) -> int:
-        """Adds what the throttle allows; how much room is left."""
+        """Adds what the throttle allows, the replicas that lack the least first; returns how much room is left."""
         for partition_id in sorted(session.held, key=lambda held: self._missing(session, held)):
             allowed = min(room, self._allowance(session), PARTITION_BYTES_MAX)
             if allowed <= 0:
@@ -264,14 +274,14 @@ class ReplicationService:
         return room
 
     def _allowance(self, session: Session) -> int:
-        """How many bytes of replicas that are held to the throttle this session may be sent now."""
+        """Returns how many bytes of replicas that are held to the throttle this session may be sent now."""
         return min(session.granted, self._throttle.sending.allowance())
 
     def _is_held(self, replica: int, partition_id: PartitionId) -> bool:
         return self._throttle.is_held(partition_id, replica)
 
     def _missing(self, session: Session, partition_id: PartitionId) -> int:
-        """How many records the follower lacks."""
+        """Returns how many records the follower lacks."""
         partition = self._partitions.get(partition_id)
         return 0 if partition is None else partition.log_end_offset - session.questions[partition_id].state.fetch_offset
 
@@ -301,6 +311,7 @@ class ReplicationService:
     ) -> tuple[PartitionFetched, Sequence[Buffer]]:
         try:
             data = partition.read_for_follower(from_offset, bytes_max)
+        # Retention may have deleted the records since the question was judged.
         except OffsetOutOfRange:
             return self._out_of_range(state, partition, partition.log_end_offset)
         except (DamagedBatch, TidelogError):

@@ -47,8 +47,9 @@ logger = structlog.get_logger("tidelog.repair")
 
 
 async def verify_end(log: PartitionLog, high_watermark: int, log_writer: LogWriter) -> None:
-    """Reads what lies at or above the high watermark; the log knows its damage then. A little is read at once: a broker
-    that takes over many partitions must not wait for the disk thread with each. Raises `OSError`, `Overloaded`."""
+    """Reads the batches at or above the high watermark, so that the log knows their damage. A little is read at once: a
+    broker that takes over many partitions must not wait for the disk thread with each. Raises `OSError`,
+    `Overloaded`."""
     scrubber = Scrubber(log, log.reader, high_watermark, with_rows=False)
     is_first = True
     while (piece := scrubber.begin(PIECE_BYTES)) is not None:
@@ -86,7 +87,8 @@ class Settling:
     is_readable: bool = True
 
     def look(self, identities: Mapping[int, LogIdentity]) -> None:
-        """Takes note of newer metadata: a member whose log is elsewhere now has lost the one that counted."""
+        """Goes by newer metadata: a member whose log is another one now has lost the one that counted."""
+        # A log on another disk, or begun anew, says nothing of what the member of this epoch's metadata had.
         lost = frozenset(node for node, identity in self.identities.items() if identities.get(node) != identity)
         self.core.step(MembersLost(lost))
 
@@ -112,9 +114,10 @@ def begin_settling(
     identities: Mapping[int, LogIdentity],
     now_s: float,
 ) -> Settling:
-    """Returns what may be settled at once: then nobody has to be asked."""
+    """Returns the settlement of a log's damaged end; it is settled at once if nothing there is damaged."""
     damaged: dict[int, int] = {}
     for damage in log.damaged_ranges():
+        # Below the high watermark everything is committed: it is repaired, never given up, and holds no epoch up.
         if damage.end > high_watermark:
             start = max(damage.start, high_watermark)
             # What has lost its row, too, may be several batches, of which others may have only the first.
@@ -166,11 +169,11 @@ class Settler:
     async def _ask(self, settling: Settling, node_id: int) -> None:
         wanted = {offset: identity_at(settling.log, offset) for offset in settling.core.open[:WANTED_MAX]}
         try:
-            reply, found = await self._copies.ask(node_id, settling.partition_id, list(wanted.values()))
+            reply, answers = await self._copies.ask(node_id, settling.partition_id, list(wanted.values()))
         except (TidelogError, TimeoutError) as error:
             logger.info("not answered", partition=str(settling.partition_id), broker=node_id, reason=str(error))
             return
-        for offset, (identity, holding, data) in zip(wanted, found, strict=False):
+        for offset, (identity, holding, data) in zip(wanted, answers, strict=False):
             await self._take(settling, node_id, reply, offset, identity, holding, data)
 
     async def _take(
@@ -195,6 +198,7 @@ class Settler:
         for effect in settling.core.step(answer):
             match effect:
                 case PutBack():
+                    # Settled only if the copy is on the disk.
                     if await self._repairer.put_back(settling, settling.partition_id, identity, data, node_id):
                         settling.core.step(Repaired(offset))
                 case TruncateAt(at):
@@ -205,6 +209,7 @@ class Settler:
         truncate = partial(
             log.truncate_to, offset, high_watermark=settling.high_watermark, now_ms=self._clock.wall_ms()
         )
+        # The disk thread changes the log.
         settling.is_readable = False
         try:
             await self._log_writer.exclusively(settling, truncate)

@@ -17,8 +17,9 @@ class Uncommitted:
         self._arrivals = 0
 
     def add(self, proposal: Proposal) -> None:
-        """It is appended, or was, and is committed at `committed_at`."""
+        """Has a proposal wait for the high watermark to reach `committed_at`; a repeat's batch was appended before."""
         self._arrivals += 1
+        # The count of arrivals keeps equal offsets in their order, and proposals from being compared.
         heapq.heappush(self._waiting, (proposal.committed_at, self._arrivals, proposal))
 
     def take_below(self, high_watermark: int) -> Iterator[Proposal]:
