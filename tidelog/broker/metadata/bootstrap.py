@@ -76,7 +76,7 @@ class MetadataBootstrap:
         self._past: Past | None = None
         """Known as soon as the disk is read, if it is new."""
         self._is_amnesiac = False
-        """The disk has forgotten something that it promised, or is an old copy and never knew."""
+        """True if the disk has forgotten something that it promised, or is an old copy and never knew."""
         self._is_old = False
 
     def open_disk(self) -> bool:
@@ -87,6 +87,7 @@ class MetadataBootstrap:
             logger.warning("loading", log="metadata", finding=finding)
         known = self._manager.identity.current
         self._is_old = known is not None and known.is_old
+        # An old copy never knew what was promised since, which is as bad as having forgotten it.
         self._is_amnesiac = stored.is_amnesiac or self._is_old
         member = self.member = LogMember(self._node_id, store, stored)
         self._check_owner()
@@ -110,6 +111,7 @@ class MetadataBootstrap:
                 f"this data directory belongs to node {owner} of cluster {cluster_id}, not to node {self._node_id}; "
                 "set node.id to match, or choose another log.dir"
             )
+        # A log of another cluster has other topics and leaders under the same positions and epochs.
         if known is not None and member.cluster_id not in ("", known.cluster_id) and not self._may_found_anew():
             raise WrongDirectory(
                 f"the data directory is of cluster {known.cluster_id}, and the metadata log in it of cluster "
@@ -124,12 +126,14 @@ class MetadataBootstrap:
     def _find_past(self) -> Past:
         identity, known = self._manager.identity, self._manager.identity.current
         if known is not None:
+            # A founder that crashed before its status was on disk has told nobody anything, so it may ask anew.
             may_found = self._may_found_anew() and not self._is_amnesiac
             if may_found:
                 return Past()
             # A disk that was begun since, in place of one that is gone, knows nothing of either recovery.
             is_same = known.storage == self.member.incarnation and not self._is_amnesiac
             return Past(False, known.cluster_id, known.generation, known.recovery_id if is_same else "")
+        # Data without an identity are of some cluster: founding another over them would make them unreachable.
         was_there = self._is_amnesiac or identity.is_lost or self._manager.holds_data()
         return Past(not was_there, self.member.cluster_id)
 
@@ -143,6 +147,7 @@ class MetadataBootstrap:
             voter, incarnation, self.named, known, self._ask, self._entropy, past=past, tell=self._tell
         )
         if self._is_amnesiac:
+            # Another incarnation is another voter: nobody can take its votes for those of the disk that has forgotten.
             store, stored = self._manager.open_slots(self._clock.wall_ms(), anew=True)
             self.member = LogMember(self._node_id, store, stored)
         if past.remembers and self._manager.identity.current is not None and not self._is_old:
@@ -175,46 +180,50 @@ class MetadataBootstrap:
         return structs.replace(described, generation=self._past.generation, recovery_id=self._past.recovery_id)
 
     async def find_loss(self, log: ElectedLog) -> str:
-        """Asks the voters, and offers those that lack an entry what is here. Says what to do if a majority of them has
-        lost its disks, and is empty otherwise."""
+        """Asks the voters, and offers those that lack an entry the copy that is here. Returns what an operator is to do
+        if a majority of them has lost its disks; else nothing."""
         voters = log.membership.voters
         addresses = [(voter.host, voter.port) for voter in voters.voters if voter.node_id != self._node_id]
         answers = await asyncio.gather(*(self._ask(address) for address in addresses), return_exceptions=True)
-        found = [answer for answer in answers if isinstance(answer, QuorumDescribed)]
-        for answer in found:
+        described = [answer for answer in answers if isinstance(answer, QuorumDescribed)]
+        for answer in described:
+            # A voter that cannot read an entry may not know whom to ask: who there is may stand in that very entry.
             if answer.lacks is not None and answer.voter_id:
                 log.offer(answer.voter_id, answer.lacks)
-        lost = lost_voters(voters, {self._node_id: self.member.incarnation}, found)
+        lost = lost_voters(voters, {self._node_id: self.member.incarnation}, described)
         if not lacks_majority(voters, lost):
             return ""
-        asked = zip(addresses, answers, strict=True)
-        silent = [f"{host}:{port}" for (host, port), answer in asked if not isinstance(answer, QuorumDescribed)]
+        by_address = zip(addresses, answers, strict=True)
+        silent = [f"{host}:{port}" for (host, port), answer in by_address if not isinstance(answer, QuorumDescribed)]
         return waiting_for(Past(), [], silent, [voter.node_id for voter in lost])
 
     def needs_witnesses(self, log: ElectedLog) -> bool:
         """True of a disk that votes with others: if it is an old copy, it does not know what it has promised."""
         voters = log.membership.voters
+        # A voter alone has nobody who could know more; a learner promises nothing.
         return voters.find(self._node_id, self.member.incarnation) is not None and len(voters.voters) > 1
 
     async def find_witnesses(self, log: ElectedLog, log_writer: LogWriter) -> None:
-        """Asks the other voters, until with this one they are a majority, how recent this directory was when they last
-        heard. Raises `OldDirectory`, when that is noted on the disk."""
+        """Asks the other voters, until with this one they are a majority, how recent this directory was when they heard
+        of it last. Raises `OldDirectory`, after noting it on the disk, if it is an earlier state than that."""
         while self.needs_witnesses(log):
             voters = log.membership.voters.voters
             others = [(voter.host, voter.port) for voter in voters if voter.node_id != self._node_id]
             answers = await asyncio.gather(*(self._ask(address) for address in others), return_exceptions=True)
-            found = [answer for answer in answers if isinstance(answer, QuorumDescribed) and answer.voters]
+            described = [answer for answer in answers if isinstance(answer, QuorumDescribed) and answer.voters]
             told = [
                 (starts, stamp)
-                for answer in found
+                for answer in described
                 for node, storage, starts, stamp in answer.directories
                 if (node, storage) == (self._node_id, self.member.incarnation)
             ]
             known = self._manager.identity.given  # this start is not counted before the end of this
+            # One voter that knows of more is enough: the directory has been further, so this is an earlier state of it.
             if known.starts and any(starts > known.starts or stamp > known.stamp for starts, stamp in told):
                 await log_writer.perform(partial(self._manager.identity.change, is_old=True))
                 raise OldDirectory("the data directory is an old copy: other voters knew its broker further")
-            if 2 * (1 + len(found)) > len(voters):
+            # A majority meets every majority that could have heard of a later life of this directory.
+            if 2 * (1 + len(described)) > len(voters):
                 return
             await asyncio.sleep(WITNESS_PAUSE_S)
 
@@ -243,6 +252,7 @@ class MetadataBootstrap:
                 generation=origin.generation,
                 recovery_id=origin.recovery_id,
                 is_old=False,
+                # Counts the times that this directory was an old copy: journals of then are told by it.
                 renewals=known.renewals + known.is_old,
             )
         )
@@ -294,9 +304,10 @@ class MetadataBootstrap:
                     f"cluster.voters or cluster.join names, to {theirs}; correct that setting, or choose "
                     "another log.dir"
                 )
+            # The log was begun anew without this broker, so what it has decided since may be given up.
             if theirs and answer.generation > self.generation:
                 raise WrongCluster(outdated(self._node_id, self.generation, answer.generation))
             is_other = answer.generation == self.generation and answer.recovery_id != self.recovery_id
             if answer.voters and is_other:
-                found = {self._node_id: self.recovery_id, answer.node_id: answer.recovery_id}
-                raise WrongCluster(recovered_apart(self.generation, found))
+                recovery_ids = {self._node_id: self.recovery_id, answer.node_id: answer.recovery_id}
+                raise WrongCluster(recovered_apart(self.generation, recovery_ids))

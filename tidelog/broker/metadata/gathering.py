@@ -28,9 +28,10 @@ class GatheredSnapshot:
         self._known: dict[tuple[int, bytes], bytes] = {}
 
     def add(self, node: int, blocks: Mapping[int, bytes]) -> None:
-        """Takes what a broker gave, as far as it is sound."""
+        """Takes the chunks that a broker gave, as far as they are sound."""
         given = self._given.setdefault(node, {})
         for index, block in blocks.items():
+            # A chunk's hash covers position and index, so a chunk of another place cannot pass for it.
             if 0 <= index < self.header.chunk_count and is_sound(self.header, index, block):
                 given[index] = self._known.setdefault((index, block), block)
 
@@ -44,6 +45,7 @@ class GatheredSnapshot:
         for merged in self._merged():
             if len(merged) == self.header.chunk_count:
                 blocks = [merged[index] for index in range(len(merged))]
+                # Each chunk may be sound, and of another snapshot of this position: only the root tells.
                 if root_of(blocks) == self.header.root:
                     return blocks
         return None
@@ -54,11 +56,12 @@ class GatheredSnapshot:
         return len(_together(self._given.values())) == self.header.chunk_count and self.whole() is None
 
     def _merged(self) -> Iterator[dict[int, bytes]]:
-        every = list(self._given.values())
-        yield _together(every)
-        for i, given in enumerate(every):
+        given_by_brokers = list(self._given.values())
+        yield _together(given_by_brokers)
+        for i, given in enumerate(given_by_brokers):
             yield given
-            yield _together(every[:i] + every[i + 1 :])
+            # One broker that gives chunks of another snapshot must not spoil what the others have.
+            yield _together(given_by_brokers[:i] + given_by_brokers[i + 1 :])
 
 
 def _together(given: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
@@ -66,7 +69,7 @@ def _together(given: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
 
 
 class Gathering:
-    """The snapshots that would do, as far as brokers have named them."""
+    """The snapshots that brokers have named, of those that would do."""
 
     def __init__(self, would_do: Callable[[SnapshotHeader], bool]) -> None:
         self._would_do = would_do
@@ -75,6 +78,7 @@ class Gathering:
     def begin_round(self) -> None:
         """Begins to ask the brokers, one after the other, once more."""
         for header, gathered in self._found.items():
+            # Somebody's chunks are of another snapshot, and nobody can tell whose: all are asked for all.
             if gathered.is_contradictory:
                 self._found[header] = GatheredSnapshot(header, asks_all=True)
 
@@ -83,6 +87,7 @@ class Gathering:
         for header in headers:
             if self._would_do(header):
                 self._found.setdefault(header, GatheredSnapshot(header))
+        # Headers come from other brokers, so what is gathered is bounded.
         for gathered in self.newest_first()[SNAPSHOTS_MAX:]:
             del self._found[gathered.header]
 

@@ -160,6 +160,7 @@ class ClusterMetadata:
         if self._is_resumed:
             return journal_level(self._member.stored)
         hellos = [self._peers.hello_of(node_id) for node_id in self._peers.connected]
+        # A new cluster writes nothing that one of its founders could not read.
         return min([self._levels.highest, *(hello.levels.highest for hello in hellos if hello is not None)])
 
     def _assigned_voter_id(self) -> int:
@@ -168,7 +169,7 @@ class ClusterMetadata:
         return broker.voter_id if broker is not None and broker.storage == self.incarnation else 0
 
     def _membership(self, member: LogMember) -> Membership:
-        """The voters by the snapshot, or from the log's beginning."""
+        """Returns the voters by the snapshot, or at the log's beginning."""
         if self._snapshot_voters is not None:
             return Membership(self._snapshot_voters.voters, self._snapshot_voters.voters_position)
         membership = member.membership()
@@ -197,9 +198,9 @@ class ClusterMetadata:
         return self._bootstrap.lost_storage
 
     async def find_loss(self) -> str:
-        """Says what is lost that an operator has to know of, and what to do: a majority of the voters
-        (`MetadataBootstrap.find_loss`), the snapshot that the log goes on from, or its next entry. Empty if nothing
-        is."""
+        """Returns what is lost that an operator has to know of, and what to do: a majority of the voters
+        (`MetadataBootstrap.find_loss`), the snapshot that the log goes on from, or its next entry. Empty if nothing is
+        lost."""
         if lost := await self._bootstrap.find_loss(self._log):
             return lost
         if (needed := self._log.delivery.needs_snapshot) is not None:
@@ -214,12 +215,14 @@ class ClusterMetadata:
     # -- running -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Takes part, from now on."""
+        """Begins to take part: dials the others, and votes if this disk may."""
         self._spawn("facts", self._log.disk.run())
         self._know_peers()
         if voter_id := self._assigned_voter_id():
             self._log.leadership.enlist(voter_id)
         if self._is_resumed and self._bootstrap.needs_witnesses(self._log):
+            # An old copy of the disk does not know what it has promised: no vote before a majority says that this is
+            # none.
             self._log.mute()
             self._spawn("witnesses", self._find_witnesses())
         else:
@@ -228,7 +231,7 @@ class ClusterMetadata:
         self._bridge_gap()
 
     async def _find_witnesses(self) -> None:
-        """Votes when a majority, this broker included, knows of no later state of its directory."""
+        """Lets this broker vote once a majority, itself included, knows of no later state of its directory."""
         try:
             await self._bootstrap.find_witnesses(self._log, self._context.log_writer)
         except OldDirectory as error:
@@ -259,10 +262,12 @@ class ClusterMetadata:
     def _know_peers(self) -> None:
         """Dials voters and registered brokers, and nobody else."""
         assert self._member is not None and self._member.contacts is not None, "a cluster is known"
+        # The voters that were known last, too: those in force may stand in an entry that only they can give.
         voters = (*self._member.contacts.voters, *self._log.membership.voters.voters)
         addresses = {voter.node_id: (voter.host, voter.port) for voter in voters}
         for broker in self.image.brokers.values():
             addresses[broker.node_id] = (broker.peer_host, broker.peer_port)
+            # A process of the past under this node id must not speak for its successor.
             self._peers.accept_only(broker.node_id, broker.incarnation, broker.epoch)
         addresses.pop(self._node_id, None)
         for node_id in [known for known in self._known if known not in addresses]:
@@ -287,6 +292,8 @@ class ClusterMetadata:
             except TimeoutError as error:
                 raise NotController(f"node {add.node_id} does not say whether it can vote: {error}") from error
             assert isinstance(answer.message, QuorumDescribed)
+            # With a voter that is not ready the next majority may need a vote that nobody casts, and nothing be decided
+            # any more.
             if answer.message.voter_id != add.voter_id or answer.message.incarnation != add.incarnation:
                 raise NotController(f"node {add.node_id} is not ready to vote as {add.voter_id} yet")
         await self._log.change_voters(add=add, remove=remove)
@@ -300,7 +307,7 @@ class ClusterMetadata:
         self._log.leadership.resign(heir)
 
     def mark(self) -> None:
-        """Notes how far its log is durable. Best effort."""
+        """Notes on disk how far the metadata log is durable, if that can be done now."""
         if self._member is not None:
             self._member.store.mark()
 
@@ -343,10 +350,12 @@ class ClusterMetadata:
             match record:
                 case SnapshotTaken():
                     assert self._snapshot_voters is not None, "the voters come first in a log"
+                    # The image right behind the record, so that all brokers write the same bytes.
                     self._spawn("snapshot", self._keeper.take(self.image, position + 1, self._snapshot_voters))
                 case SnapshotAgreed():
                     self._on_agreed(record)
                 case VoterAssigned(node_id, storage, voter_id):
+                    # The id was given to a disk: another one under the same node id must not vote by it.
                     if (node_id, storage) == (self._node_id, self.incarnation):
                         self._log.leadership.enlist(voter_id)
         self._changed()
@@ -370,14 +379,16 @@ class ClusterMetadata:
         self._listener.fail("the disk of the metadata log has failed; see what it was, then start this broker again")
 
     def lacks_snapshot(self) -> None:
-        """The log goes on behind what the image knows."""
+        """Fetches a snapshot, as the log goes on behind what the image knows."""
         self._bridge_gap()
 
     # -- snapshots ---------------------------------------------------------------------------------------------------
 
     def _on_agreed(self, agreed: SnapshotAgreed) -> None:
+        # The same records made another image here: whatever this broker decides by it may be wrong.
         if self._keeper.newest[0] == agreed.position and self._keeper.newest[1] != agreed.root_hash:
             self._spawn("astray", self._give_up_image())
+        # Only a snapshot that lies on this disk, too: the leader must not give up what it could not restore.
         elif self._log.is_leading and agreed.position in self._keeper.positions:
             self._spawn("truncate", self._truncate(self._keeper.positions[agreed.position]))
 
@@ -400,6 +411,7 @@ class ClusterMetadata:
             image, position, voters = await self._keeper.fetch(lambda: self._known, self._peers.request, needed)
             while position > self._log.applied_position:  # noqa: ASYNC110 - a snapshot may be newer than what came here
                 await asyncio.sleep(BEHIND_S)
+            # The log may have brought all of it while the snapshot was on its way.
             if position > self._log.delivery.position:
                 self.image, self._snapshot_voters = image, voters
                 self._log.install(position, voters.voters, voters.voters_position)
@@ -420,9 +432,10 @@ class ClusterMetadata:
         return self._bootstrap.described()
 
     def _directories(self) -> tuple[tuple[int, str, int, int], ...]:
-        """How recent the brokers' directories are: also by what is accepted here and not known to be chosen. No
-        directory shows less than its broker ever asked to have written down."""
+        """Returns how recent the brokers' directories are, also by entries that are accepted here and not known to be
+        chosen."""
         image = self.image
+        # An entry that is only accepted may be chosen and answered: its mark counts, or an old copy would pass for new.
         for payload, offset in self._log.open_entries():
             for i, record in enumerate(map(decode_record, payload.split(b"\n"))):
                 if isinstance(record, BrokerRegistered | BrokersStamped):
@@ -436,12 +449,13 @@ class ClusterMetadata:
         return self._keeper.answer(message)
 
     def notified(self, node_id: int, message: msgspec.Struct, payload: memoryview) -> None:
-        """A peer's engine or election speaks."""
+        """Takes a message of a peer's engine or election."""
         if not self._is_open:
             return
         if isinstance(message, PaxosFrame):
             try:
                 self._log.receive_paxos(node_id, message, payload)
+            # Two values at one position: no rule can mend that, and going on would spread it.
             except HistoriesDiffer as error:
                 self._listener.fail(
                     f"the metadata logs of this broker and of node {node_id} have different histories ({error}): their "
@@ -452,6 +466,6 @@ class ClusterMetadata:
             self._log.receive_election(node_id, message)
 
     def peer_down(self, node_id: int) -> None:
-        """A broker's process has ended."""
+        """Tells the election that a broker's process has ended."""
         if self._is_open:
             self._log.peer_down(node_id)

@@ -66,7 +66,7 @@ class RecoveryPlan:
 
 
 def plan_recovery(given: Sequence[Remains], entropy: Entropy) -> RecoveryPlan:
-    """Decides how to go on. Nothing is changed. Raises `CannotRecover`, `OSError`."""
+    """Returns the plan of a recovery from these directories. Nothing is changed. Raises `CannotRecover`, `OSError`."""
     cluster_id = _check(given)
     restored = restore(given)
     if restored is None or not restored.image.cluster_id:
@@ -76,27 +76,29 @@ def plan_recovery(given: Sequence[Remains], entropy: Entropy) -> RecoveryPlan:
             "copy of metadata/ or snapshots/ of any broker of the cluster, or give the other brokers' directories"
         )
     image = restored.image
-    generation = 1 + max([image.generation, *(found.identity.generation for found in given if found.identity)])
+    # Above all that any given directory has seen, so that no broker of before takes part.
+    generation = 1 + max([image.generation, *(remains.identity.generation for remains in given if remains.identity)])
     base, voter = _choose_base(given, restored)
     synced = tuple(_synced(given, image))
     given_up = tuple(_given_up(given, restored, synced))
+    # Two recoveries from different directories come to the same generation; only this tells them apart.
     recovery_id = entropy.token_hex(8)
     return RecoveryPlan(cluster_id, generation, recovery_id, base, tuple(given), restored, voter, synced, given_up)
 
 
 def _check(given: Sequence[Remains]) -> str:
     """Returns the cluster's id. Raises `CannotRecover` if these are not directories of one cluster and one history."""
-    ids = sorted(set().union(*(found.cluster_ids for found in given)))
+    ids = sorted(set().union(*(remains.cluster_ids for remains in given)))
     if len(ids) > 1:
-        of = "; ".join(f"{found.name} is of {', '.join(sorted(found.cluster_ids)) or 'none'}" for found in given)
+        of = "; ".join(f"{remains.name} is of {', '.join(sorted(remains.cluster_ids)) or 'none'}" for remains in given)
         raise CannotRecover(f"these directories are of several clusters: {of}")
     if not ids:
-        raise CannotRecover(f"nothing in {', '.join(found.name for found in given)} says of which cluster it is")
-    nodes = [found.node_id for found in given if found.node_id]
+        raise CannotRecover(f"nothing in {', '.join(remains.name for remains in given)} says of which cluster it is")
+    nodes = [remains.node_id for remains in given if remains.node_id]
     doubled = sorted({node for node in nodes if nodes.count(node) > 1})
     if doubled:
         raise CannotRecover(f"several of these directories are broker {doubled[0]}'s; give the newest of them only")
-    nameless = [found.name for found in given if not found.node_id]
+    nameless = [remains.name for remains in given if not remains.node_id]
     if nameless:
         raise CannotRecover(
             f"nothing in {nameless[0]} says whose it is; start that broker on an empty directory instead"
@@ -109,12 +111,12 @@ def _check(given: Sequence[Remains]) -> str:
 
 def _check_recoveries(given: Sequence[Remains]) -> None:
     """Raises `CannotRecover` if the metadata logs that are there were begun anew apart."""
-    found: dict[int, dict[str, list[str]]] = {}
+    by_generation: dict[int, dict[str, list[str]]] = {}
     for remains in given:
         identity = remains.identity
         if identity is not None and (remains.floors or remains.snapshot is not None):
-            found.setdefault(identity.generation, {}).setdefault(identity.recovery_id, []).append(remains.name)
-    for generation, recoveries in sorted(found.items()):
+            by_generation.setdefault(identity.generation, {}).setdefault(identity.recovery_id, []).append(remains.name)
+    for generation, recoveries in sorted(by_generation.items()):
         if len(recoveries) > 1:
             of = "; ".join(f"{', '.join(names)} of recovery {one or '(no id)'}" for one, names in recoveries.items())
             raise CannotRecover(
@@ -124,28 +126,33 @@ def _check_recoveries(given: Sequence[Remains]) -> None:
 
 
 def _topics_left(given: Sequence[Remains]) -> Iterator[str]:
-    for found in given:
-        topics = sorted({identity.topic_id for identity in stored_logs(found.files).values()} - {"0" * 32})
+    for remains in given:
+        topics = sorted({identity.topic_id for identity in stored_logs(remains.files).values()} - {"0" * 32})
         if topics:
-            yield f"{found.name} has data of topics {', '.join(topics)}"
+            yield f"{remains.name} has data of topics {', '.join(topics)}"
 
 
 def _choose_base(given: Sequence[Remains], restored: Restored) -> tuple[Remains, Voter]:
     """Returns the directory of the broker that goes furthest and is known, and what it is as a voter."""
     image = restored.image
-    known = [found for found in given if NodeId(found.node_id) in image.brokers]
-    if not known:
+    candidates = [remains for remains in given if NodeId(remains.node_id) in image.brokers]
+    if not candidates:
         brokers = ", ".join(map(str, image.brokers)) or "none"
         raise CannotRecover(f"none of these directories is of a broker that the metadata know ({brokers})")
-    base = max(known, key=lambda found: (found.storage == _storage(image, found), found.position, -found.node_id))
+    # A disk that the metadata know first: its replicas count as before, and nothing has to be copied to it.
+    base = max(
+        candidates,
+        key=lambda remains: (remains.storage == _storage(image, remains), remains.position, -remains.node_id),
+    )
     broker = image.brokers[NodeId(base.node_id)]
     next_voter_id = max(image.next_voter_id, 1 if restored.voters is None else restored.voters.next_voter_id)
+    # Ids of the lost part may have promised something, and must never be given out again.
     voter_id = next_voter_id + VOTER_IDS_SKIPPED
     return base, Voter(voter_id, base.node_id, base.storage, broker.peer_host, broker.peer_port)
 
 
-def _storage(image: ClusterImage, found: Remains) -> str:
-    broker = image.brokers.get(NodeId(found.node_id))
+def _storage(image: ClusterImage, remains: Remains) -> str:
+    broker = image.brokers.get(NodeId(remains.node_id))
     return "" if broker is None else broker.storage
 
 
@@ -175,6 +182,7 @@ def _log_end(files: Files, partition_id: PartitionId) -> tuple[int, int] | None:
         return None
     log, _ = open_read_only(files, directory, partition_id)
     try:
+        # The epoch first: a longer log of an older epoch has a tail that may have been truncated elsewhere.
         return (log.lineage[-1][0] if log.lineage else -1), log.log_end_offset
     finally:
         log.close(0)
@@ -207,21 +215,23 @@ def _given_up(given: Sequence[Remains], restored: Restored, synced: Sequence[Syn
 
 
 def carry_out(plan: RecoveryPlan, managers: dict[str, LogManager], now_ms: int, by: str) -> None:
-    """Writes it. `managers` hold the directories, by name. Blocking. Raises `OSError`; it can be repeated then."""
-    for found in sorted(plan.given, key=lambda found: found is plan.base):
-        manager = managers[found.name]
+    """Writes the recovery. `managers` hold the directories, by name. Blocking. Raises `OSError`; it can be repeated
+    then."""
+    # The base last: a crash before it leaves no log of the new generation, and all can be given again.
+    for remains in sorted(plan.given, key=lambda remains: remains is plan.base):
+        manager = managers[remains.name]
         manager.set_snapshots_aside(plan.generation)
-        if found is plan.base:
+        if remains is plan.base:
             _write_log(plan, manager, now_ms, by)
         else:
-            manager.open_slots(now_ms, anew=True, incarnation=found.storage)
+            manager.open_slots(now_ms, anew=True, incarnation=remains.storage)
         known = manager.identity.current or DirectoryIdentity(
-            cluster_id=plan.cluster_id, node_id=found.node_id, storage=found.storage
+            cluster_id=plan.cluster_id, node_id=remains.node_id, storage=remains.storage
         )
         manager.identity.store(
             msgspec.structs.replace(
                 known,
-                storage=found.storage,
+                storage=remains.storage,
                 founds=False,
                 generation=plan.generation,
                 recovery_id=plan.recovery_id,
@@ -232,6 +242,7 @@ def carry_out(plan: RecoveryPlan, managers: dict[str, LogManager], now_ms: int, 
 def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) -> None:
     """Writes a snapshot of all that is taken over, and behind it a log with one entry: the audit record."""
     restored, voter = plan.restored, plan.voter
+    # Positions and offsets of the lost part may have been told to somebody: none of them is used again.
     position = restored.position + POSITIONS_SKIPPED
     offset = restored.image.position + POSITIONS_SKIPPED
     voters = VoterSet((voter,), voter.voter_id + 1)
@@ -242,6 +253,7 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
     header = msgspec.msgpack.encode(SnapshotVoters(voters, position - 1))
     manager.snapshots.write(position, header, encode_image(image))
 
+    # Above every number that a given disk has heard of, so no leader of before can write to the new log.
     number = next_number(max(found.number_max for found in plan.given), voter.voter_id)
     payload = encode_record(record, level)
     value = Value(Kind.APPEND, number, offset, 1, digest_of(payload))
@@ -256,4 +268,5 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
     flush = store.begin_flush()
     flush.run()
     store.end_flush(flush, None)
+    # Last: without its facts the disk is new, and a crash before this has the recovery done once more.
     store.store_facts(msgspec.msgpack.encode(facts))()

@@ -74,7 +74,7 @@ class Remains:
 
     @property
     def position(self) -> int:
-        """How far this directory alone goes, counting entries that are not known to be chosen."""
+        """The position up to which this directory alone goes, with entries that are not known to be chosen."""
         begin = max([0, *(floor.position for floor in self.floors), *([self.snapshot[0]] if self.snapshot else [])])
         return next(
             position for position in range(begin, begin + len(self.entries) + 1) if position not in self.entries
@@ -86,7 +86,7 @@ class Remains:
 
 
 def look(name: str, files: Files) -> Remains:
-    """Reads what a directory still has. Nothing in it is changed. Raises `OSError`."""
+    """Reads the remains in a directory. Nothing in it is changed. Raises `OSError`."""
     remains = Remains(name, files, DirectoryIdentityStore(ReadOnlyFiles(files)).current)
     for directory in metadata_directories(files):
         if files.exists(directory):
@@ -135,6 +135,7 @@ def _look_at_log(remains: Remains, directory: str) -> None:
 
 def _take(entries: dict[int, Entry], position: int, entry: Entry) -> None:
     known = entries.get(position)
+    # A chosen entry is the truth; of others the one with the highest number, as a Paxos leader would propose it.
     if known is None or (entry.is_chosen, entry.number) > (known.is_chosen, known.number):
         entries[position] = entry
 
@@ -154,7 +155,8 @@ class Restored:
 
 
 def differences(all_remains: Sequence[Remains]) -> Iterator[str]:
-    """Yields what two directories say differently that cannot both be true: they have different histories."""
+    """Yields sentences about entries and snapshots of two directories that cannot both be true: these have different
+    histories."""
     chosen: dict[int, tuple[str, Value]] = {}
     roots: dict[int, tuple[str, str]] = {}
     for remains in all_remains:
@@ -162,6 +164,7 @@ def differences(all_remains: Sequence[Remains]) -> Iterator[str]:
             name, value = (
                 chosen.setdefault(position, (remains.name, entry.value)) if entry.is_chosen else ("", entry.value)
             )
+            # Two chosen values at one position: the directories went on apart, and nothing may be merged.
             if value != entry.value:
                 yield f"{name} and {remains.name} have different entries at position {position}"
         if remains.snapshot is not None:
@@ -171,14 +174,15 @@ def differences(all_remains: Sequence[Remains]) -> Iterator[str]:
 
 
 def restore(all_remains: Sequence[Remains]) -> Restored | None:
-    """Goes on from the best snapshot, or from the beginning, as far as entries follow. None if nothing is left."""
+    """Returns the state that goes furthest, from a snapshot or the beginning on; None if nothing is left."""
     merged: dict[int, Entry] = {}
     for remains in all_remains:
         for position, entry in remains.entries.items():
             _take(merged, position, entry)
     floors = [floor for remains in all_remains for floor in remains.floors]
     restored = [_replay(start, floors, merged) for start in _starts(all_remains)]
-    return max(restored, key=lambda found: (found.image.generation, found.position), default=None)
+    # The generation first: an older one may go further, and was given up all the same.
+    return max(restored, key=lambda candidate: (candidate.image.generation, candidate.position), default=None)
 
 
 def _starts(all_remains: Iterable[Remains]) -> Iterator[Restored]:
@@ -186,6 +190,7 @@ def _starts(all_remains: Iterable[Remains]) -> Iterator[Restored]:
         if remains.snapshot is not None:
             position, _, body, voters = remains.snapshot
             yield Restored(decode_image(body), position, Prefix(position), voters, (), ())
+        # A log that still has its beginning can be replayed without a snapshot.
         if any(floor.position == 0 for floor in remains.floors) and 0 in remains.entries:
             yield Restored(ClusterImage(""), 0, Prefix(0), None, (), ())
 
@@ -204,6 +209,8 @@ def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry])
             else:
                 for i, line in enumerate(entry.payload.split(b"\n")):
                     image = apply(image, decode_record(line), value.base_offset + i)
+        # Safe to take over, since nobody was told that it failed for good; left out, something that was answered could
+        # be lost.
         if not entry.is_chosen and value.kind is not Kind.NOP:
             unproven.append(position)
         position += 1
@@ -225,7 +232,7 @@ def _prefix_of_snapshot(position: int, next_offset: int) -> Prefix:
 
 
 def _prefix_at(position: int, floors: Sequence[Prefix], merged: dict[int, Entry]) -> Prefix | None:
-    """Returns what the log says of all before this position, if it can be told."""
+    """Returns the prefix before this position, folded from a floor; None if entries in between are missing."""
     for floor in sorted(floors, key=lambda floor: -floor.position):
         prefix = floor
         while prefix.position < position and (entry := merged.get(prefix.position)) is not None:

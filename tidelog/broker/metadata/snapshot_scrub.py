@@ -60,9 +60,9 @@ class SnapshotTarget:
         return await self._look_at_blocks(self._waiting[0])
 
     async def _look_at_headers(self) -> Progress:
-        found: list[tuple[int, list[int]]] = []
-        await self._means.log_writer.perform(lambda: found.append(self._store.mend_headers()))
-        bad, lost = found[0]
+        mended: list[tuple[int, list[int]]] = []
+        await self._means.log_writer.perform(lambda: mended.append(self._store.mend_headers()))
+        bad, lost = mended[0]
         stats = self._means.stats
         stats.damaged_batches += bad + 2 * len(lost)
         stats.damaged_copies += bad + 2 * len(lost)
@@ -80,10 +80,10 @@ class SnapshotTarget:
         return Progress(2 * BLOCK_BYTES * len(headers), found=bad + 2 * len(lost), left=left)
 
     async def _look_at_blocks(self, header: SnapshotHeader) -> Progress:
-        found: list[tuple[list[int], bytes]] = []
+        looked_at: list[tuple[list[int], bytes]] = []
         first = self._next
-        await self._means.log_writer.perform(lambda: found.append(self._store.look_at(header, first, BLOCKS)))
-        bad, hashes = found[0]
+        await self._means.log_writer.perform(lambda: looked_at.append(self._store.look_at(header, first, BLOCKS)))
+        bad, hashes = looked_at[0]
         end = min(first + BLOCKS, header.chunk_count)
         self._bad += len(bad)
         self._hashes.update(hashes)
@@ -94,8 +94,9 @@ class SnapshotTarget:
         return Progress(BLOCK_BYTES * (end - first), found=found_bad, left=left)
 
     async def _end(self, header: SnapshotHeader, *, is_gone: bool) -> tuple[int, int]:
-        """Ends one snapshot: how many blocks were bad, and are. If each is sound, and all together are another one, all
-        are bad."""
+        """Ends the reading of one snapshot; returns how many blocks were bad, and how many still are. If each is sound,
+        and together they are another snapshot, all are bad."""
+        # Each block may be sound, and all together another snapshot: only the root tells.
         is_whole = is_gone or self._hashes.digest() == header.root
         bad = self._bad or (0 if is_whole else header.chunk_count)
         self._next, self._bad = 0, 0

@@ -74,7 +74,8 @@ class SnapshotKeeper:
         """Why no snapshot was whole with what a broker gave, by its node id."""
 
     def load(self) -> tuple[ClusterImage, int, SnapshotVoters] | None:
-        """The newest that is whole: image, position, voters. Blocking. Raises `SnapshotUnreadable`, `OSError`."""
+        """Returns the newest snapshot that is whole: image, position, voters. Blocking. Raises `SnapshotUnreadable`,
+        `OSError`."""
         loaded = self._store.load_newest()
         self._damage = list(map(str, loaded.damaged))
         for damage in loaded.damaged:
@@ -94,13 +95,15 @@ class SnapshotKeeper:
     # -- taking ------------------------------------------------------------------------------------------------------
 
     async def take(self, image: ClusterImage, position: int, voters: SnapshotVoters) -> None:
-        """Writes the image down. A disk that refuses costs a snapshot, nothing else."""
+        """Writes a snapshot of the image. A disk that refuses costs a snapshot, nothing else."""
         header = msgspec.msgpack.encode(voters)
+        # Before anything is awaited: the image must be the one at this position.
         body = encode_image(image)
         written: list[SnapshotHeader] = []
 
         def write() -> None:
             written.append(self._store.write(position, header, body))
+            # Only after the new one is durable: a crash must leave one that is whole.
             self._store.remove_old()
 
         try:
@@ -108,6 +111,7 @@ class SnapshotKeeper:
         except OSError as error:
             logger.error("the metadata snapshot could not be written", position=position, error=str(error))
             return
+        # Reported to the controller by heartbeats: a majority with the same hash lets the log begin here.
         self._note(image, written[0])
 
     # -- giving and getting ------------------------------------------------------------------------------------------
@@ -129,12 +133,13 @@ class SnapshotKeeper:
             raise NotFound("what is asked for is no metadata snapshot")
         first = max(0, asked.first)
         end = min(header.chunk_count, first + CHUNKS_AT_ONCE)
+        # A snapshot with other blocks damaged still serves: one sound copy of each block is enough.
         blocks = self._store.sound_chunks(header, range(first, end))
         return Answer(SnapshotPart(tuple(blocks), max(first, end)), list(blocks.values()))
 
     def _first_level_part(self, asked: FetchSnapshot) -> Answer:
         """Returns chunks up to the first that is damaged here."""
-        headers = [one for one in self._store.headers() if asked.position in (-1, one.position)]
+        headers = [header for header in self._store.headers() if asked.position in (-1, header.position)]
         if not headers:
             raise NotFound("this broker has no such metadata snapshot")
         header, first = headers[0], max(0, asked.first)
@@ -163,8 +168,9 @@ class SnapshotKeeper:
             await asyncio.sleep(PAUSE_S * self._entropy.uniform(1, 2))
 
     def missing(self, nodes: Sequence[int], at_least: int) -> str:
-        """Says what is missing, and what to do, once all these brokers were asked in vain for a snapshot that reaches
-        `at_least`; empty before."""
+        """Returns what is missing, and what to do, once all these brokers were asked in vain for a snapshot that
+        reaches `at_least`; empty before."""
+        # As long as one broker has not answered, it may have the snapshot.
         if not all(node in self._refusals for node in nodes):
             return ""
         here = [f"here: {', '.join(self._damage) or 'there is none'}"]
@@ -176,7 +182,7 @@ class SnapshotKeeper:
         )
 
     async def mend(self, would_do: Callable[[SnapshotHeader], bool], nodes: Sequence[int], ask: Ask) -> bool:
-        """Makes a snapshot whole that is damaged here; False if some of it cannot be had from anybody now."""
+        """Makes a snapshot whole that is damaged here; returns False if no broker can give some of it now."""
         gathering = Gathering(would_do)
         for _ in range(MENDING_ROUNDS):
             try:
@@ -190,6 +196,7 @@ class SnapshotKeeper:
         """Asks each broker once, this one first; returns the first snapshot that is whole then, durable here. Raises
         `OSError` if it cannot be written."""
         gathering.begin_round()
+        # This broker first: its own sound blocks need not be sent.
         for node in (HERE, *nodes):
             try:
                 header, blocks = await self._gather_from(node, gathering, ask)
@@ -251,23 +258,27 @@ class SnapshotKeeper:
 def _blocks(answer: Answer, header: SnapshotHeader) -> dict[int, bytes]:
     """Returns the chunks of an answer by index, as far as it holds whole ones."""
     assert isinstance(answer.message, SnapshotPart)
-    body, blocks, at = answer.body, dict[int, bytes](), 0
+    body, blocks, position = answer.body, dict[int, bytes](), 0
     for index in answer.message.told:
         size = header.block_bytes(index)
-        if not 0 < size <= len(body) - at:
+        if not 0 < size <= len(body) - position:
             break
-        blocks[index] = bytes(body[at : at + size])
-        at += size
+        blocks[index] = bytes(body[position : position + size])
+        position += size
     return blocks
 
 
 def _lacking(node: int, named: Sequence[SnapshotHeader], gathering: Gathering) -> str:
-    """Says what could not be had, with what a broker gave."""
+    """Returns a sentence about the chunks that are still lacking, with those that a broker gave."""
     lacking = [gathered for gathered in gathering.newest_first() if gathered.header in named]
     if lacking:
         return "; ".join(
-            str(DamagedSnapshot(found.header.position, found.wanted_of(node) or range(found.header.chunk_count)))
-            for found in lacking
+            str(
+                DamagedSnapshot(
+                    gathered.header.position, gathered.wanted_of(node) or range(gathered.header.chunk_count)
+                )
+            )
+            for gathered in lacking
         )
     if not named:
         return "it has no metadata snapshot"
