@@ -4,10 +4,8 @@ Batches are placed before they are proposed, so every replica's log is made of t
 is void, or no batch at all, leaves a gap in the offsets, or nothing. The log's end is the high watermark: all of it is
 agreed on. Readers are woken, and producers answered, when a batch is here.
 
-**What is applied already.** Offsets are given out once, and rise with the positions. So a batch that begins below the
-log's end is there, whatever the journal has forgotten of its being learned: no position has to be remembered. Only what
-a disk gives back is compared (`comparison`), as it is applied again, and truncated where something else is chosen; or
-with other logs (`doubts`), where it is not applied again.
+**What a disk gives back** is compared (`comparison`), as it is applied again, and truncated where something else is
+chosen; or with other logs (`doubts`), where it is not applied again.
 
 **Where it begins** is agreed on, too: a DELETE in the log says it (Kafka's DeleteRecords, and retention). The files go
 when this log is durable so far, which may be a little later. Nobody has to remember that: the floor of the journal
@@ -17,10 +15,8 @@ knows where the log begins, and what is behind the floor is applied again.
 damaged ones, like any that rot later, and a copy that turns up repairs them.
 
 **Durability.** The journals of a majority have every batch before it comes here, and give it up only when their logs
-are durable. So nobody waits for this log's flushes, unless he says so (`hurry`): they come `FLUSH_S` after a
-write, or `FLUSH_BYTES`, and each covers much, since all compete with the journal's, which producers do wait for. A
-loss of power costs no more than applying so much again. A full disk is a slow disk: what it has no room for waits here,
-in its order; what is delivered meanwhile waits in the journal.
+are durable. So nobody waits for this log's flushes, unless he says so (`hurry`). A loss of power costs no more than
+applying so much again.
 """
 
 from __future__ import annotations
@@ -146,6 +142,7 @@ class AppliedLog:
 
     @property
     def _end(self) -> int:
+        # Values without batches change no offset, so the newest with batches tells the end.
         for waiting in reversed(self._waiting):
             if end := waiting.next_offset:
                 return end
@@ -211,7 +208,8 @@ class AppliedLog:
                 self._applied(waiting.applied)
             self._delete()
         except (DiskFull, Overloaded):
-            # A full disk is a slow disk: nothing that is chosen may be dropped, so it waits here in its order.
+            # A full disk is a slow disk: what is chosen waits here in its order, and what is delivered meanwhile in the
+            # journal.
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._write)
         except TidelogError as error:
             self._failed(str(error))
@@ -226,8 +224,12 @@ class AppliedLog:
                 with suppress(DiskFull):  # it stays one segment then, and the others go
                     log.roll(self._clock.wall_ms())
             before = len(log.segments)
+            # Not before the log is durable so far: else a crash leaves a log of which nobody can tell what was deleted.
+            # Nobody has to remember the rest: the journal's floor says where the log begins, and a DELETE behind it is
+            # applied again.
             log.delete_records(offset)
             self._stats.deleted_segments += before - len(log.segments)
+            # What is deleted needs no comparison any more.
             self.doubted()
             self._log_writer.submit(self)
             self.watchers.wake_all()
@@ -244,7 +246,9 @@ class AppliedLog:
             self.log.append_lost(start, waiting.next_offset, epoch, self._clock.wall_ms())
             self._flush_later(0)
             self.watchers.wake_all()
-        # After a restart the journal is applied again from its floor; what begins below the log's end is here already.
+        # After a restart the journal is applied again from its floor. Offsets are given out once, and rise with the
+        # positions: so what begins below the log's end is here already, whatever the journal has forgotten of its being
+        # learned, and no position has to be remembered.
         batches = [batch for batch in waiting.batches if batch.header.base_offset >= end]
         if not batches:
             return
@@ -274,7 +278,8 @@ class AppliedLog:
         self._unflushed_bytes += size
         if self._unflushed_bytes >= FLUSH_BYTES:
             self.hurry()
-        # These flushes compete with the journal's, which producers wait for; so one covers much.
+        # These flushes compete with the journal's, which producers wait for, and nobody waits for these: so one flush
+        # covers a second's writes, or `FLUSH_BYTES`.
         elif self._due is None:
             self._due = asyncio.get_running_loop().call_later(FLUSH_S, self.hurry)
 
@@ -285,6 +290,7 @@ class AppliedLog:
         shown = self._comparison.hidden_from
         self._comparison.pass_over(self.log.log_start_offset)
         offset = self._comparison.at_odds(applied)
+        # More of the log was compared just now, and may be shown.
         if shown != self._comparison.hidden_from:
             self.watchers.wake_all()
         return self._has_to_go(offset)
@@ -326,6 +332,7 @@ class AppliedLog:
     def begins_later(self, offset: int) -> bool:
         """Deletes what is doubted here below the beginning of another log. Returns True if it is gone, or goes."""
         start = self.log.log_start_offset
+        # Nothing of the other log can be compared, and all that is here was deleted there: another log stands for it.
         if offset >= self.log.log_end_offset:
             return self._has_to_go(self.doubted().start)
         self.delete_below(offset)
@@ -338,6 +345,7 @@ class AppliedLog:
         await self._log_writer.exclusively(
             self, lambda: self.log.truncate_to(offset, high_watermark=offset, now_ms=now_ms)
         )
+        # Only now, when the truncation has ended: a failed one leaves everything to be compared again.
         self._comparison.truncated(offset)
         self.is_truncating = False
         self._go_on()

@@ -140,6 +140,7 @@ class Applying:
 
     def _read(self, position: int, value: Value) -> Buffer | None:
         """Returns the payload for the delivery; None if it cannot be had now."""
+        # What has no room yet waits in the journal, and is delivered later.
         if self._applied.is_full:
             return None
         # What the log has already needs no payload; most of a start is of this kind.
@@ -161,6 +162,7 @@ class Applying:
         if blocking is None or self._applied.holds(blocking.position, blocking.value):
             return False
         value = blocking.value
+        # Deleted records are of use to nobody, and retention may have taken them from every log.
         return 0 < value.base_offset + value.count <= self._engine.node.replica.applied.start_offset
 
     def _on_copied(self, floor: Floor) -> None:
@@ -168,6 +170,7 @@ class Applying:
         nobody tells any more what stands between."""
         if floor.position > self.delivery.position:
             self._applied.jumped(floor)
+        # The floor may be passed only when the log is known to hold what it stands for.
         if self._applied.is_truncating or self._applied.doubted():
             return
         self._copied(floor)

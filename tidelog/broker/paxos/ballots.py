@@ -9,7 +9,7 @@ A larger epoch makes every number larger, so a later leader wins against all ear
 epoch needs several numbers because a reign ends where the voters change, and after a round that went wrong; the
 attempts count them. The batches carry the epoch alone.
 
-Who has lost to a larger epoch tries no more: it waits for what the metadata has to say.
+A candidate that has lost to a larger epoch tries no more: it waits for the metadata.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ logger = structlog.get_logger("tidelog.paxos")
 def number_of(leader_epoch: int, attempt: int, engine_id: int) -> int:
     """Returns the ballot number of an attempt in a leader epoch; attempts count from 1."""
     assert leader_epoch >= 0 and 1 <= attempt <= ATTEMPTS_MAX and 0 < engine_id < 1 << NODE_BITS
+    # The epoch in the high bits: a later leader's number exceeds all earlier ones, whatever these still try. The engine
+    # id in the low ones: no two disks ever make the same number.
     return (leader_epoch << ATTEMPT_BITS | attempt) << NODE_BITS | engine_id
 
 

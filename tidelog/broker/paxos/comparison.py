@@ -16,8 +16,7 @@ floor is compared, as the log is applied again, with what stands at its position
 - at its own offset, if it names no position and is of another leader epoch. A power cut can take a row and leave its
   batch; the row that is made again from the batch has the epoch that stands there, which no checksum covers.
 
-From there on the log is truncated, and goes on with what is chosen. What names no position is shown to nobody before
-it is compared; nor is anything that is not compared yet, of a replica that has forgotten.
+From there on the log is truncated, and goes on with what is chosen.
 
 Where the journal goes on at a later floor, nobody tells any more what stood at the positions below. What is hidden
 there is *doubted*: it stays, and is compared with other replicas' logs (`doubts`).
@@ -114,6 +113,8 @@ class Comparison:
         """The offset from which on nothing is shown before it is compared; None if all is."""
         if not self._unnamed:
             return self._rows_hidden_from
+        # Such a batch names no position, so nobody knows by which leader it was written, and whether it was ever
+        # chosen.
         unnamed_from = self._unnamed[0][0]
         return unnamed_from if self._rows_hidden_from is None else min(unnamed_from, self._rows_hidden_from)
 
@@ -159,12 +160,14 @@ class Comparison:
         if is_batch:
             if (offset := self._misdated(value)) is not None:
                 return offset
+            # Their leader epoch is that of the chosen value at the same offsets: one leader gives each offset out once.
             self._drop_unnamed(value.base_offset + value.count)
         while self._rows:
             row = self._rows[0]
             if row.position > position:
                 # Behind a value of a newer birth an older one is void, so this row's batch is not in force.
                 is_void = counts and row.birth < value.birth
+                # Two batches cannot begin within the same offsets, so the log's is not the chosen one.
                 is_within = is_batch and value.base_offset <= row.base_offset < value.base_offset + value.count
                 if is_void or is_within:
                     return row.base_offset
@@ -231,5 +234,6 @@ class Comparison:
         self._show()
 
     def _show(self) -> None:
+        # While something below is doubted nothing above it can be shown: readers go by one end.
         if self._rows_hidden_from is not None and not self.doubted:
             self._rows_hidden_from = max(self._rows_hidden_from, self._rows[0].base_offset) if self._rows else None

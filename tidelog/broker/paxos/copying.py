@@ -143,6 +143,7 @@ class Copier:
         floor = decode_floor(read.floor)
         if is_doubted:
             return self._compare(node, read, data, offset, floor)
+        # Damage alone proves nothing: the next holder may have the batch whole.
         if read.damaged_to > offset:
             self._note_damage(node, read.damaged_to)
             return False

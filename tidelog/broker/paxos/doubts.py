@@ -71,4 +71,5 @@ def compare(log: PartitionLog, doubted: range, told: Iterable[Told]) -> tuple[in
             offset = entry.next_offset
         else:
             return offset, True
+    # Behind it the rows are compared as the log is applied again.
     return min(offset, doubted.stop), False

@@ -36,6 +36,7 @@ class ReplicaFiles:
         hidden = [] if self.forgotten is None else [self.forgotten.base_offset]
         doubted_to = 0
         floor = None if self.stored.floor is None else decode_floor(self.stored.floor[1])
+        # A restart begins again where the comparison with other logs had come to.
         if floor is not None and floor.hidden_from >= 0:
             hidden.append(floor.hidden_from)
             doubted_to = floor.next_offset

@@ -118,6 +118,7 @@ class VoterHistory:
 
     def note(self, membership: Membership) -> None:
         """Notes the voters in force, as others decide now."""
+        # Unknown voters must not stand in a floor: whoever starts from it would go by those of before.
         if membership.is_known and (not self._known or membership.position > self._known[-1][0]):
             self._known.append((membership.position, membership.voters))
 

@@ -1,10 +1,7 @@
 """When the head of a journal is of no more use, and how much of it.
 
 What is applied lies twice on a replica's disk: in the journal, and in the log of applied batches. The leader has the
-journals truncated by a TRUNCATE, now and then, when its own has grown by so much. A replica that lacks something below
-copies it from another's log, so no more may go than a quorum has durable in their logs: from then on those are what
-keeps it. And a replica that is alive and merely a little behind should not have to copy anything: all live ones are
-waited for, until the journal has become several times as long as it should be.
+journals truncated by a TRUNCATE, now and then, when its own has grown by so much. `covered` tells how much may go.
 """
 
 from __future__ import annotations
@@ -69,13 +66,14 @@ class JournalTruncation:
 
     def covered(self, quorum: Quorum, live: Sequence[int], usage: JournalUsage) -> int:
         """Returns the offset up to which the logs of a quorum, and of all that are waited for, are durable."""
-        # Live replicas that are only a little behind should not have to copy; but none may make the journals grow for
-        # ever.
+        # A replica that is alive and merely a little behind should not have to copy anything, so all live ones are
+        # waited for, until the journal has become several times as long as it should be.
         waited_for = [] if self._is_hopeless(usage) else [member for member in live if member in quorum]
         reached = [self._durable.get(member, 0) for member in quorum.members]
         for offset in sorted(set(reached), reverse=True):
             holders = [member for member in quorum.members if self._durable.get(member, 0) >= offset]
-            # From then on only logs hold it, so a quorum of logs must have it durable: a loss of power takes the rest.
+            # A replica that lacks something below copies it from another's log. From then on those logs alone keep it,
+            # so a quorum must have it durable there: a loss of power takes the rest.
             if quorum.is_met(holders) and all(member in holders for member in waited_for):
                 return offset
         return 0

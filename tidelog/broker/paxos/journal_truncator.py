@@ -44,6 +44,7 @@ class JournalTruncator:
         self._timer = None
         durable_offset = self._applied.durable_offset
         self._links.report((self._node.node, *self._engine.former_ids), durable_offset)
+        # The leader is one of the quorum whose logs have to hold what goes.
         self.heard(self._node.node, durable_offset)
 
     def heard(self, engine_id: int, durable_offset: int) -> None:

@@ -96,6 +96,7 @@ class Links:
     def holders(self) -> list[int]:
         """Returns all other brokers that hold a replica, by the metadata or by the log, the live ones first."""
         nodes = dict.fromkeys([*self.others(), *self._holders])
+        # A broker that is not live may be up all the same, so it is asked too, last.
         return sorted(nodes, key=lambda node: not self._peers.is_live(node))
 
     def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:

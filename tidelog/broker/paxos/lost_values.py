@@ -8,15 +8,8 @@ and goes on (`PartitionLog.append_lost`): a read there is answered with an error
 No agreement is needed for that. Which offsets are meant is agreed on by the value. If one replica has the batches and
 another has not, their logs differ by damage only, as they may at any time; and what damages a log is repaired, by
 whoever has a copy, whenever he comes back. So giving up too early costs a repair, and nothing else. It would be a
-nuisance all the same for a replica that is merely cut off. So the value has to be lacking
-
-- for `LACKING_S` since it was its turn, or for `ABSENT_S` if there is a voter who cannot be asked: a broker that is on
-  its way up may bring the copy; until it does, readers get errors, and a producer whose batch is lost is told of a gap
-  in its sequences,
-- in every voter whose broker is live, by its own word: it has learned the value, and neither its journal nor its log
-  can give the payload (`Catchup.lacking`); a disk that has said that it casts no vote under its id answers nothing, and
-  is not waited for; it says that to the leader alone, so the word of its broker under another id will do as well,
-- and so in a majority of the voters, this one included.
+nuisance all the same for a replica that is merely cut off. So the value has to be lacking for a while, by the word of
+every voter that is live and of a majority (`_is_lacking`).
 
 Only records can be lost this way. Voters have to be read.
 """
@@ -81,16 +74,20 @@ class LostValues:
         quorum, live = self._engine.node.quorum, self._links.live()
         lacking = {self._engine.node.node, *self._engine.former_ids} | self._engine.node.lacking(position)
         unsaid = [voter for voter in quorum.members if not self._has_said(voter, lacking)]
-        # A live voter that has not answered may have the copy; and fewer than a majority may be a replica that is cut
-        # off.
+        # Every voter whose broker is live, by its own word: it has learned the value, and neither its journal nor its
+        # log can give the payload (`Catchup.lacking`). And a majority, this one included: fewer may be cut off from the
+        # rest.
         if any(voter in live for voter in unsaid) or not quorum.is_met(lacking):
             return False
-        # A broker that is down may be on its way up with the copy, so it is waited for longer.
+        # A broker that is down may be on its way up with the copy. Once the value is given up, and until the copy comes,
+        # readers get errors, and the producer is told of a gap in its sequences.
         return waited_s >= (ABSENT_S if unsaid else LACKING_S)
 
     def _has_said(self, voter: int, lacking: Set[int]) -> bool:
         """Returns True if a voter lacks the value by its own word, or casts no vote, or its broker answers under
         another id."""
+        # A disk that casts no vote under this id answers nothing under it. It says so to the leader alone, so elsewhere
+        # the word of its broker under another id will do.
         nodes = self._links.nodes_of(tuple(sorted(lacking)))
         return voter in lacking or self._links.is_silent(voter) or self._links.routes.node_of(voter) in nodes
 

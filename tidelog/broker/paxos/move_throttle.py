@@ -162,4 +162,5 @@ async def _turn(direction: Direction, seconds_max: float) -> int:
     if ready_in_s > seconds_max:
         raise Overloaded("replicas that move are held to a rate; ask again later")
     await asyncio.sleep(ready_in_s)
+    # One byte at least: a question for nothing would be asked again at once.
     return max(1, direction.allowance())

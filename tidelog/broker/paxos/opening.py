@@ -5,13 +5,9 @@ its disk must never vote under it again, though nobody would notice from the emp
 tells: a journal is begun, and its facts are durable, before the log next to it is made. A log without a journal has
 lost it. If both are gone, the disk still knows that they were made (`LogManager.held_position`).
 
-So is the id of a disk that accepts values before they are on it (`ack.durability=replicated`), unless it was stopped in
-good order, or was at rest: its facts say so. It keeps its journal, which is true as far as it goes.
-
-And so are all ids of a directory that was put back from an old copy: its journals are of then.
-
-And so is the id of a disk whose log holds what its journal ought to have and has not (`comparison`): the journal's end
-was lost. Only the log's rows behind the journal's floor are read for that: no more than the journal has slots, or had.
+An id dies in three other ways: its directory is an old copy, its disk may have forgotten values that it accepted in
+memory, or its log holds what its journal has lost (`comparison`). The journal is kept then: it is true as far as it
+goes.
 
 A journal keeps what it has a sound row of, at its end as anywhere: an entry that has lost its payload is a faulty
 slot, known by its name, and the others say what becomes of it. If all have lost it, the log goes on without it
@@ -19,9 +15,8 @@ slot, known by its name, and the others say what becomes of it. If all have lost
 it has applied was in the journal, and the log has the payload. A bad end beyond it is torn. Its rows say how far it
 goes; where a power cut has taken them and left their batches, the journal's names say which values these are.
 
-A log keeps a batch as damaged that does not verify: whether it rotted or a crash tore it, the journals can give it
-again, and behind it may lie the last good copy of what they have lost. An only replica's does if its row says that the
-journal had it durably: nobody else has what was torn before.
+A log keeps a batch as damaged that does not verify: the journals can give it again. An only replica's does if its row
+says that the journal had it durably: nobody else has what was torn before.
 
 An operator may have had the partition go on from what was left of it: then the replica enters that era first
 (`regrouping`).
@@ -78,6 +73,8 @@ def open_replica(
     """
     # A journal is begun durably before the log beside it: a log without a journal tells that one was lost.
     was_begun = opener.has_log(partition_id) or opener.held(since).is_begun
+    # A batch that does not verify may be rotten or torn; behind it may lie the last good copy of what the journals have
+    # lost. So nothing is truncated here, but at an only replica, whose journal had it or nobody.
     open_log = partial(opener.open_log, partition_id, settings, now_ms, bad_end=LONE_END if is_alone else BadEnd.KEEP)
     # An only replica's log says what its journal must have had, so it is opened first.
     opened = open_log() if is_alone and opener.has_log(partition_id) else None
@@ -95,15 +92,20 @@ def open_replica(
         # life.
         facts = ReplicaFacts(0, Metadata(store.incarnation), b"", forgotten_id=engine_id, renewals=opener.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
+    # The directory was put back from an old copy: its journals are of then, and all ids with them. What was promised
+    # since is nowhere on it.
     elif facts is not None and facts.renewals < opener.renewals:
         logger.error("a journal is an old copy; this replica needs another id", partition=str(partition_id))
         facts = structs.replace(_without_vote(facts), renewals=opener.renewals)
         store.store_facts(msgspec.msgpack.encode(facts))()
-    # The mark was durable before the first lazy answer, so an end without it has lost nothing that was accepted.
+    # The disk has accepted values before they were on it (`ack.durability=replicated`), and was neither stopped in good
+    # order nor at rest. The mark was durable before the first of these answers, so no loss goes unnoticed.
     elif facts is not None and facts.metadata.may_forget:
         logger.error("a replica was not stopped in good order; it needs another id", partition=str(partition_id))
         facts = _without_vote(facts)
         store.store_facts(msgspec.msgpack.encode(facts))()
+    # A new replica. Its facts are durable before the log beside the journal is made (`open_log` below), so that the
+    # order of the two tells later whether a journal was lost.
     elif facts is None:
         era_epoch = 0 if era is None else era.epoch
         facts = founding_facts(engine_id, founders, store.incarnation, renewals=opener.renewals, era=era_epoch)
@@ -142,6 +144,9 @@ def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
     """Compares the log with the journal, which may have lost its end."""
     stored = stored_log(files.stored, files.facts.metadata)
     beyond = [row for row in rows_beyond(files.log, stored.floor) if row.base_offset >= files.facts.believed_to]
+    # The log holds a value that the journal had on its disk, and has not any more: the journal's end was lost, and with
+    # it what this id has accepted. Only rows behind the floor are read for that: as many as the journal has slots, or
+    # had.
     forgotten = find_forgotten(beyond, stored.slots)
     unnamed = tuple(unnamed_beyond(files.log, stored.floor))
     files = replace(files, beyond=tuple(beyond), unnamed=unnamed, forgotten=forgotten)

@@ -138,6 +138,7 @@ class PaxosPartition(LedPartition):
     @property
     def producers(self) -> ProducerTable:
         """The producers of all that is applied or in flight."""
+        # The leader's own table has the batches in flight, too, so that a repeat of one is known before it is applied.
         return self._producers if self.is_writable else self.log.producers
 
     @property
@@ -227,6 +228,7 @@ class PaxosPartition(LedPartition):
             acked_by = self._proposer.nodes_of(in_flight.accepted_by)
             self._answer(proposal, acked_by, in_flight.durability)
             return
+        # Who accepted it is not known any more, so no more is claimed than this disk shows.
         is_durable = proposal.committed_at <= self.log.durable_offset
         self._answer(proposal, [self._node_id], "fsynced" if is_durable else "replicated")
 
@@ -294,6 +296,7 @@ class PaxosPartition(LedPartition):
         proposal.appended(self._next_offset)
         if proposal.acks != ACKS_ALL:
             self._answer(proposal, [self._node_id], "leader")
+        # A repeat of a batch that is applied already.
         elif proposal.committed_at <= self.high_watermark:
             self._complete(proposal, None)
         else:

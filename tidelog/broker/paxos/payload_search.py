@@ -8,8 +8,7 @@ So while it has such a slot, every replica, whether it campaigns or has promised
 brokers that hold one (`ReadValue`): for what is in memory, in the journal or in the log there. A voter whose journal is
 lost may have the only good copy, in its log.
 
-What comes is written anew, under the number that stands there. That promises nothing, and accepts nothing that was not
-accepted before; the next promise shows the slot whole, and the election asks for promises until one does.
+What comes is written anew, and shown by the next promise; the election asks for promises until one does.
 
 VOTERS may come as well, but from journals alone, since no log holds them. A slot that has lost its name cannot be asked
 for. Nothing is asked while no slot is faulty; one question at a time, of a few values each round, then of the next.
@@ -74,6 +73,8 @@ class PayloadSearch:
         pause_s = PAUSE_S
         while wanted := self._wanted():
             self._begin = wanted[-1].position + 1
+            # All that hold a replica, not the voters alone: one whose journal is lost may have the only good copy in
+            # its log.
             for node in self._links.holders():
                 await self._ask(node, wanted)
             await asyncio.sleep(pause_s * self._context.entropy.uniform(1, 2))
@@ -112,7 +113,9 @@ class PayloadSearch:
 
     def _take(self, node: int, slot: Slot, payload: Buffer) -> None:
         """Takes an answer, if it is a copy: meanwhile another value may stand there, or a copy have come."""
-        # The digest proves the copy, whoever gave it. Written under the slot's own number it promises nothing new.
+        # The digest proves the copy, whoever gave it: a voter or not, whether it shows these records to readers or not.
+        # It is written under the number that stands there: that promises nothing, and accepts nothing that was not
+        # accepted.
         if self._is_missing(slot) and digest_of(payload) == slot.value.digest:
             logger.info(
                 "a damaged entry of a journal is mended from another broker's copy",
@@ -124,4 +127,5 @@ class PayloadSearch:
 
 
 def _is_sought(slot: Slot) -> bool:
+    # A slot that has lost its name cannot be asked for.
     return slot.faulty and not slot.learned and len(slot.value.digest) > 0

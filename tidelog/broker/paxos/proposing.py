@@ -38,6 +38,7 @@ class Proposer:
         """Proposes batches, already placed, whose bytes never change again. They count when a quorum has them on disk,
         and behind all that was proposed before; or, lazily, when a quorum has them in memory. Returns position and
         value. Raises `LeaderNotAvailable`, `Overloaded` or `DiskFull`: nothing was proposed."""
+        # Proposed now, it could not be accepted here, and would fill the window.
         if self._is_out_of_room():
             raise DiskFull("no space is left for this partition; nothing was appended")
         digest = self._engine.payloads.hold(payload)

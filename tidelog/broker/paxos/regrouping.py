@@ -88,6 +88,7 @@ def enter(opener: LogOpener, files: ReplicaFiles, era: Era, engine_id: int, now_
         files = replace(files, beyond=(), unnamed=(), forgotten=None)
     metadata = structs.replace(
         files.facts.metadata,
+        # It votes under a new id, which has promised nothing yet.
         status=Status.EMPTY,
         # Numbers of earlier eras are fenced here, so no leader of before can write any more.
         promised=max(files.facts.metadata.promised, era_begin(era.epoch)),
@@ -151,6 +152,7 @@ def end_of_rows(log: PartitionLog) -> tuple[int, int, bool]:
     """Returns the position behind the last batch that names one, its birth, and whether the log ends with it. Blocking,
     for one segment or as many as name none; raises `Overloaded`."""
     rows = [entry for entry in log.entries(log.segments[-1].base_offset) if isinstance(entry, Row)]
+    # Copied batches name no position, and may fill the last segment.
     if not any(row.number > 0 for row in rows):
         rows = [entry for entry in log.entries(log.log_start_offset) if isinstance(entry, Row)]
     named = [row for row in rows if row.number > 0]

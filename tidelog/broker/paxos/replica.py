@@ -269,6 +269,7 @@ class PaxosReplica:
     def heard(self, node_id: int, engine_ids: tuple[int, ...], durable_offset: int) -> None:
         """Takes a peer's report of how far its log is durable, and of the ids that its disk goes by. Raises
         `ForeignSender`, `ImplausibleNumber`."""
+        # A report from beyond everything that is agreed on would have the journals truncated too far.
         check_offset(durable_offset, self.agreed_end)
         for engine_id in engine_ids:
             self._links.routes.check(engine_id, node_id)
@@ -382,6 +383,7 @@ class PaxosReplica:
         node, log = self.engine.node, self.log
         replica = node.replica
         votes_under = (*self.engine.former_ids, self._engine_id) if self._engine_id and self.is_voting else ()
+        # Values that are only accepted may be chosen, so an operator has to know how far they reach.
         ends = [slot.value.base_offset + slot.value.count for slot in replica.slots.values() if slot.value.count]
         position, birth, is_named = end_of_rows(log)
         return Standing(
@@ -444,6 +446,7 @@ class PaxosReplica:
 
     def _on_applied(self, applied: Applied) -> None:
         self._links.push(self.engine, applied)
+        # Voters before delivery: whatever follows this position is decided by them.
         self.voting.on_applied(applied)
         self.applying.on_applied(applied)
         self._truncator.applied(applied)
@@ -453,6 +456,7 @@ class PaxosReplica:
         """Tells the leader's side, and earlier ones, that the next value is in the log."""
         if self.leader is not None:
             self.leader.applied(applied)
+        # Earlier leaders here may have clients whose values are decided only now.
         for partition in self._former:
             partition.applied(applied)
         self._former = [partition for partition in self._former if partition.is_awaited]
@@ -465,6 +469,7 @@ class PaxosReplica:
             return
         # A leader that lacked applied batches would take a repeat for a new batch, and show readers too early an end.
         is_whole = self.applying.is_whole(node.coordinator.next_offset)
+        # Drained: its own barrier, and everything that it found open, is applied.
         if is_whole and self.voting.is_leading and node.coordinator.is_drained:
             leader.begin()
 
@@ -528,9 +533,11 @@ class PaxosReplica:
         return msgspec.msgpack.encode(self._floor(prefix))
 
     def _floor(self, prefix: Prefix) -> Floor:
+        # What is hidden below the floor is not applied again, so the floor itself has to remember it.
         return structs.replace(self._history.floor(prefix), hidden_from=self.applied.hidden_below(prefix.next_offset))
 
     def _on_copied(self, floor: Floor) -> None:
         self.voting.on_copied(floor)
+        # The floor names the voters from now on: a restart must not have to ask for them again.
         self._disk.rewrite_floor(self.engine.node.replica.floor)
         self._serve_if_ready()

@@ -78,6 +78,7 @@ class PaxosRoles:
 
     def _open(self, assigned: Assignment, image: ClusterImage) -> PaxosReplica | None:
         partition_id, topic, info, config = assigned
+        # Opened again it would serve from a disk that has failed an fsync: nobody knows what is on it.
         if partition_id in self._failed:
             return None
         members = voters_of(info.members)
@@ -154,6 +155,7 @@ class PaxosRoles:
         if replica.is_halted:
             self._failed[partition_id] = None
         await replica.close()
+        # The directory may be given to another role, or removed: no write may come after that.
         await replica.at_rest()
         self._logs.high_watermarks[partition_id] = replica.high_watermark
 

@@ -90,6 +90,7 @@ class PaxosService:
             entry = next(log.entries(offset))
             damaged_to, digest = min(end_of(entry), end), entry.digest if isinstance(entry, Row) else b""
         producers = b""
+        # Whoever starts over here has to recognise repeats of the batches that are deleted.
         if asked.takes_rows and asked.offset < log.log_start_offset:
             first = parse_header(data).base_offset if data else log.log_start_offset
             producers = replica.applied.producers_before(first)
@@ -99,6 +100,7 @@ class PaxosService:
     async def read_value(self, asked: ReadValue) -> Answer:
         """Gives the payload of a value to a replica that lost it. Raises `NotFound`, `InvalidRequest`, `Overloaded`."""
         value = asked.value
+        # Checked here: a name that no value has would have the whole journal read for nothing.
         if value.kind not in WITH_PAYLOAD or len(value.digest) != DIGEST_BYTES or value.base_offset < 0:
             raise InvalidRequest("no value with a payload has such a name")
         payload = self._readable(asked).engine.copy_of(asked.position, value)
@@ -106,6 +108,7 @@ class PaxosService:
 
     def _readable(self, asked: ReadApplied | ReadValue) -> PaxosReplica:
         replica = self._find(asked.topic_id, asked.partition)
+        # A log that is being truncated may be at odds with what is chosen; one of another era is another history.
         if replica is None or not replica.is_readable or replica.era != asked.era:
             raise NotFound("this broker has no such replica now")
         return replica

@@ -98,6 +98,7 @@ class VoterReconciler:
                 for partition_id, watch in self._watches.items()
                 if partition_id in self._roles.infos
             }
+            # Everything is looked up before the first wait: the partitions may be others afterwards.
             votes = list(self._lost_votes(partitions))
             lost = [
                 reign
@@ -160,6 +161,7 @@ class VoterReconciler:
         None.
         """
         replica = self._roles.holders[partition_id]
+        # A step of members waits for a report of how far this log is durable.
         if info.members != info.wanted:
             replica.tell_durable()
         if replica.leader is None:
@@ -170,6 +172,7 @@ class VoterReconciler:
         watch = self._watches[partition_id]
         watch.mark(replica.agreed_end, self._context.clock.monotonic_s())
         now = _member_set(replica.voters)
+        # What was agreed on before these members came in force may be on disks that have left: `next_step` asks for it.
         watch.note(replica.voters.ids, replica.agreed_end)
         if is_report_due(info, now):
             where = (partition_id.topic_id, partition_id.partition)

@@ -27,7 +27,7 @@ class Tell(NamedTuple):
 
 @dataclass(slots=True)
 class Turn:
-    """One decision. `group` is the copy that becomes the group if the records are taken."""
+    """A decision under way. `group` is the copy that becomes the group if the records are taken."""
 
     group: ClassicGroup
     settings: GroupSettings
