@@ -369,7 +369,7 @@ def _changed(topic: Topic, changes: Mapping[int, PartitionChange], offset: int) 
 def _partition_of(change: PartitionChange, was: PartitionInfo, offset: int) -> PartitionInfo:
     replicas = was.replicas if change.replicas is None else _nodes(change.replicas)
     # A renewed replica gets the position of this record, which tells its broker to begin the log anew.
-    known = {node: since for node, since in was.since if node not in change.renewed}
+    began_at = {node: since for node, since in was.since if node not in change.renewed}
     return PartitionInfo(
         change.partition,
         NodeId(change.leader),
@@ -386,7 +386,7 @@ def _partition_of(change: PartitionChange, was: PartitionInfo, offset: int) -> P
         next_engine_id=was.next_engine_id if change.next_engine_id is None else change.next_engine_id,
         # Once voters have changed, a disk without the log must rejoin it.
         is_founding=was.is_founding and change.members is None,
-        since=_since(replicas, known, offset),
+        since=_since(replicas, began_at, offset),
         # Changes of a leader or replica never touch what an operator has given up.
         losses=was.losses,
         regroupings=was.regroupings,

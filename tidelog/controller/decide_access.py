@@ -48,8 +48,8 @@ def _records(access: Access, command: AccessCommand, config: BrokerConfig) -> tu
         case StoreToken(token):
             return _store_token(access, token, config)
         case RemoveTokens(token_ids):
-            known = tuple(token_id for token_id in token_ids if token_id in access.tokens)
-            return (TokensRemoved(known),) if known else ()
+            present_ids = tuple(token_id for token_id in token_ids if token_id in access.tokens)
+            return (TokensRemoved(present_ids),) if present_ids else ()
         case AddAcls():
             return _add_acls(access, command, config)
         case RemoveAcls(acls):
@@ -60,16 +60,16 @@ def _records(access: Access, command: AccessCommand, config: BrokerConfig) -> tu
 
 def _store_user(access: Access, command: StoreUser, config: BrokerConfig) -> tuple[MetadataRecord, ...]:
     user = command.user
-    known = access.users.get(user.name)
+    stored_user = access.users.get(user.name)
     # The command carries salt and hash, so only a repetition is equal to what is there.
-    if known == user:
+    if stored_user == user:
         return ()
     if command.is_new:
-        if known is not None:
+        if stored_user is not None:
             raise InvalidRequest(f"there is a user {user.name!r} already; `tidelog user passwd` changes its password")
         check_principal(f"User:{user.name}")
         _refuse_more("users", len(access.users) + 1, config.users_max, "users.max")
-    elif known is None:
+    elif stored_user is None:
         raise NotFound(f"there is no user {user.name!r}; `tidelog user add` makes one")
     return (UserStored(user),)
 

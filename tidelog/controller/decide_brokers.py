@@ -64,30 +64,34 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
     if image.level not in command.levels:
         raise UnsupportedLevel(unfit_for_level(command.node_id, command.levels, image.level))
     node = NodeId(command.node_id)
-    known = image.brokers.get(node)
+    registered_before = image.brokers.get(node)
     # The process asks again because the first answer was lost; it keeps its epoch.
-    if known is not None and known.incarnation == command.incarnation:
+    if registered_before is not None and registered_before.incarnation == command.incarnation:
         return Decision(answer=lambda after: _admitted(after, node))
     # An old copy of a directory lacks promises and acknowledged records, and looks sound.
-    if known is not None and _is_old(image, known, command):
+    if registered_before is not None and _is_old(image, registered_before, command):
         raise OldDirectory(
             f"the data directory of node {node} is an old copy: its broker has been further since. It takes part again "
             "as with a new disk, and is filled from the others"
         )
-    epoch = -1 if known is None else known.epoch
+    epoch = -1 if registered_before is None else registered_before.epoch
     # Compare and set: a request of a dead process that arrives late names an older registration, and must not put out
     # the one that lives. A process that lives is told the newest, and asks again.
     if command.replaces != epoch:
         return Decision(answer=lambda after: RegistrationOutdated(after.position, epoch))
     # The same disk proves that the earlier process is dead: it had the directory locked. On another disk it may live.
-    if known is not None and not known.is_fenced and known.storage not in (command.storage, command.lost_storage):
+    if (
+        registered_before is not None
+        and not registered_before.is_fenced
+        and registered_before.storage not in (command.storage, command.lost_storage)
+    ):
         raise NodeIdInUse(
-            f"node id {node} belongs to a broker that is live, at {known.http}. Give this one another "
+            f"node id {node} belongs to a broker that is live, at {registered_before.http}. Give this one another "
             "node.id; if it is the same broker with a new disk, it will be admitted as soon as the old process's "
             "session is over"
         )
     # The epoch in the clean-shutdown file has to be that of the last life; an older file is one of a life before.
-    loss = _loss(known, command)
+    loss = _loss(registered_before, command)
     registered = BrokerRegistered(
         node_id=node,
         incarnation=command.incarnation,
@@ -107,12 +111,14 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
     return Decision((*lost, registered), lambda after: _admitted(after, node))
 
 
-def _is_old(image: ClusterImage, known: BrokerInfo, command: RegisterBroker) -> bool:
+def _is_old(image: ClusterImage, registered_before: BrokerInfo, command: RegisterBroker) -> bool:
     """Returns True if the disk is an old copy: its directory shows less than it did, or another disk has replaced it
     and it still counts as a voter somewhere."""
-    if known.storage == command.storage:
+    if registered_before.storage == command.storage:
         # A directory counts its starts, and goes on marking time. One that shows less than was told is a copy of then.
-        return command.starts > 0 and (command.starts <= known.starts or command.stamp < known.stamp)
+        return command.starts > 0 and (
+            command.starts <= registered_before.starts or command.stamp < registered_before.stamp
+        )
     disk = (command.node_id, command.storage)
     return any((voter.node_id, voter.incarnation) == disk for voter in image.voters) or any(
         (member.node_id, member.storage) == disk
@@ -126,22 +132,22 @@ def note_stamps(image: ClusterImage, command: NoteStamps) -> Decision:
     """Records the time marks that are newer than those in the metadata; nothing at level 1, which has none."""
     if image.level == LEVEL_MIN:
         return Decision()
-    known = {int(node): broker for node, broker in image.brokers.items()}
+    brokers = {int(node): broker for node, broker in image.brokers.items()}
     news = [
         stamped
         for stamped in command.stamps
-        if (broker := known.get(stamped.node_id)) is not None
+        if (broker := brokers.get(stamped.node_id)) is not None
         and broker.epoch == stamped.broker_epoch
         and stamped.stamp > broker.stamp
     ]
     return Decision((BrokersStamped(news),)) if news else Decision()
 
 
-def _loss(known: BrokerInfo | None, command: RegisterBroker) -> Loss | None:
+def _loss(registered_before: BrokerInfo | None, command: RegisterBroker) -> Loss | None:
     # Nothing that was acknowledged on the old disk is on the new one.
-    if known is None or known.storage != command.storage:
+    if registered_before is None or registered_before.storage != command.storage:
         return Loss.DISK
-    return None if known.epoch == command.clean_epoch else Loss.NOT_SYNCED
+    return None if registered_before.epoch == command.clean_epoch else Loss.NOT_SYNCED
 
 
 def _admitted(image: ClusterImage, node: NodeId) -> CommandAnswer:

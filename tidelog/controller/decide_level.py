@@ -39,15 +39,19 @@ def raise_level(image: ClusterImage, command: RaiseLevel) -> Decision:
 
     if level == image.level or command.validate_only:
         return Decision(answer=answer)
-    known = tuple(SpokenLevels(node, broker.incarnation, spoken[node]) for node, broker in image.brokers.items())
-    return Decision((LevelRaised(level, known),), answer)
+    spoken_levels = tuple(
+        SpokenLevels(node, broker.incarnation, spoken[node]) for node, broker in image.brokers.items()
+    )
+    return Decision((LevelRaised(level, spoken_levels),), answer)
 
 
 def _heard(image: ClusterImage, spoken: Sequence[SpokenLevels]) -> dict[NodeId, LevelRange]:
     """Returns what the registered processes of brokers say themselves."""
     # By incarnation: a process that was replaced since may have been of another version.
-    said = {(answer.node_id, answer.incarnation): answer.levels for answer in spoken}
-    levels_of = {node: said.get((broker.node_id, broker.incarnation)) for node, broker in image.brokers.items()}
+    levels_by_process = {(answer.node_id, answer.incarnation): answer.levels for answer in spoken}
+    levels_of = {
+        node: levels_by_process.get((broker.node_id, broker.incarnation)) for node, broker in image.brokers.items()
+    }
     return {node: levels for node, levels in levels_of.items() if levels is not None}
 
 

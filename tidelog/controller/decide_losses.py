@@ -26,11 +26,11 @@ def accept_loss(image: ClusterImage, command: AcceptLoss) -> Decision:
     """Raises `UnknownTopic`, `UnknownPartition`, or `InvalidRequest`: ranges that are none, or too many."""
     info = _partition(image, command)
     _check(command)
-    known = LostRanges(info.losses)
+    accepted = LostRanges(info.losses)
     # What was given up before keeps its first record; a repetition finds nothing new.
-    news = tuple(lost for lost in command.ranges if not known.covers(lost.start, lost.end))
+    news = tuple(lost for lost in command.ranges if not accepted.covers(lost.start, lost.end))
     # A range that overlaps accepted ones falls into the parts between them, each an entry of its own.
-    parts = sum(len(list(known.rest(lost.start, lost.end))) for lost in news)
+    parts = sum(len(list(accepted.rest(lost.start, lost.end))) for lost in news)
     if len(info.losses) + parts > LOSSES_MAX:
         raise InvalidRequest(
             f"partition {command.partition} has {len(info.losses)} ranges that were given up, and can have at most "

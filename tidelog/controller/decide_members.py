@@ -45,63 +45,63 @@ def alter_members(image: ClusterImage, command: AlterMembers, config: BrokerConf
     """Raises as `registered_broker`, and `NotController` if the leader knows more than there is to know here."""
     sender = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
-    answers = [_alter(partitions, sender, asked) for asked in command.partitions]
+    answers = [_alter(partitions, sender, report) for report in command.partitions]
     return Decision(as_record(partitions.changes), lambda after: MembersAltered(after.position, answers))
 
 
-def _alter(partitions: Partitions, sender: BrokerInfo, asked: MembersAsked) -> MembersAnswer:
-    entry = partitions.find(asked.topic_id, asked.partition)
+def _alter(partitions: Partitions, sender: BrokerInfo, report: MembersAsked) -> MembersAnswer:
+    entry = partitions.find(report.topic_id, report.partition)
     if entry is None:
-        return MembersAnswer(asked.topic_id, asked.partition, AlterCode.UNKNOWN_PARTITION)
+        return MembersAnswer(report.topic_id, report.partition, AlterCode.UNKNOWN_PARTITION)
     topic, info = entry
-    code, now = _judge(sender, info, asked), info
+    code, now = _judge(sender, info, report), info
     # A repetition of what was noted already is answered alike, and noted no second time.
-    if code is AlterCode.NONE and asked.partition_epoch == info.partition_epoch:
-        now = partitions.settle(topic, info, _noted(info, asked.in_force, Brokers(partitions.image)))
+    if code is AlterCode.NONE and report.partition_epoch == info.partition_epoch:
+        now = partitions.settle(topic, info, _noted(info, report.in_force, Brokers(partitions.image)))
         code = AlterCode.NONE if now.leader_epoch == info.leader_epoch else AlterCode.NEW_LEADER_ELECTED
-    return MembersAnswer(asked.topic_id, asked.partition, code, now.leader_epoch, now.partition_epoch)
+    return MembersAnswer(report.topic_id, report.partition, code, now.leader_epoch, now.partition_epoch)
 
 
-def _judge(sender: BrokerInfo, info: PartitionInfo, asked: MembersAsked) -> AlterCode:
-    if asked.leader_epoch > info.leader_epoch or asked.partition_epoch > info.partition_epoch:
+def _judge(sender: BrokerInfo, info: PartitionInfo, report: MembersAsked) -> AlterCode:
+    if report.leader_epoch > info.leader_epoch or report.partition_epoch > info.partition_epoch:
         raise NotController(f"node {sender.node_id} knows later changes of partition {info.partition} than this one")
     # A later leader may have changed the voters since, so this report is old.
-    if asked.leader_epoch < info.leader_epoch:
+    if report.leader_epoch < info.leader_epoch:
         return AlterCode.FENCED_LEADER_EPOCH
-    if info.leader != sender.node_id or not _is_possible(info, asked.in_force):
+    if info.leader != sender.node_id or not _is_possible(info, report.in_force):
         return AlterCode.INVALID_REQUEST
-    if asked.partition_epoch < info.partition_epoch:
+    if report.partition_epoch < info.partition_epoch:
         # Written before the controller's newest order, the report must not end the move which that order began.
-        is_next = asked.partition_epoch == info.partition_epoch - 1
-        is_done = is_next and in_order(asked.in_force.members) == info.members
+        is_next = report.partition_epoch == info.partition_epoch - 1
+        is_done = is_next and in_order(report.in_force.members) == info.members
         return AlterCode.NONE if is_done else AlterCode.INVALID_UPDATE_VERSION
     return AlterCode.NONE
 
 
-def _is_possible(info: PartitionInfo, told: MemberSet) -> bool:
+def _is_possible(info: PartitionInfo, reported: MemberSet) -> bool:
     """Returns True if the members could be those of the log: distinct ids and nodes, ids that were given out, and ids
     known here on their disks."""
     # A log that has changed its voters by itself cannot be refused; what contradicts ids that were given out is no
     # log's state, and would let a node vote twice.
-    ids, nodes = ids_of(told.members), [member.node_id for member in told.members]
+    ids, nodes = ids_of(reported.members), [member.node_id for member in reported.members]
     given = {member.engine_id: member for member in (*info.members, *info.wanted)}
     return (
         bool(ids)
         and len(set(ids)) == len(set(nodes)) == len(ids)
-        and 1 <= min(ids) <= max(ids) < told.next_engine_id <= info.next_engine_id
-        and all(given.get(member.engine_id, member) == member for member in told.members)
+        and 1 <= min(ids) <= max(ids) < reported.next_engine_id <= info.next_engine_id
+        and all(given.get(member.engine_id, member) == member for member in reported.members)
     )
 
 
-def _noted(info: PartitionInfo, told: MemberSet, brokers: Brokers) -> PartitionInfo:
+def _noted(info: PartitionInfo, reported: MemberSet, brokers: Brokers) -> PartitionInfo:
     """Takes note of the members in force: wanted members that missed their turn get another engine id; if all wanted
     ones are in force, the reassignment is done."""
-    ids = ids_of(told.members)
+    ids = ids_of(reported.members)
     # Ids are added in their order: one that was passed over can never be, so its disk gets another.
     turns = tuple(
-        member for member in info.wanted if member.engine_id in ids or member.engine_id >= told.next_engine_id
+        member for member in info.wanted if member.engine_id in ids or member.engine_id >= reported.next_engine_id
     )
-    now = with_wanted(replace(info, members=in_order(told.members), wanted=turns), brokers)
+    now = with_wanted(replace(info, members=in_order(reported.members), wanted=turns), brokers)
     if now.members != now.wanted:
         return now
     return replace(now, replicas=now.target, adding=(), removing=())

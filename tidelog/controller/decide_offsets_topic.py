@@ -35,9 +35,9 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
     name = command.name
     if name not in OWN_TOPICS:
         raise InvalidRequest(f"brokers have no topic {name[:80]!r}")
-    known = image.topics.get(name)
-    if known is not None:
-        return Decision(answer=lambda after: placed(after, known))
+    existing = image.topics.get(name)
+    if existing is not None:
+        return Decision(answer=lambda after: placed(after, existing))
     check_new_id(image, command.topic_id)
     # Fenced brokers and voters that have yet to register count: counted by the live ones alone, a topic that is made
     # while the cluster starts would have too few replicas for good.

@@ -104,46 +104,46 @@ def alter_partition(image: ClusterImage, command: AlterPartition, config: Broker
     """
     sender = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
-    answers = [_alter(partitions, sender, asked) for asked in command.partitions]
+    answers = [_alter(partitions, sender, request) for request in command.partitions]
     return Decision(as_record(partitions.changes), lambda after: PartitionsAltered(after.position, answers))
 
 
-def _alter(partitions: Partitions, sender: BrokerInfo, asked: IsrAsked) -> IsrAnswer:
-    entry = partitions.find(asked.topic_id, asked.partition)
+def _alter(partitions: Partitions, sender: BrokerInfo, request: IsrAsked) -> IsrAnswer:
+    entry = partitions.find(request.topic_id, request.partition)
     if entry is None:
-        return IsrAnswer(asked.topic_id, asked.partition, AlterCode.UNKNOWN_PARTITION)
+        return IsrAnswer(request.topic_id, request.partition, AlterCode.UNKNOWN_PARTITION)
     topic, info = entry
-    code = _judge(partitions.image, sender, topic, info, asked)
+    code = _judge(partitions.image, sender, topic, info, request)
     now = info
     if code is AlterCode.INELIGIBLE_REPLICA:
         # The leader takes this answer as proof that nothing was applied, and reverts. An earlier sending of the request
         # may still arrive, and find the replica eligible again; the new partition epoch refuses it.
         now = partitions.put(topic, replace(info, partition_epoch=info.partition_epoch + 1))
     elif code is AlterCode.NONE:
-        nodes = [member.node_id for member in asked.isr]
+        nodes = [member.node_id for member in request.isr]
         # The ISR is kept in the order of the replicas: elections go by it.
         isr = tuple(node for node in info.replicas if node in nodes)
         now = partitions.settle(topic, info, replace(info, isr=isr))
         code = AlterCode.NONE if now.leader_epoch == info.leader_epoch else AlterCode.NEW_LEADER_ELECTED
-    return IsrAnswer(asked.topic_id, asked.partition, code, now.leader_epoch, now.partition_epoch, now.isr)
+    return IsrAnswer(request.topic_id, request.partition, code, now.leader_epoch, now.partition_epoch, now.isr)
 
 
-def _judge(image: ClusterImage, sender: BrokerInfo, topic: Topic, info: PartitionInfo, asked: IsrAsked) -> AlterCode:
+def _judge(image: ClusterImage, sender: BrokerInfo, topic: Topic, info: PartitionInfo, request: IsrAsked) -> AlterCode:
     # This node was the controller once: it must not judge a leader by an image that is older than the leader's.
-    if asked.leader_epoch > info.leader_epoch or asked.partition_epoch > info.partition_epoch:
+    if request.leader_epoch > info.leader_epoch or request.partition_epoch > info.partition_epoch:
         raise NotController(f"node {sender.node_id} knows later changes of partition {info.partition} than this one")
     # A deposed leader's set is one that nobody replicates to any more.
-    if asked.leader_epoch < info.leader_epoch:
+    if request.leader_epoch < info.leader_epoch:
         return AlterCode.FENCED_LEADER_EPOCH
     # Only the leader knows who has caught up, and only where it replicates to an ISR.
     if info.leader != sender.node_id or not rules_of(topic).leader_alters_isr:
         return AlterCode.INVALID_REQUEST
-    nodes = [member.node_id for member in asked.isr]
-    is_eligible = all(_is_eligible(image, info, member) for member in asked.isr)
-    if asked.partition_epoch < info.partition_epoch:
+    nodes = [member.node_id for member in request.isr]
+    is_eligible = all(_is_eligible(image, info, member) for member in request.isr)
+    if request.partition_epoch < info.partition_epoch:
         # A request that was applied, and whose answer was lost, comes again under the epoch before: it gets its
         # "applied". Anything older may have been applied and undone since, so the leader has to wait for the metadata.
-        is_next = asked.partition_epoch == info.partition_epoch - 1
+        is_next = request.partition_epoch == info.partition_epoch - 1
         is_done = is_next and is_eligible and sorted(nodes) == sorted(info.isr)
         return AlterCode.NONE if is_done else AlterCode.INVALID_UPDATE_VERSION
     is_subset = all(node in info.replicas for node in nodes) and len(dict.fromkeys(nodes)) == len(nodes)
@@ -172,8 +172,8 @@ def elect_leaders(image: ClusterImage, command: ElectLeaders, config: BrokerConf
     """Elects leaders, preferred or unclean. Never raises: each partition has its own answer."""
     partitions = Partitions(image, config)
     # Without a list only those partitions are answered that can get another leader; a cluster has too many others.
-    asked = _electable(image, command.election) if command.partitions is None else command.partitions
-    answers = [_elect(partitions, command.election, named) for named in asked]
+    partition_names = _electable(image, command.election) if command.partitions is None else command.partitions
+    answers = [_elect(partitions, command.election, named) for named in partition_names]
     records: tuple[MetadataRecord, ...] = as_record(partitions.changes)
     if command.election is ElectionType.UNCLEAN:
         # An election that may lose records leaves an audit record in place of the plain change.

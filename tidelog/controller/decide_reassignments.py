@@ -39,8 +39,8 @@ def alter_reassignments(image: ClusterImage, command: AlterReassignments, config
     if len(command.partitions) > MOVES_MAX:
         raise InvalidRequest(f"one request moves at most {MOVES_MAX} partitions, not {len(command.partitions)}")
     partitions = Partitions(image, config)
-    for wanted in command.partitions:
-        _reassign(partitions, wanted)
+    for move in command.partitions:
+        _reassign(partitions, move)
     changes = as_record(partitions.changes)
     _check_room(image, changes, config)
     return Decision((*changes, *_throttled(image, changes, command.throttle)))
@@ -80,15 +80,15 @@ def _reassign(partitions: Partitions, move: NewReplicas) -> None:
     name = TopicPartition(topic.name, info.partition)
     if move.replicas is None:
         # without effect if nothing moves: a repetition, or the move was faster
-        asked = rules_of(topic).called_off(info, name) if info.is_moving else info
+        proposed = rules_of(topic).called_off(info, name) if info.is_moving else info
     else:
         target = tuple(NodeId(node) for node in move.replicas)
         # A repetition: the move is under way, or done. Begun again, it would raise the partition epoch for nothing.
         if target == info.target:
             return
         _check_target(partitions.image, info, target, name)
-        asked = _begun(info, target)
-    partitions.settle(topic, info, asked)
+        proposed = _begun(info, target)
+    partitions.settle(topic, info, proposed)
 
 
 def _check_target(image: ClusterImage, info: PartitionInfo, target: tuple[NodeId, ...], name: TopicPartition) -> None:

@@ -36,12 +36,15 @@ def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig
     partitions = Partitions(image, config)
     if image.topic_by_id(command.topic_id) is None:
         raise UnknownTopic("the topic was deleted meanwhile; nothing was given up")
-    found = partitions.find(command.topic_id, command.partition)
-    if found is None:
+    entry = partitions.find(command.topic_id, command.partition)
+    if entry is None:
         raise UnknownPartition(f"there is no partition {command.partition}; nothing was given up")
-    topic, info = found
+    topic, info = entry
     # A repetition, whose first answer was lost, finds its own record, and must not give up anything again.
-    if any((one.at_ms, one.by, one.via) == (command.at_ms, command.by, command.via) for one in info.regroupings):
+    if any(
+        (regrouping.at_ms, regrouping.by, regrouping.via) == (command.at_ms, command.by, command.via)
+        for regrouping in info.regroupings
+    ):
         return Decision()
     kept = tuple(node for node in info.replicas if node in command.kept)
     # The operator has agreed to what the replicas said at this epoch. After a change, somebody may lead, or hold more.
@@ -50,10 +53,10 @@ def regroup(image: ClusterImage, command: RegroupPartition, config: BrokerConfig
         raise LossRefused("the partition has changed since its replicas were asked; nothing was given up: ask again")
     if rules_of(topic).leader_reports_members:
         # With Paxos no old vote counts any more, so nobody's promises can stand against the new leader.
-        was, wanted = info, quorum_regrouped(info, kept, Brokers(image))
+        was, proposed = info, quorum_regrouped(info, kept, Brokers(image))
     else:
-        was, wanted = _without_leader(info, kept), _led_by(info, command)
-    change = change_of(topic, info, partitions.settle(topic, was, wanted))
+        was, proposed = _without_leader(info, kept), _led_by(info, command)
+    change = change_of(topic, info, partitions.settle(topic, was, proposed))
     record = PartitionRegrouped(
         change,
         command.end,

@@ -55,10 +55,10 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
     """Raises `InvalidRequest`: a bad or taken name, a bad setting, counts out of range, replicas that do not exist.
     Raises `UnsupportedLevel`: a setting that is newer than the cluster."""
     request = command.topic
-    known = image.topics.get(request.name)
+    existing = image.topics.get(request.name)
     # The command has come before, and its answer was lost: it gets the same answer.
-    if known is not None and known.topic_id == command.topic_id:
-        return Decision(answer=lambda after: placed(after, known))
+    if existing is not None and existing.topic_id == command.topic_id:
+        return Decision(answer=lambda after: placed(after, existing))
     if command.topic_id in image.deleted_topics:
         raise InvalidRequest(f"topic {request.name} was created, and deleted by somebody since")
     check_new_id(image, command.topic_id)
@@ -76,12 +76,12 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
 
 def check_new_id(image: ClusterImage, topic_id: str) -> None:
     """Raises `InvalidRequest` for the id of another topic, deleted ones included: their logs would be one."""
-    known = image.topic_by_id(topic_id)
+    existing = image.topic_by_id(topic_id)
     # Brokers may still hold logs under the id, and would take them for the new topic's.
     if topic_id in image.deleted_topics:
         raise InvalidRequest(f"a new topic has the id of one that was deleted, {topic_id}; ids have to be drawn anew")
-    if known is not None:
-        raise InvalidRequest(f"a new topic has the id of topic {known.name}, {topic_id}; ids have to be drawn anew")
+    if existing is not None:
+        raise InvalidRequest(f"a new topic has the id of topic {existing.name}, {topic_id}; ids have to be drawn anew")
 
 
 def _unless_only_asked(command: CreateTopic, record: MetadataRecord, preview: ClusterImage) -> Decision:
@@ -258,8 +258,8 @@ def delete_topic(image: ClusterImage, command: DeleteTopic, config: BrokerConfig
         raise InvalidRequest("topics cannot be deleted here: delete.topic.enable is false")
     if is_internal(command.name):
         raise InvalidRequest(f"topic {command.name} is the brokers' own and cannot be deleted; groups can")
-    known = image.topics.get(command.name)
-    if command.topic_id and (known is None or known.topic_id != command.topic_id):
+    existing = image.topics.get(command.name)
+    if command.topic_id and (existing is None or existing.topic_id != command.topic_id):
         return Decision()  # the asker saw a topic that is gone by now: a repetition, or somebody was faster
     return Decision((TopicDeleted(topic_named(image, command.name).topic_id),))
 

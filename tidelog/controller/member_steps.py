@@ -87,10 +87,10 @@ def _steps(info: PartitionInfo, now: MemberSet, is_live: Judge, has_caught_up: J
 def is_report_due(info: PartitionInfo, now: MemberSet) -> bool:
     """Returns True if the controller would do something if it knew the members. True also if it knows them, and waits
     for the word that a move is complete; or has to give ids to those that missed their turn."""
-    ids, wanted = ids_of(now.members), ids_of(info.wanted)
+    ids, wanted_ids = ids_of(now.members), ids_of(info.wanted)
     # Such an id can never be added any more; the controller has to give its disk another.
-    is_late = any(engine_id not in ids and engine_id < now.next_engine_id for engine_id in wanted)
-    return is_late or ids != ids_of(info.members) or (ids == wanted and info.is_moving)
+    is_late = any(engine_id not in ids and engine_id < now.next_engine_id for engine_id in wanted_ids)
+    return is_late or ids != ids_of(info.members) or (ids == wanted_ids and info.is_moving)
 
 
 def _is_sound(after: MemberSet, judge: Judge) -> bool:

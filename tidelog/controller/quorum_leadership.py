@@ -100,8 +100,8 @@ def with_new_id(info: PartitionInfo, lost: PartitionMember) -> PartitionInfo:
     assert info.next_engine_id <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
     fresh = PartitionMember(info.next_engine_id, lost.node_id, lost.storage)
     # The lost id goes with its promises; a vote under it would contradict what nobody remembers.
-    wanted = tuple(member for member in info.wanted if member != lost)
-    return replace(info, wanted=(*wanted, fresh), next_engine_id=info.next_engine_id + 1)
+    others = tuple(member for member in info.wanted if member != lost)
+    return replace(info, wanted=(*others, fresh), next_engine_id=info.next_engine_id + 1)
 
 
 def quorum_regrouped(info: PartitionInfo, kept: Sequence[NodeId], brokers: Brokers) -> PartitionInfo:

@@ -28,10 +28,10 @@ def misled(image: ClusterImage, config: BrokerConfig) -> ElectLeaders | None:
 
 def fresh_stamps(image: ClusterImage, sessions: Sessions) -> NoteStamps | None:
     """Returns the command that records time marks which brokers have told; None if the metadata have them all."""
-    told = [(broker, sessions.of(node)) for node, broker in image.brokers.items()]
+    brokers = [(broker, sessions.of(node)) for node, broker in image.brokers.items()]
     stamps = [
         Stamped(broker.node_id, broker.epoch, session.stamp)
-        for broker, session in told
+        for broker, session in brokers
         if session is not None and session.broker_epoch == broker.epoch and session.stamp > broker.stamp
     ]
     return NoteStamps(stamps) if stamps else None

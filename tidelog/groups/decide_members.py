@@ -55,20 +55,20 @@ def has_news(shard: Shard, request: Heartbeat) -> bool:
 
 def _beat(group: Group, request: Heartbeat, view: TopicsView, settings: GroupSettings, now: Now) -> Decision:
     current, was = group.currents[request.member_id], group.members[request.member_id]
-    said = None if request.owned is None else _owned_partitions(request)
+    owned = None if request.owned is None else _owned_partitions(request)
     member = updated(was, request, settings)
     if current.epoch != request.member_epoch:
         # The member missed the last answer. It is told again, and obeyed in nothing: this may be an old heartbeat.
-        _check_belated(current, request, said, wants_more=subscription(member) != subscription(was))
+        _check_belated(current, request, owned, wants_more=subscription(member) != subscription(was))
         return Decision((), standing(was, replace(current, is_told=False), settings))
     records: tuple[GroupLogRecord, ...] = () if member == was else (member,)
     epoch, target = group.epoch, group.target_of(request.member_id)
     # A member never gets back within one epoch what it gave up: a commit from before would count after. So there is
     # another epoch first.
-    if subscription(member) != subscription(was) or gets_back(current, target, epoch, said):
+    if subscription(member) != subscription(was) or gets_back(current, target, epoch, owned):
         made = rebalance(group, {**group.members, request.member_id: member}, group.targets, view, now)
         epoch, target, records = made.epoch, made.targets[request.member_id], (*records, *made.records)
-    after = reconciled(current, target, epoch, group.owners, request.member_id, said)
+    after = reconciled(current, target, epoch, group.owners, request.member_id, owned)
     if after != current:
         records = (*records, current_record(group.name, request.member_id, after))
     return Decision(records, standing(member, after, settings))

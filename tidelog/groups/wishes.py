@@ -46,12 +46,12 @@ def updated(was: MemberRecord, request: Heartbeat, settings: GroupSettings) -> M
     `newcomer`."""
     _check(request, settings)
     # None means "as before": clients say most of this only once, in their first heartbeat.
-    said = {name: wish for name in _WISHES if (wish := getattr(request, name)) is not None}
+    changes = {name: wish for name in _WISHES if (wish := getattr(request, name)) is not None}
     if request.topics is not None:
-        said["topics"] = topic_names(request.topics)
+        changes["topics"] = topic_names(request.topics)
     if request.client_id:
-        said |= {"client_id": request.client_id, "client_host": request.client_host}
-    return structs.replace(was, **said) if said else was
+        changes |= {"client_id": request.client_id, "client_host": request.client_host}
+    return structs.replace(was, **changes) if changes else was
 
 
 def subscription(member: MemberRecord) -> tuple[tuple[str, ...], str, str | None]:

@@ -80,6 +80,7 @@ class Campaigner:
         # Before it begins, all but these are of the past by the time the election looks at them.
         if self._has_begun or isinstance(event, LASTING):
             self._events.append(event)
+        # An effect may cause another event; that one comes behind the rest of this step.
         if self._is_stepping or not self._has_begun:
             return
         self._is_stepping = True
@@ -117,6 +118,7 @@ class Campaigner:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
+        # Without a deadline the core waits for a message alone.
         if not isinf(at_s):
             delay_s = max(0.0, at_s - self._clock.monotonic_s())
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake, at_s)

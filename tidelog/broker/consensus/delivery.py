@@ -3,8 +3,7 @@ is lost for all.
 
 The engine applies values by their identity alone, and may jump over positions that every peer has truncated. The state
 machine behind can do neither. So whatever lacks its payload holds up those behind it until a peer's copy has come, and
-a gap holds them up until a snapshot has bridged it. What is void is of no effect, and needs no payload. Once the log
-begins behind a payload that is lacking, nobody sends it any more, and a snapshot must stand for it as well.
+a gap holds them up until a snapshot has bridged it.
 
 Whether a payload is lost, so that the state machine has to go on without it, is its owner's to decide (`is_lost`). One
 that is a log of records can; one whose next state depends on every entry never does.
@@ -94,6 +93,7 @@ class Delivery:
                 # A void value is never shown to the state machine, on any replica.
                 counts = applied.value.digest and applied.verdict is Verdict.APPLIED
                 payload = self._read(applied.position, applied.value) if counts else None
+                # The state machine takes entries in order only: what lacks its payload holds up everything behind it.
                 if counts and payload is None and not self._is_lost(applied):
                     return
                 self.position += 1

@@ -304,7 +304,7 @@ class ReplicaDisk:
             self._has_facts.clear()
             if self._newest is None or self._has_failed:
                 continue
-            facts, asked = self._newest, self._facts_asked
+            facts, facts_asked = self._newest, self._facts_asked
             # Taken out before the write: newer facts that come meanwhile are written next.
             self._newest = None
             try:
@@ -318,7 +318,7 @@ class ReplicaDisk:
                 await asyncio.sleep(RETRY_S)
                 self._try_again(facts)
                 continue
-            self._facts_stored = asked
+            self._facts_stored = facts_asked
             self._facts_written.set()
             self._report()
 

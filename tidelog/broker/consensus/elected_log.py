@@ -208,8 +208,8 @@ class ElectedLog:
     def offer(self, voter_id: int, position: int) -> None:
         """Sends a voter what is learned here at a position, as if it had asked. It cannot ask servers that it does not
         know, and these may be named in the very entry that it lacks."""
-        asked = LearnRequest(position, position + 1)
-        self.engine.receive(PaxosFrame(voter_id, self.engine.node.node, asked), memoryview(b""))
+        request = LearnRequest(position, position + 1)
+        self.engine.receive(PaxosFrame(voter_id, self.engine.node.node, request), memoryview(b""))
 
     def install(self, position: int, voters: VoterSet, voters_position: int) -> None:
         """Goes on from a snapshot of everything below `position`, which names these voters."""

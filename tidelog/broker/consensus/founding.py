@@ -185,7 +185,7 @@ def _joining(node_id: int, answers: Sequence[QuorumDescribed], named_by: str, pa
         )
     recovery_id = _recovery_of(node_id, members, past)
     # The newest voters are the ones most likely to be there; they are only asked, and decide nothing by this.
-    newest = decode_voters(max(members, key=lambda found: found.voters_position).voters)
+    newest = decode_voters(max(members, key=lambda member: member.voters_position).voters)
     return LogOrigin(clusters[0], newest, is_founder=False, generation=generation, recovery_id=recovery_id)
 
 
@@ -222,7 +222,7 @@ def _from_answers(
         return None
     begun = [answer for answer in answers if answer.founders]
     # A wiped founder cannot take the place of its old disk: that may have said STARTING, and be counted by the others.
-    if begun and any(found not in begun[0].founders for found in _identities(incarnations, named)):
+    if begun and any(identity not in begun[0].founders for identity in _identities(incarnations, named)):
         raise ConfigError(
             "the cluster's founding had begun when a disk was lost, and cannot be ended; nothing has been stored yet: "
             f"empty the data directories of all brokers in {named_by}, then start them again"

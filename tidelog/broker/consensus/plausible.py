@@ -96,6 +96,7 @@ def check_prefix(prefix: Prefix) -> None:
 
 
 def _check_owner(number: int, sender: int) -> None:
+    # Under another engine's number two values could be accepted at one position, both as that number's.
     if owner_of(number) != sender:
         raise ImplausibleNumber(
             f"engine {sender} speaks under the number {number}, which is that of {owner_of(number)}"
@@ -103,6 +104,7 @@ def _check_owner(number: int, sender: int) -> None:
 
 
 def _check_number(number: int, known: Known) -> None:
+    # A promise is for ever: once given, such a number could hardly be outbid, and nobody would lead any more.
     if number - known.number > NUMBERS_AHEAD_MAX:
         raise ImplausibleNumber(
             f"the number {number} is more than 2^32 rounds ahead of {known.number}, the largest known here"

@@ -240,6 +240,8 @@ class Follower:
                     logger.error("a leader contradicts itself", partition=str(self.partition_id), reason=reason)
                 case FollowHighWatermark():
                     self.watchers.wake_all()
+                    # A batch below the new high watermark is committed, so it does not hold up what is acknowledged any
+                    # more.
                     if self.log.damage:
                         self.on_flushed()
                 case Fetch():
@@ -278,6 +280,7 @@ class Follower:
                 await self._log_writer.exclusively(self, lambda: self._cut_now(effect, producers))
             except (OSError, TidelogError) as error:
                 logger.error("a replica could not be truncated", partition=str(self.partition_id), error=str(error))
+                # Nothing is asked meanwhile: an answer would be appended behind what has to go.
                 await asyncio.sleep(RETRY_S[FetchStatus.DAMAGED])
             else:
                 break

@@ -120,10 +120,12 @@ class IsrRoles:
         settled_s = self._clock.monotonic_s() - SETTLING_S_MAX
         stalled = [partition.partition_id for partition in self._shared.awaiting.values() if partition.has_stalled]
         reasons = dict.fromkeys(stalled, UnfitReason.STALLED)
-        for known, settling in self.settling.items():
+        for partition_id, settling in self.settling.items():
             if settling.begun_s < settled_s and self._may_others_lead(settling):
-                reasons[known] = UnfitReason.DAMAGED
-        return reasons | {known: UnfitReason.OFFLINE for known in self._logs.offline() if known in self.holders}
+                reasons[partition_id] = UnfitReason.DAMAGED
+        return reasons | {
+            partition_id: UnfitReason.OFFLINE for partition_id in self._logs.offline() if partition_id in self.holders
+        }
 
     def _may_others_lead(self, settling: Settling) -> bool:
         """Returns True if a member whose word is awaited is live; else another leader would wait for the same
@@ -213,8 +215,8 @@ class IsrRoles:
         self._on_metadata_applied()
 
     def _note_committed(self, settling: Settling) -> None:
-        known = self._logs.high_watermark(settling.partition_id, settling.log)
-        self._logs.high_watermarks[settling.partition_id] = max(known, settling.core.committed_end)
+        high_watermark = self._logs.high_watermark(settling.partition_id, settling.log)
+        self._logs.high_watermarks[settling.partition_id] = max(high_watermark, settling.core.committed_end)
 
     def _lead(self, assigned: Assignment, log: PartitionLog, image: ClusterImage) -> None:
         partition_id, topic, info, config = assigned
@@ -246,10 +248,10 @@ class IsrRoles:
     def _follow(self, assigned: Assignment, log: PartitionLog) -> None:
         """Follows the leader; if nobody leads, the replica is only held."""
         partition_id, topic, info, config = assigned
-        known = min([self._logs.high_watermark(partition_id, log), *_given_up_from(info, log)])
+        high_watermark = min([self._logs.high_watermark(partition_id, log), *_given_up_from(info, log)])
         # A damaged batch above the high watermark may never have been acknowledged, so it is not now either.
-        state = log_state(log)._replace(durable_offset=acknowledged_end(log, known))
-        core = IsrFollower(info.leader_epoch, state, known)
+        state = log_state(log)._replace(durable_offset=acknowledged_end(log, high_watermark))
+        core = IsrFollower(info.leader_epoch, state, high_watermark)
         follower = Follower(
             topic.name, partition_id, info.leader_epoch, log, core, self._log_writer, self._clock, self._tasks.spawn
         )

@@ -187,6 +187,7 @@ class Partition(LedPartition):
 
     def _register(self, proposal: Proposal) -> None:
         proposal.appended(self.log.log_end_offset)
+        # With acks=1 an answer says that the leader has it, in memory: another leader may not.
         if proposal.acks == ACKS_ALL:
             self._uncommitted.add(proposal)
         else:
@@ -268,6 +269,7 @@ class Partition(LedPartition):
         """Drops the batches from memory that all in-sync followers have."""
         ends = self._protocol.follower_ends
         self._recent.drop_below(
+            # Those out of sync are served from the disk: they may be hours behind.
             min((ends[node] for node in self._protocol.in_sync if node in ends), default=self.log.log_end_offset)
         )
 

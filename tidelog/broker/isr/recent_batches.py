@@ -69,6 +69,7 @@ class RecentBatches:
         batch = self._batches.get(offset)
         while batch is not None:
             bytes_max -= batch.header.size
+            # One batch always goes, or a large one would never be copied.
             if buffers and bytes_max < 0:
                 break
             buffers.append(batch.data)

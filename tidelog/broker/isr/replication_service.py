@@ -88,6 +88,7 @@ class ReplicationService:
         waits for a deletion would wait for the next batch."""
         for node in nodes:
             session = self._sessions.get(node)
+            # A question that is held has data: it is answered when the throttle lets it.
             if session is not None and partition_id in session.questions and partition_id not in session.held:
                 session.make_ready(partition_id)
 
@@ -138,19 +139,20 @@ class ReplicationService:
         if broker_epoch < self._broker_epoch(replica):
             raise StaleBrokerEpoch(f"broker {replica} has registered again since; this is an earlier life of it")
 
-    def _session(self, caller: Hello, asked: FetchReplicas) -> Session | None:
-        session = self._sessions.get(asked.replica)
-        if asked.number == 0:
+    def _session(self, caller: Hello, request: FetchReplicas) -> Session | None:
+        session = self._sessions.get(request.replica)
+        if request.number == 0:
             if session is not None:
                 session.wake()
-            is_throttled = partial(self._is_held, asked.replica)
-            session = self._sessions[asked.replica] = Session(asked.session, caller.incarnation, is_throttled)
+            # Whatever was lost of the session before, an answer or a process, everything is asked anew in this one.
+            is_throttled = partial(self._is_held, request.replica)
+            session = self._sessions[request.replica] = Session(request.session, caller.incarnation, is_throttled)
             return session
-        if session is None or (session.name, session.number) != (asked.session, asked.number):
+        if session is None or (session.name, session.number) != (request.session, request.number):
             return None
         return session
 
-    def _open(self, session: Session, asked: FetchReplicas, state: FollowerState) -> None:
+    def _open(self, session: Session, request: FetchReplicas, state: FollowerState) -> None:
         """Opens a question with the core's verdict, ready if it can be answered now."""
         partition_id = PartitionId(TopicId(state.topic_id), state.partition)
         session.close(partition_id)
@@ -167,8 +169,8 @@ class ReplicationService:
             return
         question.verdict = partition.fetched(
             FollowerFetched(
-                asked.replica,
-                asked.broker_epoch,
+                request.replica,
+                request.broker_epoch,
                 state.fetch_offset,
                 state.durable_offset,
                 None if state.last_epoch < 0 else state.last_epoch,
@@ -207,6 +209,7 @@ class ReplicationService:
         if report.broker_epoch < self._broker_epoch(report.replica):
             return
         session = self._sessions.get(report.replica)
+        # The fetch that waits cannot carry them; answered now, it is followed by one that does.
         if report.has_questions and session is not None:
             session.wake()
         for state in report.states:
@@ -233,6 +236,7 @@ class ReplicationService:
         payload: list[Buffer] = []
         room = bytes_max
         for partition_id in list(session.ready):
+            # What finds no room stays ready, and completes the next fetch at once.
             if room <= 0:
                 break
             entry, data = self._entry(session.questions[partition_id], partition_id, min(room, PARTITION_BYTES_MAX))
@@ -248,6 +252,7 @@ class ReplicationService:
             if partition is None:
                 continue
             if session.told.get(partition_id) != _news(partition):
+                # Only news: the answer to thousands of quiet partitions is empty.
                 entry, _ = self._entry(question, partition_id, 0)
                 session.close(partition_id)
                 entries.append(entry)
@@ -291,14 +296,17 @@ class ReplicationService:
         partition = self._partitions.get(partition_id)
         verdict = question.verdict
         if partition is None or partition.leader_epoch != question.state.leader_epoch:
+            # The leadership has changed while the question was open: what was judged then holds no more.
             verdict = verdict if isinstance(verdict, FetchStatus) else FetchStatus.UNKNOWN_EPOCH
             return self._told(question.state, verdict, None), ()
         match verdict:
             case FetchStatus():
                 return self._told(question.state, verdict, partition), ()
             case Diverging(epoch, end_offset):
-                told = self._told(question.state, FetchStatus.DIVERGING, partition, epoch=epoch, end_offset=end_offset)
-                return told, ()
+                diverging = self._told(
+                    question.state, FetchStatus.DIVERGING, partition, epoch=epoch, end_offset=end_offset
+                )
+                return diverging, ()
             case OutOfRange(_, log_end_offset):
                 return self._out_of_range(question.state, partition, log_end_offset)
             case Serve(from_offset):
@@ -328,8 +336,8 @@ class ReplicationService:
         except TidelogError:
             return self._told(state, FetchStatus.DAMAGED, None), ()
         size = len(producers)
-        told = self._told(state, FetchStatus.OUT_OF_RANGE, partition, size=size, end_offset=log_end_offset)
-        return told, (producers,)
+        answer = self._told(state, FetchStatus.OUT_OF_RANGE, partition, size=size, end_offset=log_end_offset)
+        return answer, (producers,)
 
     @staticmethod
     def _told(

@@ -72,8 +72,8 @@ class IsrRuntime:
         """Returns the leaders to be that wait for others' word on the end of their logs."""
         now_s = self._context.clock.monotonic_s()
         return {
-            known: WaitingElection(0, now_s - settling.begun_s, settling.core.awaited)
-            for known, settling in self.roles.settling.items()
+            partition_id: WaitingElection(0, now_s - settling.begun_s, settling.core.awaited)
+            for partition_id, settling in self.roles.settling.items()
         }
 
     def mark_idle(self) -> None:

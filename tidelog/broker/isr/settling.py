@@ -50,6 +50,7 @@ async def verify_end(log: PartitionLog, high_watermark: int, log_writer: LogWrit
     """Reads the batches at or above the high watermark, so that the log knows their damage. A little is read at once: a
     broker that takes over many partitions must not wait for the disk thread with each. Raises `OSError`,
     `Overloaded`."""
+    # From the high watermark on: everything below is committed, and the ordinary scrubber finds its damage later.
     scrubber = Scrubber(log, log.reader, high_watermark, with_rows=False)
     is_first = True
     while (piece := scrubber.begin(PIECE_BYTES)) is not None:
@@ -145,6 +146,8 @@ class Settler:
         pause_s = PAUSE_S
         awaited: frozenset[int] = frozenset()
         while True:
+            # All replicas are asked, not the members alone: a whole copy repairs, whoever has it. Only a denial has to
+            # be a member's.
             for node_id in self._repairer.others(settling.partition_id):
                 if not settling.core.is_settled:
                     await self._ask(settling, node_id)
@@ -167,13 +170,13 @@ class Settler:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _ask(self, settling: Settling, node_id: int) -> None:
-        wanted = {offset: identity_at(settling.log, offset) for offset in settling.core.open[:WANTED_MAX]}
+        identities = {offset: identity_at(settling.log, offset) for offset in settling.core.open[:WANTED_MAX]}
         try:
-            reply, answers = await self._copies.ask(node_id, settling.partition_id, list(wanted.values()))
+            reply, answers = await self._copies.ask(node_id, settling.partition_id, list(identities.values()))
         except (TidelogError, TimeoutError) as error:
             logger.info("not answered", partition=str(settling.partition_id), broker=node_id, reason=str(error))
             return
-        for offset, (identity, holding, data) in zip(wanted, answers, strict=False):
+        for offset, (identity, holding, data) in zip(identities, answers, strict=False):
             await self._take(settling, node_id, reply, offset, identity, holding, data)
 
     async def _take(
@@ -186,6 +189,8 @@ class Settler:
         holding: Holding,
         data: memoryview,
     ) -> None:
+        # With the life and the epoch in which it was said: a denial of an earlier life, or from before this leader
+        # epoch, proves nothing.
         answer = Answered(
             node_id,
             reply.broker_epoch,
@@ -201,6 +206,8 @@ class Settler:
                     # Settled only if the copy is on the disk.
                     if await self._repairer.put_back(settling, settling.partition_id, identity, data, node_id):
                         settling.core.step(Repaired(offset))
+                # Before the epoch begins. Truncated within it, the same epoch and offset would come to name two
+                # batches, and no comparison of epochs would notice.
                 case TruncateAt(at):
                     await self._truncate(settling, at, node_id)
 

@@ -85,8 +85,8 @@ class MetadataBootstrap:
         store, stored = self._manager.open_slots(self._clock.wall_ms())
         for finding in stored.report.findings:
             logger.warning("loading", log="metadata", finding=finding)
-        known = self._manager.identity.current
-        self._is_old = known is not None and known.is_old
+        identity = self._manager.identity.current
+        self._is_old = identity is not None and identity.is_old
         # An old copy never knew what was promised since, which is as bad as having forgotten it.
         self._is_amnesiac = stored.is_amnesiac or self._is_old
         member = self.member = LogMember(self._node_id, store, stored)
@@ -120,8 +120,8 @@ class MetadataBootstrap:
 
     def _may_found_anew(self) -> bool:
         """Returns True if this very disk was to found a cluster, and did not begin to: nothing was founded."""
-        known = self._manager.identity.current
-        return known is not None and known.founds and known.storage == self.member.incarnation
+        identity = self._manager.identity.current
+        return identity is not None and identity.founds and identity.storage == self.member.incarnation
 
     def _find_past(self) -> Past:
         identity, known = self._manager.identity, self._manager.identity.current
@@ -142,9 +142,9 @@ class MetadataBootstrap:
         `OSError`."""
         assert self._past is not None, "a disk is read first"
         voter, past = NamedVoter(self._node_id, me), self._past
-        known, incarnation = await self._contacts(contacts, past), self.member.incarnation
+        addresses, incarnation = await self._contacts(contacts, past), self.member.incarnation
         origin = await find_origin(
-            voter, incarnation, self.named, known, self._ask, self._entropy, past=past, tell=self._tell
+            voter, incarnation, self.named, addresses, self._ask, self._entropy, past=past, tell=self._tell
         )
         if self._is_amnesiac:
             # Another incarnation is another voter: nobody can take its votes for those of the disk that has forgotten.
@@ -211,15 +211,17 @@ class MetadataBootstrap:
             others = [(voter.host, voter.port) for voter in voters if voter.node_id != self._node_id]
             answers = await asyncio.gather(*(self._ask(address) for address in others), return_exceptions=True)
             described = [answer for answer in answers if isinstance(answer, QuorumDescribed) and answer.voters]
-            told = [
+            directories = [
                 (starts, stamp)
                 for answer in described
                 for node, storage, starts, stamp in answer.directories
                 if (node, storage) == (self._node_id, self.member.incarnation)
             ]
-            known = self._manager.identity.given  # this start is not counted before the end of this
+            given_identity = self._manager.identity.given  # this start is not counted before the end of this
             # One voter that knows of more is enough: the directory has been further, so this is an earlier state of it.
-            if known.starts and any(starts > known.starts or stamp > known.stamp for starts, stamp in told):
+            if given_identity.starts and any(
+                starts > given_identity.starts or stamp > given_identity.stamp for starts, stamp in directories
+            ):
                 await log_writer.perform(partial(self._manager.identity.change, is_old=True))
                 raise OldDirectory("the data directory is an old copy: other voters knew its broker further")
             # A majority meets every majority that could have heard of a later life of this directory.
@@ -239,12 +241,12 @@ class MetadataBootstrap:
     def _identify(self, origin: LogOrigin) -> None:
         """Blocking. Raises `OSError`."""
         identity = self._manager.identity
-        known = identity.current or DirectoryIdentity(
+        current = identity.current or DirectoryIdentity(
             cluster_id="", node_id=self._node_id, storage="", starts=1 if self._past is not None else 0
         )
         identity.store(
             structs.replace(
-                known,
+                current,
                 cluster_id=origin.cluster_id,
                 node_id=self._node_id,
                 storage=self.member.incarnation,
@@ -253,21 +255,21 @@ class MetadataBootstrap:
                 recovery_id=origin.recovery_id,
                 is_old=False,
                 # Counts the times that this directory was an old copy: journals of then are told by it.
-                renewals=known.renewals + known.is_old,
+                renewals=current.renewals + current.is_old,
             )
         )
 
     @property
     def generation(self) -> int:
         """How often the cluster's metadata log was begun anew, as this directory remembers."""
-        known = self._manager.identity.current
-        return 0 if known is None else known.generation
+        identity = self._manager.identity.current
+        return 0 if identity is None else identity.generation
 
     @property
     def recovery_id(self) -> str:
         """The id of the last time; empty if there was none, or an older version did it."""
-        known = self._manager.identity.current
-        return "" if known is None else known.recovery_id
+        identity = self._manager.identity.current
+        return "" if identity is None else identity.recovery_id
 
     def check_alone(self, log: ElectedLog) -> None:
         """Raises `MetadataDamaged` if the only voter has lost something and is alone by configuration: nobody can give

@@ -270,7 +270,7 @@ class ClusterMetadata:
             # A process of the past under this node id must not speak for its successor.
             self._peers.accept_only(broker.node_id, broker.incarnation, broker.epoch)
         addresses.pop(self._node_id, None)
-        for node_id in [known for known in self._known if known not in addresses]:
+        for node_id in [node for node in self._known if node not in addresses]:
             self._peers.forget(node_id)
         for node_id, (host, port) in addresses.items():
             self._peers.know(node_id, host, port)

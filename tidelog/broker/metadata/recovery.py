@@ -118,7 +118,10 @@ def _check_recoveries(given: Sequence[Remains]) -> None:
             by_generation.setdefault(identity.generation, {}).setdefault(identity.recovery_id, []).append(remains.name)
     for generation, recoveries in sorted(by_generation.items()):
         if len(recoveries) > 1:
-            of = "; ".join(f"{', '.join(names)} of recovery {one or '(no id)'}" for one, names in recoveries.items())
+            of = "; ".join(
+                f"{', '.join(names)} of recovery {recovery_id or '(no id)'}"
+                for recovery_id, names in recoveries.items()
+            )
             raise CannotRecover(
                 f"these directories are of generation {generation}, and were recovered apart: {of}; choose one "
                 "recovery, move metadata*/ and snapshots/ of the others away, and give all directories again"
@@ -164,10 +167,10 @@ def _synced(given: Sequence[Remains], image: ClusterImage) -> Iterator[SyncedRep
     for topic in image.topics.values():
         for partition in topic.partitions if topic.commit_protocol == ISR else ():
             ends = {
-                found.node_id: end
-                for found in given
-                if NodeId(found.node_id) in partition.replicas and found.storage == _storage(image, found)
-                if (end := _log_end(found.files, PartitionId(topic.topic_id, partition.partition))) is not None
+                remains.node_id: end
+                for remains in given
+                if NodeId(remains.node_id) in partition.replicas and remains.storage == _storage(image, remains)
+                if (end := _log_end(remains.files, PartitionId(topic.topic_id, partition.partition))) is not None
             }
             furthest = max(ends.values(), default=None)
             nodes = tuple(node for node in partition.replicas if ends.get(node) == furthest)
@@ -197,16 +200,16 @@ def _given_up(given: Sequence[Remains], restored: Restored, synced: Sequence[Syn
             f"{len(restored.unreached)} entries of the metadata log, at positions {restored.unreached[0]} to "
             f"{restored.unreached[-1]}: the one at {restored.position} is on none of these disks"
         )
-    nodes = {found.node_id for found in given}
+    nodes = {remains.node_id for remains in given}
     absent = [str(node) for node in restored.image.brokers if node not in nodes]
     if absent:
         yield f"all that only brokers {', '.join(absent)} know, which are not given and join with another disk"
-    for found in synced:
-        topic = restored.image.topic_by_id(found.topic_id)
+    for entry in synced:
+        topic = restored.image.topic_by_id(entry.topic_id)
         assert topic is not None, "it is of the image"
         yield (
-            f"what the metadata say of the in-sync replicas of {topic.name}-{found.partition}: now they are those that "
-            f"hold the most, on {'brokers' if len(found.nodes) > 1 else 'broker'} {', '.join(map(str, found.nodes))}"
+            f"what the metadata say of the in-sync replicas of {topic.name}-{entry.partition}: now they are those that "
+            f"hold the most, on {'brokers' if len(entry.nodes) > 1 else 'broker'} {', '.join(map(str, entry.nodes))}"
         )
     yield f"what was decided from position {restored.position} on, if anything was"
 
@@ -225,12 +228,12 @@ def carry_out(plan: RecoveryPlan, managers: dict[str, LogManager], now_ms: int, 
             _write_log(plan, manager, now_ms, by)
         else:
             manager.open_slots(now_ms, anew=True, incarnation=remains.storage)
-        known = manager.identity.current or DirectoryIdentity(
+        identity = manager.identity.current or DirectoryIdentity(
             cluster_id=plan.cluster_id, node_id=remains.node_id, storage=remains.storage
         )
         manager.identity.store(
             msgspec.structs.replace(
-                known,
+                identity,
                 storage=remains.storage,
                 founds=False,
                 generation=plan.generation,
@@ -254,7 +257,7 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
     manager.snapshots.write(position, header, encode_image(image))
 
     # Above every number that a given disk has heard of, so no leader of before can write to the new log.
-    number = next_number(max(found.number_max for found in plan.given), voter.voter_id)
+    number = next_number(max(remains.number_max for remains in plan.given), voter.voter_id)
     payload = encode_record(record, level)
     value = Value(Kind.APPEND, number, offset, 1, digest_of(payload))
     floor = Prefix(position, restored.prefix.epoch, offset)

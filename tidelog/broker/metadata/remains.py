@@ -116,14 +116,18 @@ def _look_at_log(remains: Remains, directory: str) -> None:
         if facts is not None:
             remains.cluster_ids.add(facts.cluster_id)
             remains.node_id, remains.storage = facts.node_id, store.incarnation
+        # Nobody asks this disk for its vote, so what it knows to be chosen counts all the same.
         if stored.is_amnesiac:
             remains.damage.append(f"{directory} has lost something: {stored.report.findings[-1]}")
         log = stored_log(stored, metadata)
+        # A log that was begun counts, were it empty; a directory in which none was begun does not.
         if facts is not None or log.slots or log.floor.position:
             remains.floors.append(log.floor)
+        # Numbers that were only promised or issued, too: somebody may have written under them elsewhere.
         remains.number_max = max(remains.number_max, metadata.promised, metadata.issued)
         for slot in log.slots:
             remains.number_max = max(remains.number_max, slot.number, slot.value.birth)
+            # Another disk may have it whole.
             if slot.faulty:
                 remains.damage.append(f"position {slot.position} in {directory} is damaged")
                 continue
@@ -134,9 +138,9 @@ def _look_at_log(remains: Remains, directory: str) -> None:
 
 
 def _take(entries: dict[int, Entry], position: int, entry: Entry) -> None:
-    known = entries.get(position)
+    present = entries.get(position)
     # A chosen entry is the truth; of others the one with the highest number, as a Paxos leader would propose it.
-    if known is None or (entry.is_chosen, entry.number) > (known.is_chosen, known.number):
+    if present is None or (entry.is_chosen, entry.number) > (present.is_chosen, present.number):
         entries[position] = entry
 
 
@@ -197,11 +201,13 @@ def _starts(all_remains: Iterable[Remains]) -> Iterator[Restored]:
 
 def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry]) -> Restored:
     image, voters, position = start.image, start.voters, start.position
+    # Whether a value is void depends on the births before it, so replay begins only where these are known.
     prefix = _prefix_at(position, floors, merged) or _prefix_of_snapshot(position, image.position)
     unproven: list[int] = []
     while (entry := merged.get(position)) is not None:
         value = entry.value
         prefix, verdict = fold(prefix, value)
+        # A void value means nothing, on any broker: a log that gave it effect would make another image than there was.
         if verdict is Verdict.APPLIED and entry.payload is not None:
             if value.kind is Kind.VOTERS:
                 voters = decode_voters(entry.payload)

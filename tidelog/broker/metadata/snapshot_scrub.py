@@ -73,6 +73,7 @@ class SnapshotTarget:
         left = 0
         for position in lost:
             logger.warning("both headers of a metadata snapshot are damaged", position=position)
+            # Without a header only the position is known: a peer's snapshot of that position will do.
             left += await self._mend(position, 2, partial(_is_at, position))
         headers: list[SnapshotHeader] = []
         await self._means.log_writer.perform(lambda: headers.extend(self._store.headers()))
@@ -90,6 +91,7 @@ class SnapshotTarget:
         self._next = end
         found_bad = left = 0
         if end == header.chunk_count:
+            # No hashes at all: the snapshot was removed while it was read.
             found_bad, left = await self._end(header, is_gone=not hashes and end > 0)
         return Progress(BLOCK_BYTES * (end - first), found=found_bad, left=left)
 

@@ -125,24 +125,24 @@ class SnapshotKeeper:
         except OSError as error:
             raise NotFound(f"this broker cannot read its metadata snapshots: {error}") from error
 
-    def _part(self, asked: FetchSnapshot) -> Answer:
-        if asked.header is None:
-            return self._first_level_part(asked)
-        header = decode_header(asked.header)
+    def _part(self, request: FetchSnapshot) -> Answer:
+        if request.header is None:
+            return self._first_level_part(request)
+        header = decode_header(request.header)
         if header is None:
             raise NotFound("what is asked for is no metadata snapshot")
-        first = max(0, asked.first)
+        first = max(0, request.first)
         end = min(header.chunk_count, first + CHUNKS_AT_ONCE)
         # A snapshot with other blocks damaged still serves: one sound copy of each block is enough.
         blocks = self._store.sound_chunks(header, range(first, end))
         return Answer(SnapshotPart(tuple(blocks), max(first, end)), list(blocks.values()))
 
-    def _first_level_part(self, asked: FetchSnapshot) -> Answer:
+    def _first_level_part(self, request: FetchSnapshot) -> Answer:
         """Returns chunks up to the first that is damaged here."""
-        headers = [header for header in self._store.headers() if asked.position in (-1, header.position)]
+        headers = [header for header in self._store.headers() if request.position in (-1, header.position)]
         if not headers:
             raise NotFound("this broker has no such metadata snapshot")
-        header, first = headers[0], max(0, asked.first)
+        header, first = headers[0], max(0, request.first)
         end = min(header.chunk_count, first + CHUNKS_AT_ONCE)
         sound = self._store.sound_chunks(header, range(first, end))
         blocks = [sound[index] for index in takewhile(sound.__contains__, range(first, end))]
@@ -225,6 +225,7 @@ class SnapshotKeeper:
         try:
             answer = await self._ask(node, DescribeSnapshots(), ask)
         except UnsupportedLevel:
+            # A broker of the first feature level does not know the question for headers.
             answer = await self._ask(node, FetchSnapshot(), ask)
         if isinstance(answer.message, SnapshotPart):
             return (answer.message.header,)
@@ -234,6 +235,7 @@ class SnapshotKeeper:
     async def _ask_chunks(self, node: int, gathered: GatheredSnapshot, ask: Ask) -> None:
         header, first = gathered.header, 0
         for index in gathered.wanted_of(node):
+            # An answer brings many chunks, so these were given, or are damaged there.
             if index < first:
                 continue
             answer = await self._ask(node, FetchSnapshot(encode_header(header), index, header.position), ask)

@@ -308,12 +308,14 @@ class AppliedLog:
     def doubted(self) -> range:
         """Returns the offsets of this log that are to be compared with other replicas' logs before they are shown. What
         is deleted, or was never here, is doubted no more."""
-        found = self._comparison.doubted
-        here = range(max(found.start, self.log.log_start_offset), min(found.stop, self.log.log_end_offset))
-        if found and here.start > found.start:
+        doubted_offsets = self._comparison.doubted
+        here = range(
+            max(doubted_offsets.start, self.log.log_start_offset), min(doubted_offsets.stop, self.log.log_end_offset)
+        )
+        if doubted_offsets and here.start > doubted_offsets.start:
             self.settle(here.start)
-        if found and not here:
-            self.settle(found.stop)
+        if doubted_offsets and not here:
+            self.settle(doubted_offsets.stop)
         return here
 
     def settle(self, offset: int) -> None:

@@ -166,10 +166,10 @@ class Copier:
         """Compares what is doubted from this offset on with another's log; returns True if that told something."""
         if read.log_start_offset > offset:
             return self._applied.begins_later(read.log_start_offset)
-        told = told_by(read, data, offset)
-        if told:
+        told_batches = told_by(read, data, offset)
+        if told_batches:
             self._damaged.pop(node, None)
-            return self._applied.compare(told)
+            return self._applied.compare(told_batches)
         if (end := read.damaged_to or floor.next_offset) > offset:
             self._note_damage(node, end)
         return False

@@ -124,7 +124,7 @@ class VoterHistory:
 
     def installed(self, voters: VoterSet, voters_position: int, end: int) -> None:
         """Notes voters that were in force at a position below `end`, since when everything was seen."""
-        later = [known for known in self._known if known[0] > voters_position]
+        later = [entry for entry in self._known if entry[0] > voters_position]
         self._known = [(voters_position, voters), *later]
         self._end = max(self._end, end)
 

@@ -5,8 +5,7 @@ in the log is often whole in the journal, here or at another replica. A batch th
 whatever value holds it, chosen or not, for the digest proves it. One that is named by its offset alone is taken only
 from a value that is applied and not void: such a value, and no other, fills these offsets on all replicas.
 
-The log's row says at which position its batch was agreed on. Only where it does not, for it is lost, or its batch was
-copied from another log, are all positions of the journal looked through.
+The log's row says at which position its batch was agreed on.
 """
 
 from __future__ import annotations
@@ -43,6 +42,8 @@ def _slots_of(replica: Replica, log: PartitionLog, offset: int) -> Iterator[Slot
     """Yields the slots whose values take this offset."""
     row = next(log.entries(offset), None)
     is_placed = isinstance(row, Row) and row.number > 0 and row.base_offset <= offset
+    # Where the row is lost, or its batch was copied from another log, no position is named: all slots are looked
+    # through.
     positions = (row.position,) if is_placed and isinstance(row, Row) else tuple(replica.slots)
     for position in positions:
         slot = replica.slots.get(position)
@@ -59,7 +60,7 @@ def _is_in_force(replica: Replica, slot: Slot) -> bool:
     return not is_void(fold_to(replica.floor, replica.slots, slot.position), slot.value)
 
 
-def _is_wanted(batch: RecordBatch, wanted: Identity) -> bool:
-    if wanted.is_known:
-        return batch.header.base_offset == wanted.offset and xxh3_128_digest(batch.data) == wanted.digest
-    return batch.header.base_offset <= wanted.offset < batch.header.next_offset
+def _is_wanted(batch: RecordBatch, identity: Identity) -> bool:
+    if identity.is_known:
+        return batch.header.base_offset == identity.offset and xxh3_128_digest(batch.data) == identity.digest
+    return batch.header.base_offset <= identity.offset < batch.header.next_offset

@@ -79,8 +79,8 @@ class LostValues:
         # rest.
         if any(voter in live for voter in unsaid) or not quorum.is_met(lacking):
             return False
-        # A broker that is down may be on its way up with the copy. Once the value is given up, and until the copy comes,
-        # readers get errors, and the producer is told of a gap in its sequences.
+        # A broker that is down may be on its way up with the copy. Once the value is given up, and until the copy
+        # comes, readers get errors, and the producer is told of a gap in its sequences.
         return waited_s >= (ABSENT_S if unsaid else LACKING_S)
 
     def _has_said(self, voter: int, lacking: Set[int]) -> bool:

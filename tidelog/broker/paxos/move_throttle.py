@@ -120,8 +120,8 @@ class ThrottledPeers:
             return await self._peers.ask(node_id, message, deadline_s)
         partition_id = PartitionId(TopicId(message.topic_id), message.partition)
         size = min(message.bytes_max, await self._move_throttle.may_receive(partition_id, deadline_s))
-        asked = structs.replace(message, bytes_max=size)
-        answer = await self._peers.ask(node_id, asked, deadline_s)
+        request = structs.replace(message, bytes_max=size)
+        answer = await self._peers.ask(node_id, request, deadline_s)
         self._move_throttle.received(partition_id, len(answer.body))
         return answer
 

@@ -183,7 +183,7 @@ class PaxosPartition(LedPartition):
         # A copy, with states of its own: batches in flight are remembered here before they are in the log, and the
         # log's table must not know of one that is never chosen.
         self._producers = ProducerTable(self.log.settings.producers_max)
-        self._producers.restore((known, replace(state)) for known, state in self.log.producers.items())
+        self._producers.restore((producer_id, replace(state)) for producer_id, state in self.log.producers.items())
         self._appended_end = self.log.log_end_offset
         self._is_serving, self._is_held = True, False
         self._deletion = None

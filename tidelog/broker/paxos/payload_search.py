@@ -71,14 +71,14 @@ class PayloadSearch:
 
     async def _run(self) -> None:
         pause_s = PAUSE_S
-        while wanted := self._wanted():
-            self._begin = wanted[-1].position + 1
+        while slots := self._wanted():
+            self._begin = slots[-1].position + 1
             # All that hold a replica, not the voters alone: one whose journal is lost may have the only good copy in
             # its log.
             for node in self._links.holders():
-                await self._ask(node, wanted)
+                await self._ask(node, slots)
             await asyncio.sleep(pause_s * self._context.entropy.uniform(1, 2))
-            pause_s = min(2 * pause_s, PAUSE_S_MAX) if all(map(self._is_missing, wanted)) else PAUSE_S
+            pause_s = min(2 * pause_s, PAUSE_S_MAX) if all(map(self._is_missing, slots)) else PAUSE_S
 
     def _wanted(self) -> list[Slot]:
         """Returns the slots of the next round; behind the last position, from the first on again."""
@@ -90,9 +90,9 @@ class PayloadSearch:
         # Each round goes on where the last ended: one payload that is lost everywhere must not hold up the others.
         return sorted(sought, key=lambda slot: (slot.position < self._begin, slot.position))[:ASKED_MAX]
 
-    async def _ask(self, node: int, wanted: list[Slot]) -> None:
+    async def _ask(self, node: int, slots: list[Slot]) -> None:
         """Asks one broker for the payloads that are still missing; nothing more after it has failed once."""
-        for slot in wanted:
+        for slot in slots:
             if not self._is_missing(slot):
                 continue
             partition_id = self._partition_id

@@ -145,7 +145,9 @@ class PaxosRoles:
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
         """Returns the replicas that have halted, as offline (see `Roles.unfit`)."""
-        return {known: UnfitReason.OFFLINE for known, replica in self.holders.items() if replica.is_halted}
+        return {
+            partition_id: UnfitReason.OFFLINE for partition_id, replica in self.holders.items() if replica.is_halted
+        }
 
     async def stop(self, partition_id: PartitionId) -> None:
         """Ends a replica's role, as `Roles.stop` says."""

@@ -46,7 +46,11 @@ class PaxosRuntime:
 
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
         """See `ProtocolRuntime.journals`."""
-        return {known: replica.engine for known, replica in self.roles.holders.items() if not replica.is_halted}
+        return {
+            partition_id: replica.engine
+            for partition_id, replica in self.roles.holders.items()
+            if not replica.is_halted
+        }
 
     def standing(self, partition_id: PartitionId) -> Standing | None:
         """See `ProtocolRuntime.standing`."""
@@ -57,8 +61,8 @@ class PaxosRuntime:
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
         """See `ProtocolRuntime.waiting_elections`."""
-        found = {known: replica.wait.current for known, replica in self.roles.holders.items()}
-        return {known: wait for known, wait in found.items() if wait is not None}
+        waits = {partition_id: replica.wait.current for partition_id, replica in self.roles.holders.items()}
+        return {partition_id: wait for partition_id, wait in waits.items() if wait is not None}
 
     def mark_idle(self) -> None:
         """Vouches for what is durable in the journals."""

@@ -76,10 +76,10 @@ class PaxosService:
         self._move_throttle.sent(partition_id, node_id, sum(map(len, answer.payload)))
         return answer
 
-    def _read(self, asked: ReadApplied, size: int) -> Answer:
-        replica = self._readable(asked)
+    def _read(self, request: ReadApplied, size: int) -> Answer:
+        replica = self._readable(request)
         log = replica.log
-        offset = max(asked.offset, log.log_start_offset)
+        offset = max(request.offset, log.log_start_offset)
         # Nothing beyond: the rest may be hidden, or not applied.
         end = replica.high_watermark
         data, damaged_to, digest = b"", 0, b""
@@ -91,7 +91,7 @@ class PaxosService:
             damaged_to, digest = min(end_of(entry), end), entry.digest if isinstance(entry, Row) else b""
         producers = b""
         # Whoever starts over here has to recognise repeats of the batches that are deleted.
-        if asked.takes_rows and asked.offset < log.log_start_offset:
+        if request.takes_rows and request.offset < log.log_start_offset:
             first = parse_header(data).base_offset if data else log.log_start_offset
             producers = replica.applied.producers_before(first)
         floor = msgspec.msgpack.encode(replica.floor())
@@ -106,10 +106,10 @@ class PaxosService:
         payload = self._readable(asked).engine.copy_of(asked.position, value)
         return Answer(ValueRead(payload is not None), () if payload is None else (payload,))
 
-    def _readable(self, asked: ReadApplied | ReadValue) -> PaxosReplica:
-        replica = self._find(asked.topic_id, asked.partition)
+    def _readable(self, request: ReadApplied | ReadValue) -> PaxosReplica:
+        replica = self._find(request.topic_id, request.partition)
         # A log that is being truncated may be at odds with what is chosen; one of another era is another history.
-        if replica is None or not replica.is_readable or replica.era != asked.era:
+        if replica is None or not replica.is_readable or replica.era != request.era:
             raise NotFound("this broker has no such replica now")
         return replica
 

@@ -98,11 +98,11 @@ def _join_again(turn: Turn, joiner: Joiner, was: Member) -> None:
         turn.tell(joiner.wait, standing(group, was))
         return
     check_protocols(group, request, without=was)
-    said = member_from(request, was.member_id, joiner.wait)
-    check_room(group, said, turn.settings)
+    joining = member_from(request, was.member_id, joiner.wait)
+    check_room(group, joining, turn.settings)
     # An earlier join of the same member is answered, so that each member has one join waiting at most.
     turn.tell(was.join_wait, rebalancing(group))
-    turn.change(_like(was, said), join_wait=joiner.wait)
+    turn.change(_like(was, joining), join_wait=joiner.wait)
     prepare(turn)
 
 
@@ -125,17 +125,17 @@ def _like(was: Member, said: Member) -> Member:
 def _take_over(turn: Turn, joiner: Joiner, was: Member) -> None:
     """Has a static member that comes back under another id take over from its predecessor."""
     group, leader_before = turn.group, turn.group.leader
-    said = member_from(joiner.request, joiner.drawn_id, joiner.wait)
+    heir = member_from(joiner.request, joiner.drawn_id, joiner.wait)
     instance_id = joiner.request.instance_id
     assert instance_id is not None, "only static members take over"
     # The process before is fenced by its member id, if it is still there.
     turn.expel(was.member_id, fenced(group, instance_id))
-    check_room(group, said, turn.settings)
-    group.put(replace(_like(was, said), member_id=said.member_id, join_wait=joiner.wait, sync_wait=None))
-    turn.heard[said.member_id] = None
+    check_room(group, heir, turn.settings)
+    group.put(replace(_like(was, heir), member_id=heir.member_id, join_wait=joiner.wait, sync_wait=None))
+    turn.heard[heir.member_id] = None
     # `expel` took the lead away with the member; it passes to the heir.
     if leader_before == was.member_id:
-        group.leader = said.member_id
+        group.leader = heir.member_id
     # The assignment in force was made for this protocol, and holds for the heir as well.
     if group.phase is Phase.STABLE and chosen_protocol(group) == group.protocol:
         _go_on(turn, joiner, leader_before)

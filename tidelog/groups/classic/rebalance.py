@@ -150,8 +150,8 @@ def standing(group: ClassicGroup, member: Member) -> JoinAnswer:
     if group.leader != member.member_id:
         return answer
     members = group.members.values()
-    told = (JoinedMember(other.member_id, other.instance_id, other.metadata(group.protocol)) for other in members)
-    return structs.replace(answer, members=tuple(told))
+    joined = (JoinedMember(other.member_id, other.instance_id, other.metadata(group.protocol)) for other in members)
+    return structs.replace(answer, members=tuple(joined))
 
 
 def joining_grows(group: ClassicGroup) -> None:
