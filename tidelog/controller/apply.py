@@ -398,7 +398,7 @@ def _nodes(numbers: list[int]) -> tuple[NodeId, ...]:
 
 
 def _unthrottled_if_idle(image: ClusterImage) -> ClusterImage:
-    """A throttle is for the moves that are under way, and ends with the last of them."""
+    """Returns the image without its throttle if no replica moves: a throttle ends with the last move."""
     if image.moves_throttle == NO_THROTTLE or any(
         info.is_moving for topic in image.topics.values() for info in topic.partitions
     ):

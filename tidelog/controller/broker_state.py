@@ -32,7 +32,7 @@ class Brokers:
         return self.image.brokers[node].storage
 
     def is_voting(self, member: PartitionMember) -> bool:
-        """Is its broker live, on the very disk that votes?"""
+        """Returns True if the member's broker is live, on the very disk that votes."""
         node = NodeId(member.node_id)
         return self.is_live(node) and self.storage_of(node) == member.storage
 

@@ -108,7 +108,8 @@ def _noted(info: PartitionInfo, reported: MemberSet, brokers: Brokers) -> Partit
 
 
 def report_lost_votes(image: ClusterImage, command: ReportLostVotes, config: BrokerConfig) -> Decision:
-    """An id that is not wanted (any more) needs no successor. Raises as `registered_broker`."""
+    """Has disks wanted under new engine ids where they have lost their votes; ids that are not wanted (any more) are
+    passed over. Raises as `registered_broker`."""
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
     for vote in command.votes:

@@ -55,7 +55,8 @@ def create_offsets_topic(image: ClusterImage, command: CreateOffsetsTopic, confi
 
 
 def _audit_configs(config: BrokerConfig) -> dict[str, str]:
-    """Returns what is not as for users' topics: how long lines are kept is the operator's to say."""
+    """Returns the settings of the audit topic that differ from users' topics; how long lines are kept is left to the
+    operator."""
     return {
         COMMIT_PROTOCOL: config.offsets_topic_commit_protocol,
         "cleanup.policy": "delete",
@@ -67,7 +68,7 @@ def _audit_configs(config: BrokerConfig) -> dict[str, str]:
 
 
 def _configs(config: BrokerConfig) -> dict[str, str]:
-    """Whatever the brokers' defaults are, nothing of it may get lost."""
+    """Returns the settings of the offsets topic, with which nothing gets lost, whatever the brokers' defaults are."""
     return {
         COMMIT_PROTOCOL: config.offsets_topic_commit_protocol,
         "cleanup.policy": "compact",

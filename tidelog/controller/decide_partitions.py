@@ -182,12 +182,12 @@ def elect_leaders(image: ClusterImage, command: ElectLeaders, config: BrokerConf
 
 
 def _unclean_record(change: PartitionChange, command: ElectLeaders) -> PartitionRegrouped:
-    """The audit record of an election for which no replica was asked: where its log ends is not known."""
+    """Returns the audit record of an election for which no replica was asked: where its log ends is not known."""
     return PartitionRegrouped(change, END_UNKNOWN, command.at_ms, command.by, command.via, change.leader)
 
 
 def _electable(image: ClusterImage, election: ElectionType) -> Sequence[PartitionNamed]:
-    """The partitions of the cluster that this election could give another leader."""
+    """Returns the partitions of the cluster that this election could give another leader."""
     return [
         PartitionNamed(topic.topic_id, info.partition)
         for topic in image.topics.values()

@@ -28,21 +28,23 @@ class MetadataLog(Protocol):
     """The metadata log, as its leader may use it."""
 
     async def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Has the records agreed on, all or none, and applied to the image here; returns the first one's offset.
+        """Appends records, all or none; returns the first one's offset when they are chosen and applied to the image
+        here.
 
         Raises, surely without effect: `NotController`, `Overloaded`. With an effect or not: `ControllerLost`.
         """
         ...
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """Has one voter added, or one (by its id) removed; returns when that is in force. Raises as `append`."""
+        """Adds one voter, or removes one by its id; returns when that is in force. Raises as `append`."""
         ...
 
     @property
     def has_lease(self) -> bool:
-        """True while surely nobody else leads the log."""
+        """True while it is sure that nobody else leads the log."""
         ...
 
     def resign(self) -> None:
-        """Stops leading, if it does: somebody is elected anew, with all that was ever agreed on applied."""
+        """Stops leading, if it does: another election is held, and its winner has applied everything that was agreed
+        on."""
         ...

@@ -76,5 +76,5 @@ PROTOCOL_RULES: Final[Mapping[str, ProtocolRules]] = MappingProxyType(
 
 
 def rules_of(topic: Topic) -> ProtocolRules:
-    """The rules of the topic's commit protocol."""
+    """Returns the rules of the topic's commit protocol."""
     return PROTOCOL_RULES[topic.commit_protocol]

@@ -27,13 +27,13 @@ class Revocations:
         self._under_way: frozenset[NodeId] = frozenset()
 
     def begin(self, position: int) -> None:
-        """A reign begins, with this much of the metadata."""
+        """Begins a reign that knows the metadata up to this position."""
         # What the last controller took from brokers is not remembered; all of it lies before this position.
         self._begun_at, self._made_at = position, {}
 
     @contextmanager
     def agreeing(self, nodes: frozenset[NodeId]) -> Iterator[None]:
-        """Inside, a decision is being agreed on that takes leadership from these brokers."""
+        """Marks these brokers, inside the context, as losing leadership by a decision that is being agreed on."""
         self._under_way = nodes
         try:
             yield
@@ -41,7 +41,7 @@ class Revocations:
             self._under_way = frozenset()
 
     def made(self, nodes: frozenset[NodeId], position: int) -> None:
-        """It is agreed on: who has applied the metadata up to here knows."""
+        """Notes that the decision is agreed on: a broker that has applied the metadata up to `position` knows of it."""
         self._made_at |= dict.fromkeys(sorted(nodes), position)
 
     def is_under_way(self, node_id: int) -> bool:

@@ -102,8 +102,8 @@ class Group:
 
     @property
     def classic(self) -> ClassicGroup | None:
-        """The group as a classic one, with all that is not in the log: who is just joining, and who waits. Invariant:
-        there is one exactly if there is a record, and then there are no members beside its own."""
+        """The group as a classic one, with what is not in the log: members that are just joining, and requests that
+        wait. Invariant: there is one exactly if there is a record, and then there are no members beside its own."""
         # Phases and waits are not in the log: a group that was just loaded has nobody waiting.
         if self._classic is None and self.classic_record is not None:
             self._classic = from_record(self.classic_record)

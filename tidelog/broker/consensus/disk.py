@@ -49,12 +49,12 @@ class StateMachine(Protocol):
     """A log of what is applied. `resume` is to be called when more of it is durable."""
 
     def payload_of(self, value: Value) -> bytes | None:
-        """The payload of a value that is in it, if it can be read."""
+        """Returns the payload of a value that is in this log; None if it is not, or cannot be read."""
         ...
 
     @property
     def end_offset(self) -> int:
-        """The end of what it was given."""
+        """The end offset of all values that it was given."""
         ...
 
     @property

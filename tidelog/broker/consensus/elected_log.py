@@ -140,8 +140,8 @@ class ElectedLog:
 
     @property
     def unreadable(self) -> int | None:
-        """The position of an entry that the log cannot go on without: it is damaged here, and with all others who have
-        said what they have of it, a majority together."""
+        """The position of an entry that the log cannot go on without: its payload is damaged here and with others,
+        which are a majority together. None if there is no such entry."""
         node, blocking = self.engine.node, self.delivery.blocking
         # Fewer than a majority prove nothing: one that has not answered may have the entry whole.
         if blocking is not None and node.quorum.is_met({node.node} | node.lacking(blocking.position)):

@@ -129,7 +129,7 @@ QUORUM_MESSAGES = (
 
 
 def values_of(message: Message) -> list[tuple[int, Value]]:
-    """Position and value of all that travels with its payload, in the order of the payloads."""
+    """Returns position and value of each payload that travels with a message, in the order of the payloads."""
     match message:
         case WriteRequest(_, position, value):
             # A value that is proposed by its identity alone has no payload that anybody could send.

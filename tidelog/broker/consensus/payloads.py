@@ -52,8 +52,8 @@ class Payloads:
         self._bytes -= len(self._held.pop(digest, b""))
 
     def trim(self, *, is_any_open: bool) -> None:
-        """For a replica that proposes nothing: drops what came first, down to `HELD_BYTES_MAX`, and of all if no
-        position is open. It is on the disk, or of no use."""
+        """Drops the oldest payloads of a replica that proposes nothing, down to `HELD_BYTES_MAX`, or all if no position
+        is open: they are on the disk, or of no use."""
         # Dictionaries keep the order of insertion: the oldest payload is the one that is on disk for longest.
         while self._bytes > (HELD_BYTES_MAX if is_any_open else 0):
             self.release(next(iter(self._held)))

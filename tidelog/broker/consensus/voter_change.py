@@ -69,7 +69,7 @@ class Candidate(Protocol):
         """The id that this disk should go by, as the membership is now."""
 
     def next_number(self) -> int | None:
-        """The number of the next attempt to be elected; None if there is no other."""
+        """Returns the number of the next attempt to be elected; None if there is no other."""
 
     def hold(self) -> None:
         """Takes no more values: a change of the voters begins."""

@@ -55,7 +55,7 @@ class IsrRequests:
         self._wake = asyncio.Event()
 
     def add(self, partition: Partition, effect: isr.AlterPartition) -> None:
-        """Sends it soon."""
+        """Has a leader's request sent with the next command."""
         self._waiting.append(_Request(partition, effect))
         self._wake.set()
 

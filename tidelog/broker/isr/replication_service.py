@@ -329,8 +329,8 @@ class ReplicationService:
     def _out_of_range(
         self, state: FollowerState, partition: Partition, log_end_offset: int
     ) -> tuple[PartitionFetched, Sequence[Buffer]]:
-        """The follower starts over at this log's start, and may lead later: it has to know the producers' batches that
-        were deleted here, or would take a repeated one for new."""
+        """Answers with the producers of the records that are deleted here. The follower starts over at this log's
+        start, and may lead later: without them it would take a repeated batch for new."""
         try:
             producers = partition.producers_for_follower()
         except TidelogError:

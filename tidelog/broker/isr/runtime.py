@@ -51,7 +51,7 @@ class IsrRuntime:
         return {"ticks": self.roles.tick(), "isr-requests": self._isr_requests.run()}
 
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
-        """There are no files but the logs."""
+        """Returns nothing: there are no files but the logs."""
         return {}
 
     def standing(self, partition_id: PartitionId) -> Standing | None:
@@ -77,7 +77,7 @@ class IsrRuntime:
         }
 
     def mark_idle(self) -> None:
-        """There are no files but the logs."""
+        """Does nothing: there are no files but the logs."""
 
     # -- for the leaders: `Replication` ------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class IsrRuntime:
         )
 
     def _retired(self, partition_id: PartitionId) -> None:
-        """A leadership of this broker has ended: followers that wait are told."""
+        """Has followers that wait told that a leadership of this broker has ended."""
         self._service.forget(partition_id)
 
     def _epoch_of(self, node_id: int) -> int:

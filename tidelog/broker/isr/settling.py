@@ -99,7 +99,7 @@ class Settling:
         return -1
 
     def on_flushed(self) -> None:
-        """Nothing of it waits for a flush."""
+        """Does nothing: no settlement waits for a flush."""
 
     def second_copy(self, wanted: Identity) -> None:
         """Returns nothing: the log is all that this replica keeps."""

@@ -198,7 +198,7 @@ class MetadataBootstrap:
         return waiting_for(Past(), [], silent, [voter.node_id for voter in lost])
 
     def needs_witnesses(self, log: ElectedLog) -> bool:
-        """True of a disk that votes with others: if it is an old copy, it does not know what it has promised."""
+        """Returns True if this disk votes with others: if it is an old copy, it does not know what it has promised."""
         voters = log.membership.voters
         # A voter alone has nobody who could know more; a learner promises nothing.
         return voters.find(self._node_id, self.member.incarnation) is not None and len(voters.voters) > 1
@@ -239,7 +239,7 @@ class MetadataBootstrap:
             await log_writer.perform(partial(self._identify, origin))
 
     def _identify(self, origin: LogOrigin) -> None:
-        """Blocking. Raises `OSError`."""
+        """Stores the directory's identity, as a disk of this log. Blocking. Raises `OSError`."""
         identity = self._manager.identity
         current = identity.current or DirectoryIdentity(
             cluster_id="", node_id=self._node_id, storage="", starts=1 if self._past is not None else 0
@@ -267,7 +267,7 @@ class MetadataBootstrap:
 
     @property
     def recovery_id(self) -> str:
-        """The id of the last time; empty if there was none, or an older version did it."""
+        """The id of the last recovery; empty if there was none, or an older version did it."""
         identity = self._manager.identity.current
         return "" if identity is None else identity.recovery_id
 

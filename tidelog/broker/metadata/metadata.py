@@ -67,11 +67,11 @@ class MetadataListener(LeaderListener, Protocol):
     def image_changed(self, image: ClusterImage) -> None: ...
 
     def waits(self, reason: str) -> None:
-        """This broker has no cluster yet, for this reason."""
+        """Hears why this broker has no cluster yet."""
         ...
 
     def fail(self, reason: str) -> None:
-        """This broker must not go on."""
+        """Hears why this broker must not go on."""
         ...
 
 
@@ -179,7 +179,7 @@ class ClusterMetadata:
 
     @property
     def cluster_id(self) -> str:
-        """Empty until it is known."""
+        """The id of the cluster; empty until it is known."""
         return "" if self._member is None else self._member.cluster_id
 
     @property

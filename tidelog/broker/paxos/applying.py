@@ -156,8 +156,8 @@ class Applying:
         return 0 if lacking is None and not is_told else lacking
 
     def _waits_for_what_is_deleted(self) -> bool:
-        """True if the payload that delivery waits for is of records that were deleted since: nobody may have it any
-        more. Another's log, which begins behind them, stands for it."""
+        """Returns True if the payload that delivery waits for is of records that were deleted since: nobody may have it
+        any more. Another log, which begins behind them, stands for it."""
         blocking = self.delivery.blocking
         if blocking is None or self._applied.holds(blocking.position, blocking.value):
             return False

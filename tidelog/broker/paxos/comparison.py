@@ -141,7 +141,7 @@ class Comparison:
         self._drop_unnamed(offset)
 
     def agrees(self, position: int, value: Value) -> bool:
-        """True if the log, whose end lies behind this value, holds it, as far as its next row tells."""
+        """Returns True if the log, whose end lies behind this value, holds it, as far as its next row tells."""
         if self._misdated(value) is not None:
             return False
         if not self._rows:

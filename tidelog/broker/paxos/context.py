@@ -65,14 +65,14 @@ class Peers(Protocol):
         """Asks a broker, within so many seconds. Raises as `PeerNode.request`."""
 
     def is_live(self, node_id: int) -> bool:
-        """Is this broker registered, and not fenced?"""
+        """Returns True if this broker is registered, and not fenced."""
 
 
 class ReplicaPeers(Peers, Protocol):
     """The same, for replicas of which some are being reassigned."""
 
     def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
-        """Is the replica on this broker being reassigned, and copied at the rate of moves?"""
+        """Returns True if the replica on this broker is being reassigned, and copied at the rate of moves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ class ReplicaFiles:
         return self.log.offline_reason is not None or self.store.offline_reason is not None
 
     def may_vote_as(self, engine_id: int) -> bool:
-        """True unless there is no id, or this disk has voted under it and forgotten what. Ids rise: whatever the
-        metadata may still say, the ones before are as dead."""
+        """Returns True if this disk may vote under the id: it is one, and the disk has not forgotten what it promised
+        under it. Ids rise: whatever the metadata may still say, all up to the forgotten one are dead."""
         return engine_id > self.facts.forgotten_id
 
     def former_ids(self, engine_id: int) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def _slots_of(replica: Replica, log: PartitionLog, offset: int) -> Iterator[Slot
 
 
 def _is_in_force(replica: Replica, slot: Slot) -> bool:
-    """True if the value is applied, and not void."""
+    """Returns True if the slot's value is applied, and not void."""
     if slot.position >= replica.applied.position:
         return False
     return not is_void(fold_to(replica.floor, replica.slots, slot.position), slot.value)

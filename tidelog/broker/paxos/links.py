@@ -34,12 +34,12 @@ class Links:
         self._silent: dict[int, None] = {}
 
     def set_members(self, voters: VoterSet, nodes: Sequence[int]) -> None:
-        """The metadata's view of who votes, and of all brokers that hold a replica."""
+        """Takes the metadata's view of the voters, and of all brokers that hold a replica."""
         self.routes.set_voters(voters)
         self._holders = tuple(node for node in nodes if node != self._node_id)
 
     def post(self, to: int, frame: PaxosFrame, payloads: Sequence[Buffer]) -> None:
-        """For the engine."""
+        """Sends a frame of the engine to the broker that goes by an engine id."""
         self.routes.post(to, frame, payloads)
 
     def _notify(self, node_id: int, frame: PaxosFrame | ElectionFrame, payloads: Sequence[Buffer]) -> None:
@@ -80,7 +80,7 @@ class Links:
         return engine_id in self._silent
 
     def live(self) -> list[int]:
-        """Engine ids of the voters whose brokers are live."""
+        """Returns the engine ids of the voters whose brokers are live."""
         voters, me = self._voters().voters, self._node_id
         return [voter.voter_id for voter in voters if voter.node_id == me or self._peers.is_live(voter.node_id)]
 
@@ -90,7 +90,7 @@ class Links:
         return len(self._voters().voters)
 
     def others(self) -> list[int]:
-        """The brokers of the other voters."""
+        """Returns the brokers of the other voters."""
         return [voter.node_id for voter in self._voters().voters if voter.node_id != self._node_id]
 
     def holders(self) -> list[int]:
@@ -100,6 +100,6 @@ class Links:
         return sorted(nodes, key=lambda node: not self._peers.is_live(node))
 
     def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:
-        """The brokers that go by these ids."""
+        """Returns the brokers that go by these engine ids."""
         nodes = [self.routes.node_of(engine_id) for engine_id in engine_ids]
         return [node for node in nodes if node is not None]

@@ -68,7 +68,7 @@ class Proposer:
         return coordinator.next_offset
 
     def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:
-        """The brokers that go by these ids."""
+        """Returns the brokers that go by these engine ids."""
         return self._links.nodes_of(engine_ids)
 
     @property

@@ -286,8 +286,8 @@ class PaxosReplica:
 
     @property
     def agreed_end(self) -> int:
-        """The end of what is agreed on, as far as it is known here. The log here may still lack some of it: whose
-        payloads this journal has not, or that is below its floor and yet to be copied from another's log."""
+        """The end offset of what is agreed on, as far as it is known here. The log here may still lack some of it:
+        batches whose payloads this journal has not, or that are yet to be copied from another log."""
         return self.engine.node.replica.applied.next_offset
 
     @property
@@ -341,7 +341,7 @@ class PaxosReplica:
         return self.leader is not None and self.voting.ballots.leader_epoch is None
 
     def on_flushed(self) -> None:
-        """The log has become durable, or was repaired."""
+        """Takes in that the log is durable further, or was repaired."""
         self.applied.on_flushed()
 
     @property
@@ -364,7 +364,7 @@ class PaxosReplica:
         return self._truncator.durable_end_of(engine_id)
 
     def is_silent(self, engine_id: int) -> bool:
-        """True of a vote that nobody casts (`Links.is_silent`)."""
+        """Returns True if nobody casts the vote of this id (`Links.is_silent`)."""
         return self._links.is_silent(engine_id)
 
     def _lags(self) -> dict[int, int]:

@@ -115,7 +115,7 @@ class PaxosRoles:
         return replica
 
     def _engine_id(self, info: PartitionInfo, image: ClusterImage) -> int:
-        """Under which this disk votes, or is to; 0 if it has no vote."""
+        """Returns the engine id under which this disk votes, or is to vote; 0 if it has no vote."""
         storage = image.brokers[self._node_id].storage
         # Wanted first: a disk that has lost its vote is a member under the dead id, and wanted under the next.
         members = [*info.wanted, *info.members]

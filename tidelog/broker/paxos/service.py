@@ -39,7 +39,8 @@ class PaxosService:
         """The questions that wait, by partition and asker."""
 
     def take_durable(self, node_id: int, message: AppliedDurable, _payload: memoryview) -> None:
-        """Another broker's log of a partition is durable further. Raises `ForeignSender`, `ImplausibleNumber`."""
+        """Takes a report that another broker's log of a partition is durable further. Raises `ForeignSender`,
+        `ImplausibleNumber`."""
         replica = self._find(message.topic_id, message.partition)
         # Nobody speaks across eras: what was durable in an earlier one may have been truncated.
         if replica is not None and replica.era == message.era:
@@ -69,7 +70,8 @@ class PaxosService:
             self.take_frame(asker[1], message, payload)
 
     async def read(self, node_id: int, asked: ReadApplied) -> Answer:
-        """Batches of a replica here, for another broker. Raises `NotFound`, `Overloaded`, `OffsetOutOfRange`."""
+        """Answers another broker with batches of a replica here. Raises `NotFound`, `Overloaded`,
+        `OffsetOutOfRange`."""
         partition_id = PartitionId(TopicId(asked.topic_id), asked.partition)
         allowed = await self._move_throttle.may_send(partition_id, node_id, TURN_S_MAX)
         answer = self._read(asked, min(asked.bytes_max, allowed, READ_BYTES_MAX))

@@ -13,7 +13,7 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer, s
 
 
 def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
-    """See the module."""
+    """Assigns each topic by itself, in runs of partitions."""
     given = dict[str, list[Partition]]()
     for topic, subscribers in subscribers_of(members, topics).items():
         each, longer = divmod(topics[topic], len(subscribers))

@@ -12,7 +12,7 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer, s
 
 
 def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
-    """See the module."""
+    """Assigns partition after partition, in turn."""
     member_ids = sorted(member.member_id for member in members)
     seat_of = {member: seat for seat, member in enumerate(member_ids)}
     given = dict[str, list[Partition]]()

@@ -21,7 +21,7 @@ from tidelog.groups.assignors.subscriber import Partition, Subscriber, answer
 
 
 def assign(members: Sequence[Subscriber], topics: Mapping[str, int]) -> dict[str, tuple[Partition, ...]]:
-    """See the module."""
+    """Assigns everybody the same number of partitions, or one more, and moves as few as that takes."""
     subscriptions = dict.fromkeys(
         frozenset(topics.keys() & names) for names in dict.fromkeys(m.topics for m in members)
     )
