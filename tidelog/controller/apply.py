@@ -338,12 +338,14 @@ def _delete_topic(image: ClusterImage, topic_id: str) -> ClusterImage:
         return image
     topics = {name: remaining for name, remaining in image.topics.items() if name != topic.name}
     nodes = dict.fromkeys(node for info in topic.partitions for node in info.replicas)
+    # A broker that is gone will never report that its data are removed.
     holders = tuple(sorted(node for node in nodes if node in image.brokers))
     deleted = _still_held({**image.deleted_topics, topic.topic_id: holders})
     return replace(image, topics=MappingProxyType(topics), deleted_topics=deleted)
 
 
 def _still_held(deleted: Mapping[TopicId, tuple[NodeId, ...]]) -> Mapping[TopicId, tuple[NodeId, ...]]:
+    # A topic that nobody holds any more is forgotten, or every deletion would stay in the image for ever.
     return in_order({topic_id: holders for topic_id, holders in deleted.items() if holders})
 
 

@@ -23,6 +23,8 @@ def raise_level(image: ClusterImage, command: RaiseLevel) -> Decision:
     # The word of the running process counts for more than its registration: at level 1 that says nothing of levels.
     heard = _heard(image, command.spoken)
     spoken = {node: heard.get(node, broker.levels) for node, broker in image.brokers.items()}
+    # The highest that anybody speaks, not the highest that all do: a half upgraded cluster is refused, with the names
+    # of those that lag, and not raised half the way.
     level = max([image.level, *(levels.highest for levels in spoken.values())])
     unfit = [_words(node, levels, is_heard=node in heard) for node, levels in spoken.items() if level not in levels]
     # A voter that has not registered applies the same records, and nobody knows which it understands.

@@ -55,6 +55,7 @@ def _check_room(image: ClusterImage, changes: Sequence[MetadataRecord], config: 
         if topic is was:
             continue
         for old, new in zip(was.partitions, topic.partitions, strict=True):
+            # While a move lasts a broker holds what comes to it beside what is to leave it.
             more.update(node for node in new.replicas if node not in old.replicas)
     if more:
         check_room(image, more, config)

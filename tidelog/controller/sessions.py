@@ -4,9 +4,8 @@ A session belongs to a registration (a broker epoch). It is kept in memory only:
 broker a whole session from its election on, since it cannot know when its predecessor heard them last.
 
 A session ends early by the word of `WITNESSES` live brokers, this one perhaps among them, to whom the broker owes
-answers and does not say that it is there: it hangs, or is cut off. One witness is not enough, since it may be the one
-that is cut off. And not before the broker's lease has run out (`broker/runtime/lease.py`): until then it may serve as a
-leader. Words from before it was heard last count for nothing.
+answers and does not say that it is there: it hangs, or is cut off. But not before the broker's lease has run out
+(`broker/runtime/lease.py`).
 """
 
 from __future__ import annotations
@@ -146,5 +145,5 @@ class Sessions:
         words = self._silences.get((node, session.broker_epoch), {})
         # The heartbeat refutes whatever was said before it.
         recent = [witness for witness, said_s in words.items() if max(now_s - WITNESS_S, session.heard_s) <= said_s]
-        # A fenced witness may itself be the one that is cut off.
+        # One witness is not enough: it may be the one that is cut off; and a fenced one probably is.
         return sum(witness != node and image.is_live(witness) for witness in recent) >= WITNESSES

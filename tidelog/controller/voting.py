@@ -44,6 +44,7 @@ def next_step(
     if not _can_decide(image):
         return None
     lost = next((voter for voter in image.voters if _is_lost(image, voter)), None)
+    # A vote that nobody casts only makes majorities harder to come by, so it goes before anybody is added.
     if lost is not None:
         return ChangeVoters(remove=lost.voter_id)
     candidates = _candidates(image, sessions)

@@ -50,6 +50,7 @@ def decide_join(shard: Shard, joiner: Joiner, settings: GroupSettings, now: Now)
         raise unknown(request.group, request.member_id)
     else:
         turn = _opened(shard.known_or_new(request.group, settings.groups_max), settings, now)
+    # On a copy, for phases and waits are not in the log: if the records find no room, nothing has happened.
     join(turn, joiner)
     return turn
 

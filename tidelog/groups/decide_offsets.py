@@ -71,6 +71,7 @@ def _commit(
     now: Now,
 ) -> Decision:
     for offset in request.offsets:
+        # Such a number is a client's mistake: it refuses the whole request, before any of it is decided.
         _check_numbers(offset, 0)
     records, verdicts = list[GroupLogRecord](), list[CommitVerdict]()
     for offset in request.offsets:

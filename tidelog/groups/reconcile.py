@@ -46,6 +46,7 @@ def reconciled(
     # an epoch that the member has spoken with already. Without this, an old heartbeat could pass for the member's
     # answer.
     if current.epoch != epoch:
+        # By topic id: a topic that was created anew under the name is another one, and its partition is given up first.
         lost = {partition: has for partition, has in held.items() if target.get(partition) != has.topic_id}
         revoking.update(lost)
         held = {partition: has for partition, has in held.items() if partition not in lost}

@@ -39,6 +39,7 @@ class Deadlines:
             heappush(self._heap, (due_s, key))
 
     def drop(self, key: GroupMember) -> None:
+        # Its entry in the heap stays, and is passed over when it comes up.
         self._due_s.pop(key, None)
 
     def __contains__(self, key: GroupMember) -> bool:

@@ -315,6 +315,7 @@ class ReplicaDisk:
                 if error.errno != errno.ENOSPC:
                     self.fail(str(error))
                     continue
+                # A full disk is a slow disk: the facts are written when there is room, unless newer ones have come.
                 await asyncio.sleep(RETRY_S)
                 self._try_again(facts)
                 continue

@@ -225,6 +225,7 @@ class ElectedLog:
     def start(self) -> None:
         """Starts the engine; has it found the log if that is not over."""
         self.engine.step(Started())
+        # Said at each start until the founding is over, so a crash in the midst of it costs nothing.
         if self._member.may_found:
             self.engine.step(Found(self._member.cluster_id))
         self._begin_campaigning()

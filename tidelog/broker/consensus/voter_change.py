@@ -135,6 +135,7 @@ class VoterChanger:
             async with asyncio.timeout(CHANGE_S_MAX):
                 await self._outcome
         except TimeoutError:
+            # What is written may be chosen later, so this is no refusal.
             raise ControllerLost("the voters could not be changed in time; whether they will is unknown") from None
         finally:
             # A change that is not written yet is given up: its reign wrote no voters, and never will. One that is

@@ -70,6 +70,7 @@ class Session:
     def tell(self, entry: PartitionFetched) -> None:
         """Notes what the follower is told of a partition."""
         partition_id = PartitionId(TopicId(entry.topic_id), entry.partition)
+        # Followers take nothing from any other answer, so the next one has to tell it again.
         if entry.status is FetchStatus.OK:
             self.told[partition_id] = (entry.leader_epoch, entry.high_watermark, entry.log_start_offset)
         else:

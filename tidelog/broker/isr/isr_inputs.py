@@ -26,6 +26,7 @@ def isr_changed(config: TopicConfig, info: PartitionInfo, image: ClusterImage) -
     is_fsynced = config.ack_durability == "fsynced"
     # Only the live ones: a fetch of a fenced broker, or of an earlier process, must not let it into the set.
     epochs = {int(broker.node_id): broker.epoch for broker in image.live_brokers}
+    # Brokers that name no rack stand in one together: that they are apart is not known.
     racks = {int(node): image.brokers[node].rack or "" for node in info.replicas if node in image.brokers}
     least_racks = min(config.min_insync_racks, len({*racks.values()}))
     return IsrChanged(info.replicas, info.isr, info.partition_epoch, epochs, least, is_fsynced, least_racks, racks)

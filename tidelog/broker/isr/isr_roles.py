@@ -296,6 +296,7 @@ class IsrRoles:
     async def close(self) -> None:
         """Ends all roles, as `Roles.close` says."""
         for leader in self._fetchers:
+            # Fetchers first: nothing may be appended to a log whose role has ended.
             await self._tasks.cancel(f"fetcher-{leader}")
         for partition_id, partition in self.partitions.items():
             partition.close()

@@ -115,6 +115,7 @@ class ReplicationService:
     async def fetch(self, caller: Hello, asked: FetchReplicas) -> Answer:
         """Answers as soon as there is something to say, or when the time is up. Raises `StaleBrokerEpoch`,
         `ImplausibleNumber`."""
+        # Everything is checked before the session is touched: a refused fetch must leave no trace.
         self._check(asked.replica, asked.broker_epoch)
         for state in asked.changed:
             check_state(state)

@@ -150,6 +150,7 @@ class MetadataBootstrap:
             # Another incarnation is another voter: nobody can take its votes for those of the disk that has forgotten.
             store, stored = self._manager.open_slots(self._clock.wall_ms(), anew=True)
             self.member = LogMember(self._node_id, store, stored)
+        # The controller admits another disk under a live node id only if it names the disk that it stands for.
         if past.remembers and self._manager.identity.current is not None and not self._is_old:
             self.lost_storage = self._manager.identity.current.storage
         # The identity is durable before the metadata log may hold anything that others count on.

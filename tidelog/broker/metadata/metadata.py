@@ -136,6 +136,7 @@ class ClusterMetadata:
             if loaded is not None:
                 self.image, position, self._snapshot_voters = loaded
         if self.image.level not in self._levels:
+            # Records behind the snapshot may be unknown to this version: it had better not start than stop among them.
             raise UnsupportedLevel(self._unfit())
         member = self._member = bootstrap.member
         membership, leader = self._membership(member), self._listener
@@ -254,6 +255,7 @@ class ClusterMetadata:
         """Ends timers and tasks; what is appended to the disk stays for the log writer."""
         if self._is_open:
             self._log.leadership.resign()
+            # It has resigned before: another voter asks at once then, and need not wait for silence.
             self._log.close()
         for task in self._tasks.values():
             task.cancel()

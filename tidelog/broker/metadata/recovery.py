@@ -223,6 +223,7 @@ def carry_out(plan: RecoveryPlan, managers: dict[str, LogManager], now_ms: int, 
     # The base last: a crash before it leaves no log of the new generation, and all can be given again.
     for remains in sorted(plan.given, key=lambda remains: remains is plan.base):
         manager = managers[remains.name]
+        # A snapshot of before must not be loaded in the place of the new one; under another name it is kept.
         manager.set_snapshots_aside(plan.generation)
         if remains is plan.base:
             _write_log(plan, manager, now_ms, by)
@@ -253,6 +254,7 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
     record = ClusterRecovered(plan.generation, now_ms, by, kept, plan.given_up, plan.synced, plan.recovery_id)
     level = max(restored.image.level, level_of(record))
     image = replace(with_voters(restored.image, voters.voters, voters.next_voter_id), position=offset, level=level)
+    # As if the voters' value stood right before the log's beginning.
     header = msgspec.msgpack.encode(SnapshotVoters(voters, position - 1))
     manager.snapshots.write(position, header, encode_image(image))
 

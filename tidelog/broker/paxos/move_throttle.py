@@ -47,6 +47,7 @@ class MoveThrottle:
 
     def early_s(self, node_id: int, message: PartitionFrame) -> float:
         """Returns how many seconds a question of another broker has to wait; 0 for everything else."""
+        # Only questions of replicas that lack something wait: promises and writes are no copying.
         if not isinstance(message.frame.message, LearnRequest) or not self.is_held(where(message), node_id):
             return 0.0
         return self._throttle.sending.ready_in_s()

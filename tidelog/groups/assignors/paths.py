@@ -80,6 +80,7 @@ class Evening:
     def _next(self, frontier: Sequence[str], last_steps: _LastSteps, topics: dict[str, None]) -> Iterator[str]:
         """Yields the members, not reached before, that the frontier's members could hand a partition to."""
         for giver in frontier:
+            # What a member was given last it hands on first, so that it keeps what it had.
             for topic in reversed(self._shares.held[giver]):
                 self._steps_left -= 1
                 if topic in topics or topic in self._settled_topics:

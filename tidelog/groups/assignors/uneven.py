@@ -80,6 +80,7 @@ class _Handing:
         ways = self._ways[giver]
         while True:
             fewest, topic = ways[0]
+            # The giver has handed on its last partition of this topic.
             if topic not in self._shares.held[giver]:
                 heappop(ways)
                 if not ways:

@@ -42,6 +42,7 @@ def join(turn: Turn, joiner: Joiner) -> None:
         _join_unknown(turn, joiner)
     elif request.member_id in group.pending:
         if request.instance_id is not None:
+            # Ids are given away to dynamic members only.
             raise unknown(group.name, request.member_id)
         check_protocols(group, request)
         _add(turn, joiner, request.member_id)

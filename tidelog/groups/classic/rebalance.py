@@ -100,6 +100,7 @@ def _complete(turn: Turn) -> None:
 def _become_empty(turn: Turn) -> None:
     group = turn.group
     group.generation += 1
+    # The number went up: a late commit of the last generation must not count in the group that comes next.
     group.phase, group.joining, group.syncing_until_s = Phase.EMPTY, None, None
     group.protocol = group.leader = None
     turn.records.append(record_of(group, turn.now.wall_ms))
@@ -113,6 +114,7 @@ def _begin_generation(turn: Turn) -> None:
     group.leader, group.protocol = _elected(group), chosen_protocol(group)
     joined = [member for member in group.members.values() if member.join_wait is not None]
     for member in list(group.members.values()):
+        # What the last leader gave away must not be told in this generation.
         turn.change(member, assignment=b"", has_synced=False, join_wait=None, newcomer_until_s=None)
     # Before any of them is told: a coordinator that takes over must not use the number for other members or another
     # leader.
