@@ -84,8 +84,8 @@ def _commit(
             if not _is_kept(group, committed):
                 records.append(committed)
             verdicts.append(CommitVerdict(offset.topic, offset.partition))
-        # One bad offset does not take the others with it, as in Kafka.
         except TidelogError as error:
+            # One bad offset does not take the others with it, as in Kafka.
             verdicts.append(CommitVerdict(offset.topic, offset.partition, error.code, error.message))
     return Decision(tuple(records), CommitAnswer(tuple(verdicts)))
 

@@ -187,10 +187,10 @@ class Partition(LedPartition):
 
     def _register(self, proposal: Proposal) -> None:
         proposal.appended(self.log.log_end_offset)
-        # With acks=1 an answer says that the leader has it, in memory: another leader may not.
         if proposal.acks == ACKS_ALL:
             self._uncommitted.add(proposal)
         else:
+            # With acks=1 the answer says that this leader has it, in memory: the next one may not.
             self._answer(proposal, [self._node_id], "leader")
 
     # -- commit ---------------------------------------------------------------------------------------------------

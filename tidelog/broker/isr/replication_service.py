@@ -320,8 +320,8 @@ class ReplicationService:
     ) -> tuple[PartitionFetched, Sequence[Buffer]]:
         try:
             data = partition.read_for_follower(from_offset, bytes_max)
-        # Retention may have deleted the records since the question was judged.
         except OffsetOutOfRange:
+            # Retention may have deleted the records since the question was judged.
             return self._out_of_range(state, partition, partition.log_end_offset)
         except (DamagedBatch, TidelogError):
             return self._told(state, FetchStatus.DAMAGED, partition), ()

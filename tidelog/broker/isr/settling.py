@@ -206,9 +206,9 @@ class Settler:
                     # Settled only if the copy is on the disk.
                     if await self._repairer.put_back(settling, settling.partition_id, identity, data, node_id):
                         settling.core.step(Repaired(offset))
-                # Before the epoch begins. Truncated within it, the same epoch and offset would come to name two
-                # batches, and no comparison of epochs would notice.
                 case TruncateAt(at):
+                    # Before the epoch begins. Truncated within it, the same epoch and offset would come to name two
+                    # batches, and no comparison of epochs would notice.
                     await self._truncate(settling, at, node_id)
 
     async def _truncate(self, settling: Settling, offset: int, node_id: int) -> None:

@@ -457,8 +457,8 @@ class ClusterMetadata:
         if isinstance(message, PaxosFrame):
             try:
                 self._log.receive_paxos(node_id, message, payload)
-            # Two values at one position: no rule can mend that, and going on would spread it.
             except HistoriesDiffer as error:
+                # Two values at one position: no rule can mend that, and going on would spread it.
                 self._listener.fail(
                     f"the metadata logs of this broker and of node {node_id} have different histories ({error}): their "
                     "directories are copies of one cluster that went on apart; stop all brokers, choose one history, "
