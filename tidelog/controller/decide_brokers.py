@@ -1,13 +1,7 @@
 """Deciding about brokers: who is admitted, who counts as live, who leaves.
 
 One node id is one broker. A process that registers under an id whose broker is not fenced is admitted only if the
-earlier process is surely dead: the same disk says so, since a data directory is locked as long as its process lives.
-So does a new disk of the metadata log in a directory that remembers the one before.
-Another disk under a live id is either a second broker with a wrong `node.id`, or a broker whose disk was replaced
-within its session's time; it is told to wait, and succeeds in the second case.
-
-A registration is compared and set: it names the one that it replaces. What a process sent before it died may arrive
-when the next one has long been admitted; but then it names what is not the newest any more.
+earlier process is surely dead. A registration is compared and set: it names the one that it replaces.
 """
 
 from __future__ import annotations
@@ -75,11 +69,15 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
             "as with a new disk, and is filled from the others"
         )
     epoch = -1 if registered_before is None else registered_before.epoch
-    # Compare and set: a request of a dead process that arrives late names an older registration, and must not put out
-    # the one that lives. A process that lives is told the newest, and asks again.
+    # Compare and set. What a process sent before it died may arrive when the next one has long been admitted, and would
+    # put that out for good; but it names a registration that is not the newest any more. A process that lives is told
+    # the newest, and asks again.
     if command.replaces != epoch:
         return Decision(answer=lambda after: RegistrationOutdated(after.position, epoch))
-    # The same disk proves that the earlier process is dead: it had the directory locked. On another disk it may live.
+    # The same disk proves that the earlier process is dead, since a directory is locked as long as its process lives;
+    # so does a new disk in a directory that remembers the one before. Another disk under a live id is either a second
+    # broker with a wrong `node.id`, or one whose disk was replaced within its session's time: the latter succeeds
+    # later.
     if (
         registered_before is not None
         and not registered_before.is_fenced

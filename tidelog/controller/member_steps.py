@@ -3,13 +3,10 @@
 A step adds one member or removes one, so that any majority of the members before and any of those after have one in
 common; the log takes it as one VOTERS value (`replication.paxos.voters`). The order keeps sets small and sound:
 
-- an id whose disk was replaced goes first: it is dead, and a node may have one vote only;
+- an id whose disk was replaced goes first;
 - then one is added, as soon as it has caught up, and another removed, in turn;
 - the leader itself goes last, and only if nobody else was named to do it;
-- nothing is done that would leave no live majority, nor one whose logs lack, on their disks, what was there when the
-  present members came in force: what they have agreed on since is on enough disks by itself, but who agreed on what
-  came before may have gone, and whoever copies a log has it in memory at first;
-- nothing is done before the controller knows of the step before, so that it is never more than one behind.
+- nothing is done that would leave no sound majority (`next_step`), nor before the controller knows of the step before.
 
 Ids are added in their order. One that is passed over because a later one was ready has missed its turn: the leader's
 report says so (`MemberSet.next_engine_id`), and the controller gives its disk another.
@@ -62,8 +59,9 @@ def next_step(
     if is_report_due(info, now):
         return None
     steps = _steps(info, now, is_live, has_caught_up)
-    # Live: else the next value could not be chosen. Durable: what was chosen before the present members came in force
-    # may be on disks that have gone since, and whoever copies a log has it in memory at first.
+    # A majority has to be live, or the next value could not be chosen. And a majority has to have on its disks what was
+    # there when the present members came in force. What these have agreed on since is on enough disks by itself; but
+    # who agreed on what came before may have gone, and whoever copies a log has it in memory at first.
     return next((step for step in steps if _is_sound(step.of(now), is_live) and _is_sound(step.of(now), keeps)), None)
 
 

@@ -4,9 +4,7 @@ A member's commit counts if the partition is its own, since an epoch that is not
 (KIP-1251): so one that was made while the member owned the partition counts, also if the group has gone on since; and
 one that comes after the partition was given to another does not, not even if it has come back.
 
-A member numbers its commits. The committed offset keeps the number, so that of two that overtake each other the later
-stays. A repeated commit finds its work done. Sequence 0 is no number: whoever has only one request under way needs
-none.
+A member numbers its commits, and the committed offset keeps the number (`_is_kept`).
 """
 
 from __future__ import annotations
@@ -173,7 +171,8 @@ def _is_kept(group: Group, committed: OffsetRecord) -> bool:
     # Numbers are each member's own, so only its own commits can be compared.
     if was is None or was.topic_id != committed.topic_id or was.member_id != committed.member_id:
         return False
-    # Sequence 0 is no number: it takes part in no comparison.
+    # Of two commits that overtake each other the later stays, and a repeated one finds its work done. Sequence 0 is no
+    # number: whoever has only one request under way needs none.
     if not 0 < committed.sequence <= was.sequence:
         return False
     if committed.sequence == was.sequence and (committed.offset, committed.metadata) == (was.offset, was.metadata):

@@ -3,9 +3,7 @@
 Two kinds. A member that is not heard of for its session is expelled; so is one that keeps for its rebalance timeout
 what it was told to give up. A coordinator that takes over knows of no time: everybody has a full session from then on.
 
-Times are monotonic seconds. Deadlines are in heaps that are cleaned lazily: whoever is heard again is not looked for in
-the heap; its old entry, when it comes up, is put back with the new deadline. So an entry is touched once a session, not
-once a heartbeat.
+Times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ class Deadlines:
     def set(self, key: GroupMember, due_s: float) -> None:
         """Sets the deadline of this key, whatever it was."""
         self._due_s[key] = due_s
-        # A later deadline leaves the old entry where it is; `next_s` puts it back when it comes up. So a heartbeat
-        # costs no work in the heap.
+        # The heap is cleaned lazily: a key with a later deadline is not looked for in it; its old entry is put back
+        # when it comes up (`next_s`). So an entry is touched once a session, and not once a heartbeat.
         if key not in self._queued_s or due_s < self._queued_s[key]:
             self._queued_s[key] = due_s
             heappush(self._heap, (due_s, key))

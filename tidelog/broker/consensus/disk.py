@@ -4,14 +4,8 @@ Two things become durable in their own ways: slots with the journal's flushes, t
 copies of metainfo. The engine numbers its writes and believes in whole prefixes; so a write counts when it and all
 before it are durable, whichever way they went. Facts replace each other: only the newest are ever written.
 
-What nobody waits for is written with the next record that somebody does wait for, in one go, or a moment later: most
-of it says that a position is chosen, and the next value of the leader is not far.
-
 A full disk is a slow disk: what it has no room for waits here, in its order, and is tried again. Any other failure is
 final.
-
-Where a log of its own holds what is applied (`StateMachine`), a floor waits until that is durable as far as it has
-come: else the floor might outlive what it stands for.
 """
 
 from __future__ import annotations
@@ -130,13 +124,15 @@ class ReplicaDisk:
             needs_payload = isinstance(record, Slot) and record.value.digest and not record.faulty
             payload = payloads.get(record.value.digest) if isinstance(record, Slot) and needs_payload else None
             covers = 0
-            # A floor stands for everything below it, so all that was applied must be durable first: else power could
-            # take both the journal's slots and the log's tail.
+            # Where a log of its own holds what is applied, a floor waits until that is durable as far as it has come.
+            # Else the floor might outlive what it stands for: power would take the journal's slots and the log's tail.
             if isinstance(record, Prefix) and self._state_machine is not None:
                 covers = self._state_machine.end_offset
             self._unwritten.append(_Unwritten(record, payload, effect, covers))
         self._unwritten.append(_Unwritten(None, None, effect))
-        # What nobody waits for costs no fsync of its own; it goes with the next record that somebody does wait for.
+        # What nobody waits for costs no fsync of its own: it is written with the next record that somebody does wait
+        # for, in one go, or a moment later. Most of it says that a position is chosen, and the leader's next value is
+        # not far.
         if effect.is_urgent or effect.is_soon or len(self._unwritten) >= TOGETHER_MAX:
             self.resume()
         elif self._put_off is None:

@@ -4,8 +4,7 @@ The engine decides on values, which name their payloads by digest. A payload may
 a candidate was told in promises it proposes again when a quorum has promised. So everything that came for the proposer
 is held until its reign ends, and what is below the applied prefix, never proposed again, is dropped before that.
 
-Who proposes nothing could read all that it accepted from its disk. It is held all the same until it is applied, which
-is soon, and not read back; but no more than `HELD_BYTES_MAX` of it, and nothing once all is applied.
+A replica that proposes nothing holds what it accepted until it is applied, which is soon, within a bound (`trim`).
 """
 
 from __future__ import annotations
@@ -54,6 +53,7 @@ class Payloads:
     def trim(self, *, is_any_open: bool) -> None:
         """Drops the oldest payloads of a replica that proposes nothing, down to `HELD_BYTES_MAX`, or all if no position
         is open: they are on the disk, or of no use."""
+        # Such a replica could read all that it accepted back from its disk, so nothing here is needed; it saves reads.
         # Dictionaries keep the order of insertion: the oldest payload is the one that is on disk for longest.
         while self._bytes > (HELD_BYTES_MAX if is_any_open else 0):
             self.release(next(iter(self._held)))

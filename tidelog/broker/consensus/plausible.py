@@ -1,9 +1,8 @@
 """Refuses what no correct engine could have sent, whoever sent it: judged by what this one has.
 
 A ballot number belongs to the one engine that may propose under it, and rounds are counted up one by one, as positions
-are. A number that is 2^32 rounds beyond all that is known here was not come to by counting; were it promised, nobody
-could propose a larger one for long, and a promise is for ever. So it is refused before an engine sees it: to the sender
-that is a lost message, and here it leaves no trace.
+are. A number that is 2^32 rounds beyond all that is known here was not come to by counting. It is refused before an
+engine sees it: to the sender that is a lost message, and here it leaves no trace.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 ReplicaFetcherThread).
 
 While one fetch waits at the leader, the disk makes durable what the last one brought, and reports of that go out at
-once: so the leader's high watermark never waits for a fetch. Whatever fails is asked again in a new session, after a
-pause; nothing is lost by it, since a question names all that its answer depends on.
+once: so the leader's high watermark never waits for a fetch.
 """
 
 from __future__ import annotations
@@ -132,6 +131,8 @@ class Fetcher:
                 await self._session()
                 pause_s = PAUSE_S
             except (TidelogError, TimeoutError) as error:
+                # Whatever fails is asked again in a new session. Nothing is lost by it, since a question names all that
+                # its answer depends on.
                 logger.info("fetching from a leader failed", leader=self._leader, reason=str(error))
                 await asyncio.sleep(pause_s * self._entropy.uniform(1, 2))
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)

@@ -8,7 +8,7 @@ Two recoveries from different directories count to the same generation, so each 
 other, and so does a further recovery of both. An operator chooses one.
 
 What was decided last may be gone: elections, registrations, new topics. So positions, offsets, voter ids and epochs
-jump, and name nothing twice; and of each partition with in-sync replicas, those count as in sync that hold the most.
+jump; and of each partition with in-sync replicas, those count as in sync that hold the most.
 
 Nothing is removed: the old replicas of the log stay, the old snapshots get another name. Brokers that were not given
 are of the generation before, and refused. A crash in the midst leaves directories that can be given again.
@@ -174,6 +174,7 @@ def _synced(given: Sequence[Remains], image: ClusterImage) -> Iterator[SyncedRep
             }
             furthest = max(ends.values(), default=None)
             nodes = tuple(node for node in partition.replicas if ends.get(node) == furthest)
+            # What the metadata decided last about this set may be lost: what lies on the disks is the better witness.
             if furthest is not None and set(nodes) != {*partition.isr, *partition.elr}:
                 yield SyncedReplicas(topic.topic_id, partition.partition, nodes)
 
@@ -246,7 +247,7 @@ def carry_out(plan: RecoveryPlan, managers: dict[str, LogManager], now_ms: int, 
 def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) -> None:
     """Writes a snapshot of all that is taken over, and behind it a log with one entry: the audit record."""
     restored, voter = plan.restored, plan.voter
-    # Positions and offsets of the lost part may have been told to somebody: none of them is used again.
+    # Positions and offsets of the lost part may have been told to somebody: none of them may name something else now.
     position = restored.position + POSITIONS_SKIPPED
     offset = restored.image.position + POSITIONS_SKIPPED
     voters = VoterSet((voter,), voter.voter_id + 1)

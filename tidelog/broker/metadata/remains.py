@@ -4,13 +4,8 @@ Every directory may hold snapshots, and replicas of the log; a disk that forgot 
 the one that was begun after it. Nothing here is asked for its vote, so that does not matter: an entry that any disk
 knows to be chosen is chosen.
 
-The end of the log is another matter. That an entry is chosen is written down lazily, so the last ones are only known to
-be accepted. To take such an entry over is always safe: nobody was told that it failed for good. To leave it out is not:
-it may have been chosen, and answered. So all that follows without a gap is taken over, of two that differ the one with
-the higher number, as a Paxos leader would.
-
-A value that is older than what stands before it means nothing (`paxos.apply`), so the newest birth at a position has to
-be known there: from a floor, and all entries since.
+The end of the log is another matter: the last entries are only known to be accepted. All that follows without a gap is
+taken over, of two that differ the one with the higher number, as a Paxos leader would.
 """
 
 from __future__ import annotations
@@ -201,7 +196,8 @@ def _starts(all_remains: Iterable[Remains]) -> Iterator[Restored]:
 
 def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry]) -> Restored:
     image, voters, position = start.image, start.voters, start.position
-    # Whether a value is void depends on the births before it, so replay begins only where these are known.
+    # A value that is older than what stands before it means nothing (`paxos.apply`), so the newest birth at this
+    # position has to be known: from a floor, and all entries since.
     prefix = _prefix_at(position, floors, merged) or _prefix_of_snapshot(position, image.position)
     unproven: list[int] = []
     while (entry := merged.get(position)) is not None:
@@ -215,8 +211,9 @@ def _replay(start: Restored, floors: Sequence[Prefix], merged: dict[int, Entry])
             else:
                 for i, line in enumerate(entry.payload.split(b"\n")):
                     image = apply(image, decode_record(line), value.base_offset + i)
-        # Safe to take over, since nobody was told that it failed for good; left out, something that was answered could
-        # be lost.
+        # That an entry is chosen is written down lazily, so the last ones are only known to be accepted. To take such
+        # an entry over is always safe: nobody was told that it failed for good. To leave it out is not: it may have
+        # been chosen, and answered.
         if not entry.is_chosen and value.kind is not Kind.NOP:
             unproven.append(position)
         position += 1

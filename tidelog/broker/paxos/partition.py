@@ -8,11 +8,8 @@ chosen by itself; while the window is full, requests gather for the next.
                 ack.durability=replicated, in memory
     acks=1      answered when it is in this broker's journal, as good as in memory
 
-**Repeats** are found when a batch comes: `producers` knows what is applied and what is on its way. That is enough. The
-barrier of this leader was applied before it began, so it knew all that counts of what came before; and whatever an
-earlier leader still has on its way is void. A batch counts only behind all that this leader proposed before it
-(`replication.paxos.apply`), so what it was judged by is there when it is applied. A second judgement, at apply, would
-make what a log holds depend on tables that forget.
+**Repeats** are found when a batch comes: `producers` knows what is applied and what is on its way. There is no second
+judgement at apply: it would make what a log holds depend on tables that forget.
 
 **Errors** are definite while nothing was proposed, and when the log shows something else at the value's position. A
 leader that has lost answers what waits as the log tells, or as unknown at its deadline.
@@ -180,8 +177,9 @@ class PaxosPartition(LedPartition):
 
     def begin(self) -> None:
         """Serves from now on: this broker is elected, and everything before its barrier is applied here."""
-        # A copy, with states of its own: batches in flight are remembered here before they are in the log, and the
-        # log's table must not know of one that is never chosen.
+        # The barrier of this leader is applied, so the log's table knows all that counts of what came before; whatever
+        # an earlier leader still has on its way is void. A copy, for batches in flight are remembered here before they
+        # are in the log, and the log's table must not know of one that is never chosen.
         self._producers = ProducerTable(self.log.settings.producers_max)
         self._producers.restore((producer_id, replace(state)) for producer_id, state in self.log.producers.items())
         self._appended_end = self.log.log_end_offset
@@ -269,8 +267,9 @@ class PaxosPartition(LedPartition):
                 self._in_flight.add(position, InFlightProposal(value, "replicated" if is_lazy else "fsynced"))
                 self._appended_end = self._next_offset
                 group.count(fresh)
-                # Before it is applied: a repeat that comes meanwhile has to wait with the original, not be proposed
-                # again.
+                # Before it is applied: a repeat that comes meanwhile has to wait with the original. A batch counts only
+                # behind all that this leader proposed before it (`replication.paxos.apply`), so what it was judged by
+                # is there when it is applied.
                 self._remember(fresh)
         except TidelogError as error:
             group.refuse(error)

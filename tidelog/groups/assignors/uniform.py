@@ -6,8 +6,7 @@ now, then the others, by id. Everybody keeps what fits into its share; the rest 
 So a member that joins is given its share by those who have too much, and nobody else is disturbed; of one that leaves,
 only its own partitions move.
 
-Of its surplus a member gives away first what it has most of: the share of each topic that it reads stays alike. For the
-same reason partitions are dealt out, not cut into runs.
+Partitions are dealt out, not cut into runs, so that the shares of each topic are alike.
 """
 
 from __future__ import annotations
@@ -55,7 +54,8 @@ def _divided(has: list[Partition], count: int) -> tuple[list[Partition], list[Pa
     for partition in sorted(has):
         rank = seen[partition[0]] = seen.get(partition[0], -1) + 1
         ranked.append((rank, partition))
-    # By rank within each topic: what is given away first is of the topic that the member has most of.
+    # By rank within each topic: what is given away first is of the topic that the member has most of, so that the share
+    # of each topic that it reads stays alike.
     ordered = [partition for _, partition in sorted(ranked)]
     return ordered[:count], ordered[count:]
 
