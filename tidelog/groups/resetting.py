@@ -89,6 +89,7 @@ def _offset_asked_for(reset: Reset, standing: PartitionOffsets) -> int:
         case ResetTo.OFFSET:
             return reset.value
         case ResetTo.TIMESTAMP:
+            # No record is as new as that, so the group goes on with what comes.
             return standing.high_watermark if standing.found is None else standing.found
         case ResetTo.SHIFT:
             if standing.current is None:

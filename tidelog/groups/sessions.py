@@ -131,6 +131,7 @@ class Sessions:
             return
         self.heard(group, member_id, session_timeout_ms(member, settings), now_s)
         current = entry.currents[member_id]
+        # The rebalance timeout runs only while the member has something to give up.
         if current.revoking:
             self.giving_up(group, member_id, current.epoch, rebalance_timeout_ms(member), now_s)
         else:

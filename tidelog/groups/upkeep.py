@@ -60,6 +60,7 @@ def expired(shard: Shard, view: TopicsView, settings: GroupSettings, now: Now) -
 
 def _is_over(group: Group, committed: OffsetRecord, view: TopicsView, settings: GroupSettings, now: Now) -> bool:
     seen = view.get(committed.topic)
+    # Also in a group at work: an offset of a deleted topic says nothing about one that has its name.
     if seen is None or seen.topic_id != committed.topic_id:
         return True
     # A member that is slow, or reads a quiet partition, may commit again at any time.

@@ -112,6 +112,7 @@ class ElectedLog:
         if me is not None:
             member.voter_id = me.voter_id
         node = PaxosNode(
+            # A disk without a vote goes by an id that no voter can have, so its answers count in no quorum.
             member.voter_id or learner_id(member.node_id),
             membership.quorum(),
             stored_log(member.stored, member.metadata),

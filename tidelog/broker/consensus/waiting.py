@@ -61,6 +61,7 @@ def waiting_for(past: Past, answers: Sequence[QuorumDescribed], silent: Sequence
         parts.append(f"it waits for the brokers at {', '.join(silent)}, which do not answer")
     elif not answers and not lost:
         parts.append("it knows no other broker: name one with --join (cluster.join)")
+    # Only where waiting may be in vain: to recover a cluster that is merely slow may lose what was decided last.
     if without or lost or not past.may_found:
         parts.append(past.remedy)
     return "; ".join(parts) or "it waits for the other voters to agree on a new cluster"

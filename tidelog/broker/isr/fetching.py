@@ -183,6 +183,7 @@ class Fetcher:
         states: list[FollowerState] = []
         for partition_id in list(self._due)[:CHANGED_MAX]:
             follower = self.followers[partition_id]
+            # It stays due, and `_wait_ms` has the fetch answered in time for it.
             if follower.not_before_s > now_s:
                 continue
             del self._due[partition_id]

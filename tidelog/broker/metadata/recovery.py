@@ -96,6 +96,7 @@ def _check(given: Sequence[Remains]) -> str:
         raise CannotRecover(f"nothing in {', '.join(remains.name for remains in given)} says of which cluster it is")
     nodes = [remains.node_id for remains in given if remains.node_id]
     doubled = sorted({node for node in nodes if nodes.count(node) > 1})
+    # One of the two is an old copy, and only the operator can know which.
     if doubled:
         raise CannotRecover(f"several of these directories are broker {doubled[0]}'s; give the newest of them only")
     nameless = [remains.name for remains in given if not remains.node_id]

@@ -54,6 +54,7 @@ class Links:
         if engine.node.coordinator is None:
             return
         voting = [voter.node_id for voter in self._voters().voters]
+        # Voters hold what they accepted, and need no more than a notice.
         without = [node for node in self._holders if node not in voting]
         # A replica that moves is copied at the rate of moves, and would get this again when it has come so far.
         learners = [node for node in without if not self._peers.is_held(self._where, node)]

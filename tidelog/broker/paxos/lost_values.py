@@ -92,6 +92,7 @@ class LostValues:
         return voter in lacking or self._links.is_silent(voter) or self._links.routes.node_of(voter) in nodes
 
     def _look_again(self) -> None:
+        # Nothing tells when a voter falls silent or the wait is long enough, so it is looked at again.
         if self._look is None:
             self._look = asyncio.get_running_loop().call_later(LOOK_S, self._again)
 

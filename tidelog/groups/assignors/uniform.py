@@ -63,6 +63,7 @@ def _divided(has: list[Partition], count: int) -> tuple[list[Partition], list[Pa
 def _deal(free: list[Partition], given: dict[str, list[Partition]], room: Mapping[str, int]) -> None:
     lacking = deque(member for member, has in given.items() if len(has) < room[member])
     for partition in free:
+        # One at a time, in turn: a run of them would give one member most of a topic.
         member = lacking.popleft()
         given[member].append(partition)
         if len(given[member]) < room[member]:
