@@ -192,11 +192,11 @@ def _electable(image: ClusterImage, election: ElectionType) -> Sequence[Partitio
         PartitionNamed(topic.topic_id, info.partition)
         for topic in image.topics.values()
         for info in topic.partitions
-        if (_is_misled(info) if election is ElectionType.PREFERRED else _is_rescuable(image, topic, info))
+        if (_may_preferred_lead(info) if election is ElectionType.PREFERRED else _is_rescuable(image, topic, info))
     ]
 
 
-def _is_misled(info: PartitionInfo) -> bool:
+def _may_preferred_lead(info: PartitionInfo) -> bool:
     # Being live is not enough: a preferred leader that lacks records would have the others truncate them.
     return info.leader != info.replicas[0] and info.replicas[0] in info.isr
 
@@ -221,7 +221,7 @@ def _elect(partitions: Partitions, election: ElectionType, named: PartitionNamed
 def _elect_preferred(partitions: Partitions, topic: Topic, info: PartitionInfo) -> tuple[ElectionCode, PartitionInfo]:
     if info.leader == info.replicas[0]:
         return ElectionCode.ELECTION_NOT_NEEDED, info
-    if not _is_misled(info):
+    if not _may_preferred_lead(info):
         return ElectionCode.PREFERRED_LEADER_NOT_AVAILABLE, info
     return ElectionCode.NONE, partitions.settle(topic, info, replace(info, leader=info.replicas[0]))
 
@@ -242,11 +242,13 @@ def hand_over(image: ClusterImage, command: HandOver, config: BrokerConfig) -> D
     does not lead in that epoch any more needs nothing. Raises as `registered_broker`."""
     giver = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
-    answers = [_give_on(partitions, giver.node_id, led, command.leaving) for led in command.partitions]
+    answers = [_hand_over_partition(partitions, giver.node_id, led, command.leaving) for led in command.partitions]
     return Decision(as_record(partitions.changes), lambda after: LeadersElected(after.position, answers))
 
 
-def _give_on(partitions: Partitions, giver: NodeId, led: PartitionLed, leaving: Sequence[int]) -> ElectionAnswer:
+def _hand_over_partition(
+    partitions: Partitions, giver: NodeId, led: PartitionLed, leaving: Sequence[int]
+) -> ElectionAnswer:
     entry = partitions.find(led.topic_id, led.partition)
     if entry is None:
         return ElectionAnswer(led.topic_id, led.partition, ElectionCode.UNKNOWN_PARTITION)

@@ -71,7 +71,7 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
     # The record is tried on the image, by the very rules that will apply it: nothing is decided twice.
     preview = apply_all(image, (record,), image.position)
     check_electable(preview.topics[request.name])
-    return _unless_only_asked(command, record, preview)
+    return _unless_validating(command, record, preview)
 
 
 def check_new_id(image: ClusterImage, topic_id: str) -> None:
@@ -84,7 +84,7 @@ def check_new_id(image: ClusterImage, topic_id: str) -> None:
         raise InvalidRequest(f"a new topic has the id of topic {existing.name}, {topic_id}; ids have to be drawn anew")
 
 
-def _unless_only_asked(command: CreateTopic, record: MetadataRecord, preview: ClusterImage) -> Decision:
+def _unless_validating(command: CreateTopic, record: MetadataRecord, preview: ClusterImage) -> Decision:
     name = command.topic.name
     if command.validate_only:
         return Decision(answer=lambda after: placed(after, preview.topics[name]))
@@ -144,7 +144,7 @@ def assign(image: ClusterImage, partitions: range, replication_factor: int, firs
     spare = [broker.node_id for broker in arrange(_usable(fenced))] if replication_factor > on_live else []
     return [
         # In turns: else one fenced broker would get a replica of every partition.
-        replicas + _turned(spare, partition)[: replication_factor - on_live]
+        replicas + _rotated(spare, partition)[: replication_factor - on_live]
         for partition, replicas in zip(partitions, assignments, strict=True)
     ]
 
@@ -153,7 +153,7 @@ def _usable(brokers: Sequence[BrokerInfo]) -> list[UsableBroker]:
     return [UsableBroker(broker.node_id, broker.rack) for broker in brokers]
 
 
-def _turned(nodes: list[NodeId] | list[int], by: int) -> list[int]:
+def _rotated(nodes: list[NodeId] | list[int], by: int) -> list[int]:
     turn = by % len(nodes) if nodes else 0
     return [*nodes[turn:], *nodes[:turn]]
 

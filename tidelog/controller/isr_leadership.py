@@ -59,7 +59,7 @@ def isr_settled(
     is_enough = len(now.isr) >= min_isr(now, rules)
     # Below the minimum nothing is committed, so those that leave miss nothing, and stay eligible (KIP-966). With enough
     # in sync the leader goes on without them, and from its next commit on they lack something.
-    elr = () if is_enough or is_unclean else _besides(now, complete)
+    elr = () if is_enough or is_unclean else _outside_isr(now, complete)
     now = replace(now, elr=elr, last_known_elr=() if now.isr else now.last_known_elr)
     return _numbered(was, now)
 
@@ -81,7 +81,7 @@ def _reassigned(now: PartitionInfo) -> PartitionInfo:
     return replace(now, leader=leader, replicas=target, isr=target, adding=(), removing=())
 
 
-def _besides(now: PartitionInfo, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+def _outside_isr(now: PartitionInfo, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
     return tuple(node for node in nodes if node in now.replicas and node not in now.isr)
 
 

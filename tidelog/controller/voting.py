@@ -53,7 +53,7 @@ def next_step(
     # one. So an even number is only passed through, on the way to the next odd one.
     needed = 1 if len(image.voters) % 2 == 0 else 2
     if missing > 0 and len(candidates) >= min(needed, missing):
-        return _with(image, candidates[0])
+        return _step_to_add(image, candidates[0])
     # The candidate is added by a later step: without one at hand, removing a silent voter only makes the set smaller.
     if missing == 0 and candidates:
         silent = [voter for voter in image.voters if sessions.silent_ms(voter.node_id, now_s) >= replace_ms]
@@ -76,7 +76,7 @@ def _can_decide(image: ClusterImage) -> bool:
     return len(live) > len(image.voters) // 2
 
 
-def _with(image: ClusterImage, broker: BrokerInfo) -> ChangeVoters | AssignVoter:
+def _step_to_add(image: ClusterImage, broker: BrokerInfo) -> ChangeVoters | AssignVoter:
     """Returns the step that makes the broker a voter: its disk gets an unused voter id before it is added."""
     # An id below `voters_end` was in a voter set, or missed its turn. Used again, it could speak for promises that the
     # disk gave as an earlier voter.

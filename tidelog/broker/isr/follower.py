@@ -277,7 +277,7 @@ class Follower:
         while not self._is_closed and self.log.offline_reason is None:
             try:
                 # No flush may be under way: it would report offsets that are gone.
-                await self._log_writer.exclusively(self, lambda: self._cut_now(effect, producers))
+                await self._log_writer.exclusively(self, lambda: self._truncate_now(effect, producers))
             except (OSError, TidelogError) as error:
                 logger.error("a replica could not be truncated", partition=str(self.partition_id), error=str(error))
                 # Nothing is asked meanwhile: an answer would be appended behind what has to go.
@@ -292,7 +292,7 @@ class Follower:
         self._execute(self._core.step(Truncated(self.log.log_end_offset, acknowledged)))
         self.news(self)
 
-    def _cut_now(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:
+    def _truncate_now(self, effect: Truncate | StartOver, producers: list[tuple[int, ProducerState]]) -> None:
         now_ms = self._clock.wall_ms()
         match effect:
             case Truncate(to):

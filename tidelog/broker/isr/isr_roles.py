@@ -85,7 +85,7 @@ class IsrRoles:
             await asyncio.sleep(tick_s)
             # Nobody waits for a follower, so nobody can stall: the loop sleeps until something is appended.
             if not self._shared.awaiting:
-                await self._wait_to_await(all_at_s - self._clock.monotonic_s())
+                await self._wait_for_uncommitted(all_at_s - self._clock.monotonic_s())
             if self._clock.monotonic_s() < all_at_s:
                 await self._tell_the_time(list(self._shared.awaiting.values()))
             else:
@@ -105,7 +105,7 @@ class IsrRoles:
             if number % TICKED_AT_A_TIME == 0:
                 await asyncio.sleep(0)
 
-    async def _wait_to_await(self, seconds_max: float) -> None:
+    async def _wait_for_uncommitted(self, seconds_max: float) -> None:
         """Returns when a follower may be waited for, or after `seconds_max`: a broker at rest wakes up for nothing
         else."""
         self._shared.begins_to_await.clear()

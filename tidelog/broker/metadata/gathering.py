@@ -37,7 +37,7 @@ class GatheredSnapshot:
 
     def wanted_of(self, node: int) -> list[int]:
         """Returns the chunks that this broker is to be asked for."""
-        had = self._given.get(node, {}) if self._asks_all else _together(self._given.values())
+        had = self._given.get(node, {}) if self._asks_all else _merge(self._given.values())
         return [index for index in range(self.header.chunk_count) if index not in had]
 
     def whole(self) -> list[bytes] | None:
@@ -53,18 +53,18 @@ class GatheredSnapshot:
     @property
     def is_contradictory(self) -> bool:
         """True if each chunk was given, and together they are no such snapshot."""
-        return len(_together(self._given.values())) == self.header.chunk_count and self.whole() is None
+        return len(_merge(self._given.values())) == self.header.chunk_count and self.whole() is None
 
     def _merged(self) -> Iterator[dict[int, bytes]]:
         given_by_brokers = list(self._given.values())
-        yield _together(given_by_brokers)
+        yield _merge(given_by_brokers)
         for i, given in enumerate(given_by_brokers):
             yield given
             # One broker that gives chunks of another snapshot must not spoil what the others have.
-            yield _together(given_by_brokers[:i] + given_by_brokers[i + 1 :])
+            yield _merge(given_by_brokers[:i] + given_by_brokers[i + 1 :])
 
 
-def _together(given: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
+def _merge(given: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
     return {index: block for blocks in given for index, block in blocks.items()}
 
 

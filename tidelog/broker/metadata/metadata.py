@@ -229,7 +229,7 @@ class ClusterMetadata:
         else:
             self.may_register.set()
         self._log.start()
-        self._bridge_gap()
+        self._fetch_missing_snapshot()
 
     async def _find_witnesses(self) -> None:
         """Lets this broker vote once a majority, itself included, knows of no later state of its directory."""
@@ -382,7 +382,7 @@ class ClusterMetadata:
 
     def lacks_snapshot(self) -> None:
         """Fetches a snapshot, as the log goes on behind what the image knows."""
-        self._bridge_gap()
+        self._fetch_missing_snapshot()
 
     # -- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -403,7 +403,7 @@ class ClusterMetadata:
         await self._context.log_writer.perform(self._manager.remove_snapshots)
         self._listener.fail("this broker's metadata differ from what a majority agreed on; start it again")
 
-    def _bridge_gap(self) -> None:
+    def _fetch_missing_snapshot(self) -> None:
         task = self._tasks.get("fetch")
         if self._log.delivery.needs_snapshot is not None and (task is None or task.done()):
             self._spawn("fetch", self._fetch())

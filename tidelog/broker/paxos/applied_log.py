@@ -293,9 +293,9 @@ class AppliedLog:
         # More of the log was compared just now, and may be shown.
         if shown != self._comparison.hidden_from:
             self.watchers.wake_all()
-        return self._has_to_go(offset)
+        return self._order_truncation(offset)
 
-    def _has_to_go(self, offset: int | None) -> bool:
+    def _order_truncation(self, offset: int | None) -> bool:
         if offset is not None and not self.is_truncating:
             self.is_truncating = True
             self._differs(offset)
@@ -303,7 +303,7 @@ class AppliedLog:
 
     def jumped(self, floor: Prefix) -> None:
         """Compares with a floor at which the engine goes on, without the values before."""
-        self._has_to_go(self._comparison.jumped(floor))
+        self._order_truncation(self._comparison.jumped(floor))
 
     def doubted(self) -> range:
         """Returns the offsets of this log that are to be compared with other replicas' logs before they are shown. What
@@ -329,14 +329,14 @@ class AppliedLog:
         offset, is_at_odds = compare(self.log, doubted, told)
         if offset > doubted.start:
             self.settle(offset)
-        return self._has_to_go(offset if is_at_odds else None) or offset > doubted.start
+        return self._order_truncation(offset if is_at_odds else None) or offset > doubted.start
 
     def begins_later(self, offset: int) -> bool:
         """Deletes what is doubted here below the beginning of another log. Returns True if it is gone, or goes."""
         start = self.log.log_start_offset
         # Nothing of the other log can be compared, and all that is here was deleted there: another log stands for it.
         if offset >= self.log.log_end_offset:
-            return self._has_to_go(self.doubted().start)
+            return self._order_truncation(self.doubted().start)
         self.delete_below(offset)
         return self.log.log_start_offset > start
 

@@ -106,7 +106,9 @@ class VoterReconciler:
                 if (reign := self._lost_reign(partition_id, info)) is not None
             ]
             members_asked = [
-                members for partition_id, info in partitions if (members := self._tend(partition_id, info)) is not None
+                members
+                for partition_id, info in partitions
+                if (members := self._reconcile_members(partition_id, info)) is not None
             ]
             node_id, epoch = self._context.node_id, self._context.own_epoch()
             if votes:
@@ -156,7 +158,7 @@ class VoterReconciler:
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def _tend(self, partition_id: PartitionId, info: PartitionInfo) -> MembersAsked | None:
+    def _reconcile_members(self, partition_id: PartitionId, info: PartitionInfo) -> MembersAsked | None:
         """Begins the next change of a partition's members; returns the report that the controller needs of them, or
         None.
         """

@@ -103,11 +103,11 @@ def _join_again(turn: Turn, joiner: Joiner, was: Member) -> None:
     check_room(group, joining, turn.settings)
     # An earlier join of the same member is answered, so that each member has one join waiting at most.
     turn.tell(was.join_wait, rebalancing(group))
-    turn.change(_like(was, joining), join_wait=joiner.wait)
+    turn.change(_rejoined(was, joining), join_wait=joiner.wait)
     prepare(turn)
 
 
-def _like(was: Member, said: Member) -> Member:
+def _rejoined(was: Member, said: Member) -> Member:
     """Returns the member with what it says now, and what it had."""
     return replace(
         was,
@@ -132,7 +132,7 @@ def _take_over(turn: Turn, joiner: Joiner, was: Member) -> None:
     # The process before is fenced by its member id, if it is still there.
     turn.expel(was.member_id, fenced(group, instance_id))
     check_room(group, heir, turn.settings)
-    group.put(replace(_like(was, heir), member_id=heir.member_id, join_wait=joiner.wait, sync_wait=None))
+    group.put(replace(_rejoined(was, heir), member_id=heir.member_id, join_wait=joiner.wait, sync_wait=None))
     turn.heard[heir.member_id] = None
     # `expel` took the lead away with the member; it passes to the heir.
     if leader_before == was.member_id:
