@@ -274,7 +274,7 @@ def _without_broker(image: ClusterImage, node: NodeId) -> ClusterImage:
         topic_id: tuple(holder for holder in holders if holder != node)
         for topic_id, holders in image.deleted_topics.items()
     }
-    # The log is still led by these voters, so the controller takes them out one by one (`voting`).
+    # The metadata log still counts these voters, so the controller takes them out one by one (`voting`).
     leaving = [voter.voter_id for voter in image.voters if voter.node_id == node]
     return replace(
         image,

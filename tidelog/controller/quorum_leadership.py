@@ -86,7 +86,7 @@ def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
         # An id stands for the promises on its disk: a second id would give one disk two votes.
         members = [member for member in (*info.wanted, *info.members) if (member.node_id, member.storage) == disk]
         if not members:
-            # A ballot has no room for a larger id, and ids are never given out twice.
+            # An id is never given out twice, and a ballot number has only so many bits for it.
             assert next_engine_id <= ENGINE_ID_MAX, "a partition that has used up its engine ids"
             members = [PartitionMember(next_engine_id, *disk)]
             next_engine_id += 1

@@ -102,7 +102,7 @@ class PaxosService:
     async def read_value(self, asked: ReadValue) -> Answer:
         """Gives the payload of a value to a replica that lost it. Raises `NotFound`, `InvalidRequest`, `Overloaded`."""
         value = asked.value
-        # Checked here: a name that no value has would have the whole journal read for nothing.
+        # What another broker names is checked before journal and log are read by it.
         if value.kind not in WITH_PAYLOAD or len(value.digest) != DIGEST_BYTES or value.base_offset < 0:
             raise InvalidRequest("no value with a payload has such a name")
         payload = self._readable(asked).engine.copy_of(asked.position, value)
