@@ -16,7 +16,11 @@ from tests.e2e.asking import until
 from tidelog.testing import NetworkUnavailable, PrivateNetwork, private_network
 
 REASON = private_network.unavailable()
-pytestmark = [pytest.mark.process, pytest.mark.e2e, pytest.mark.skipif(bool(REASON), reason=f"no private networks here: {REASON}")]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.e2e,
+    pytest.mark.skipif(bool(REASON), reason=f"no private networks here: {REASON}"),
+]
 
 PORT = 7000
 

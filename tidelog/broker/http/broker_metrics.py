@@ -23,7 +23,7 @@ class BrokerMetrics(Collector):
         if not self._face.readiness.is_ready:
             return
         yield InfoMetricFamily(
-            "tidelog_broker", "Who this is.", value={"cluster_id": cluster.cluster_id, "node_id": str(cluster.node_id)}
+            "tidelog_broker", "The cluster and the node id of this broker.", value={"cluster_id": cluster.cluster_id, "node_id": str(cluster.node_id)}
         )
         for counter in fields(statistics.counts):
             if "help" not in counter.metadata:
@@ -52,11 +52,11 @@ class BrokerMetrics(Collector):
         )
         without = GaugeMetricFamily(
             "tidelog_partition_ranges_without_copy",
-            "Of these, ranges that nobody who could be asked had a good copy of.",
+            "Damaged ranges of the replica here of which no broker that was asked had a good copy.",
             labels=labels,
         )
         seconds = GaugeMetricFamily(
-            "tidelog_partition_damaged_seconds", "For how long the oldest of these has been damaged.", labels=labels
+            "tidelog_partition_damaged_seconds", "For how long the oldest damage of the replica here has been known.", labels=labels
         )
         awaited = GaugeMetricFamily(
             "tidelog_partition_waits_for",

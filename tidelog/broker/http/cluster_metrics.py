@@ -25,7 +25,7 @@ PEER_COUNTERS: Final = {
     "served": "Requests of other brokers that were answered.",
     "overloads": "Requests of other brokers that were refused because of a bound.",
     "refusals": "Connections with other brokers, in either direction, that this one would not have.",
-    "unproved": "Of these, the ones whose other end did not prove that it knows the cluster's secret.",
+    "unproved": "Refused connections with brokers that did not prove that they know the cluster's secret.",
     "notifications_dropped": "One-way messages to other brokers that were not sent: no connection, or too much waits.",
 }
 
@@ -60,7 +60,7 @@ class ClusterMetrics(Collector):
         yield _gauge("controller_active", "1 if this broker is the active controller.", controller.is_controller)
         yield _gauge(
             "controller_node_id",
-            "Who leads the metadata log; -1 if nobody is known.",
+            "The node id of the active controller; -1 if none is known.",
             NOBODY if leader is None else leader,
         )
         yield _gauge("controller_epoch", "Rises with each active controller.", image.controller_epoch)
@@ -70,11 +70,11 @@ class ClusterMetrics(Collector):
             controller.controller_changes,
         )
         yield _gauge(
-            "metadata_position", "How far this broker has applied the metadata log, in records.", image.position
+            "metadata_position", "Records of the metadata log that this broker has applied.", image.position
         )
         lag = GaugeMetricFamily(
             "tidelog_metadata_lag_records",
-            "By how much a live broker is behind the active controller, which alone tells.",
+            "Records by which a live broker is behind the active controller, which alone tells.",
             labels=["node_id"],
         )
         for node_id, records in controller.metadata_lags().items():
@@ -130,7 +130,7 @@ class ClusterMetrics(Collector):
         )
         peers = self._face.statistics.peers
         yield _gauge("peers_known", "Other brokers that this one keeps connections to.", len(peers.known))
-        yield _gauge("peers_connected", "Those of them that it is connected to.", len(peers.connected))
+        yield _gauge("peers_connected", "Other brokers that this one is connected to.", len(peers.connected))
         for name, meaning in PEER_COUNTERS.items():
             yield CounterMetricFamily(f"tidelog_peer_{name}", meaning, getattr(peers.statistics, name))
         refused = CounterMetricFamily(

@@ -51,7 +51,7 @@ class WorkMetrics(Collector):
         )
         yield _gauge(
             "clock_is_off",
-            "1 if that is over clock.skew.ms.max: nothing is deleted by age.",
+            "1 if this machine's clock is off by more than clock.skew.ms.max: nothing is deleted by age.",
             statistics.time.is_off,
         )
 

@@ -205,6 +205,7 @@ async def test_a_full_disk_loses_lines_and_holds_nobody_up() -> None:
 
 async def test_behind_a_slow_disk_denials_are_dropped_and_changes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "QUEUE_MAX", 3)
+    monkeypatch.setattr(module, "WAIT_S_MAX", 60.0)
     sink = Sink()
     sink.moves.clear()
     audit = made(sink)
