@@ -22,9 +22,8 @@ class BrokerMetrics(Collector):
         cluster, statistics = self._face.cluster, self._face.statistics
         if not self._face.readiness.is_ready:
             return
-        yield InfoMetricFamily(
-            "tidelog_broker", "The cluster and the node id of this broker.", value={"cluster_id": cluster.cluster_id, "node_id": str(cluster.node_id)}
-        )
+        identity = {"cluster_id": cluster.cluster_id, "node_id": str(cluster.node_id)}
+        yield InfoMetricFamily("tidelog_broker", "The cluster and the node id of this broker.", value=identity)
         for counter in fields(statistics.counts):
             if "help" not in counter.metadata:
                 continue
@@ -56,7 +55,9 @@ class BrokerMetrics(Collector):
             labels=labels,
         )
         seconds = GaugeMetricFamily(
-            "tidelog_partition_damaged_seconds", "For how long the oldest damage of the replica here has been known.", labels=labels
+            "tidelog_partition_damaged_seconds",
+            "For how long the oldest damage of the replica here has been known.",
+            labels=labels,
         )
         awaited = GaugeMetricFamily(
             "tidelog_partition_waits_for",

@@ -69,9 +69,7 @@ class ClusterMetrics(Collector):
             "Times that this broker learned of a new controller.",
             controller.controller_changes,
         )
-        yield _gauge(
-            "metadata_position", "Records of the metadata log that this broker has applied.", image.position
-        )
+        yield _gauge("metadata_position", "Records of the metadata log that this broker has applied.", image.position)
         lag = GaugeMetricFamily(
             "tidelog_metadata_lag_records",
             "Records by which a live broker is behind the active controller, which alone tells.",

@@ -267,4 +267,4 @@ def _show_gauges(context: Context) -> None:
     )
     consumers = context.face.rest_consumers
     metrics.gauge("tidelog_rest_consumers", "REST consumer instances that live here.", lambda: consumers.instances)
-    metrics.gauge("tidelog_rest_consumer_bytes", "Memory taken by reads of REST consumers.", lambda: consumers.read_bytes)
+    metrics.gauge("tidelog_rest_consumer_bytes", "Memory of reads of REST consumers.", lambda: consumers.read_bytes)

@@ -71,11 +71,11 @@ class KafkaMetrics(Collector):
         """Called by the registry for each scrape."""
         labels = ["call", "version"]
         requests = CounterMetricFamily("tidelog_kafka_requests", "Requests that were answered.", labels=labels)
-        errors = CounterMetricFamily("tidelog_kafka_errors", "Requests that were answered with an error.", labels=labels)
+        errors = CounterMetricFamily("tidelog_kafka_errors", "Requests answered with an error.", labels=labels)
         received = CounterMetricFamily("tidelog_kafka_received_bytes", "Bytes of requests.", labels=labels)
         sent = CounterMetricFamily("tidelog_kafka_sent_bytes", "Bytes of answers.", labels=labels)
-        waiting = HistogramMetricFamily("tidelog_kafka_queue_seconds", "From a request's frame until it was begun.", labels=labels)
-        total = HistogramMetricFamily("tidelog_kafka_request_seconds", "From a request's frame to its answer.", labels=labels)
+        waiting = HistogramMetricFamily("tidelog_kafka_queue_seconds", "From a frame until it is begun.", labels=labels)
+        total = HistogramMetricFamily("tidelog_kafka_request_seconds", "From a frame to its answer.", labels=labels)
         for (call, version), stats in self.calls.items():
             names = [call.label, str(version)]
             requests.add_metric(names, stats.requests)

@@ -57,7 +57,9 @@ class Stats:
     )
     moves_received_bytes: int = counted("Bytes of record batches received for replicas that are being reassigned here.")
     group_loads: int = counted("Times that a partition of __consumer_offsets was loaded by its coordinator.")
-    group_load_seconds: float = counted("Seconds that coordinators took to load partitions of __consumer_offsets, from the claim to the last record.")
+    group_load_seconds: float = counted(
+        "Seconds that loads of __consumer_offsets took, from the claim to the last record."
+    )
     group_changes: int = counted("Requests about consumer groups, and times, that have changed a group.")
     group_batches: int = counted("Batches that the coordinators of groups have appended, each with many changes.")
     group_records_copied: int = counted("Records of groups that were copied forward, so that older ones can go.")
