@@ -184,7 +184,8 @@ docs: setup ## Generate the reference pages again; fails if they differ from the
 	$(BIN)/python -m tools.error_reference > .venv/errors.md && mv .venv/errors.md docs/errors.md
 	$(BIN)/python -m tools.api_reference > $(VENV)/api.md && mv $(VENV)/api.md docs/python-api.md
 	$(BIN)/python -m tools.metrics_reference > $(VENV)/metrics.md && mv $(VENV)/metrics.md docs/metrics.md
-	git diff --exit-code --stat -- docs/config.md docs/errors.md docs/openapi.json docs/python-api.md docs/metrics.md
+	$(BIN)/python -m tools.cli_reference > $(VENV)/commands.md && mv $(VENV)/commands.md docs/commands.md
+	git diff --exit-code --stat -- docs/commands.md docs/config.md docs/errors.md docs/openapi.json docs/python-api.md docs/metrics.md
 
 site: .venv-site/.set-up ## Build the pages of docs/ as a site in site/, every link checked
 	.venv-site/bin/zensical build --clean --strict

@@ -37,8 +37,10 @@ async def exposition() -> str:
         async with AdminClient(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
             await admin.create_topic("flights")
             await producer.send_and_wait("flights", b"EWR to IAH")
-            options = {"bootstrap_servers": cluster.bootstrap, "group_id": "billing", "auto_offset_reset": "earliest"}
-            async with Consumer("flights", **options) as consumer:
+            group = Consumer(
+                "flights", bootstrap_servers=cluster.bootstrap, group_id="billing", auto_offset_reset="earliest"
+            )
+            async with group as consumer:
                 await anext(aiter(consumer))
                 await consumer.commit()
         return await asyncio.to_thread(_scraped, f"{cluster.bootstrap}/metrics")
