@@ -11,7 +11,7 @@ RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test e2e constraints pages spark programs sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site clean ci
+.PHONY: help setup has-python demo fmt lint quick test e2e constraints pages spark programs sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site pictures clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -79,7 +79,7 @@ e2e: setup ## Run the tests of whole programs: under attack, with faults, and co
 constraints: | has-python ## Write constraints.txt anew: the newest releases that pyproject.toml allows
 	rm -rf .venv-constraints
 	$(PYTHON) -m venv .venv-constraints
-	.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,security,site,spark]'
+	.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,pictures,security,site,spark]'
 	{ echo "# What \`make setup\` installs, so that it installs the same again; written by \`make constraints\`."; \
 	  .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.txt
 	rm -rf .venv-constraints
@@ -193,6 +193,14 @@ site: .venv-site/.set-up ## Build the pages of docs/ as a site in site/, every l
 .venv-site/.set-up: constraints.txt | has-python
 	@$(PYTHON) -m venv .venv-site
 	@.venv-site/bin/$(INSTALL) zensical
+	@touch $@
+
+pictures: .venv-pictures/.set-up ## Make the pictures of docs/images anew, from real runs, in ten minutes; ONLY='failover stalls' for some
+	.venv-pictures/bin/python -m tools.pictures $(ONLY)
+
+.venv-pictures/.set-up: pyproject.toml constraints.txt | has-python
+	@$(PYTHON) -m venv .venv-pictures
+	@.venv-pictures/bin/$(INSTALL) --editable '.[pictures]'
 	@touch $@
 
 clean: ## Remove what can be made again, but never data
