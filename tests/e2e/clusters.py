@@ -56,10 +56,11 @@ def running(
     settings: Mapping[str, str],
     data_dir: Path | None = None,
     network: PrivateNetwork | None = None,
+    kafka: bool = False,
 ) -> Iterator[LocalCluster]:
     """A cluster, as `LocalCluster` makes it."""
     wanted = {"commit.protocol": ISR if protocol == ISR else PAXOS, **settings}
-    with LocalCluster(brokers, settings=wanted, data_dir=data_dir, network=network) as cluster:
+    with LocalCluster(brokers, settings=wanted, data_dir=data_dir, network=network, kafka=kafka) as cluster:
         if protocol != BOTH:
             yield cluster
             return

@@ -20,6 +20,7 @@ import pytest
 from tests.e2e.asking import JSON_RECORDS, Answer, Asked, ask, until
 from tests.e2e.clusters import ISR, running
 from tidelog.admin import AdminClient
+from tidelog.consumer import Consumer
 from tidelog.model.ids import PartitionId, TopicId
 from tidelog.storage.rows import Kind, RowCodec
 from tidelog.testing import LocalCluster
@@ -38,7 +39,7 @@ _numbers = count()
 @pytest.fixture(scope="module")
 def cluster(protocol: str) -> Iterator[LocalCluster]:
     """Each test leaves it whole, and has a topic of its own."""
-    with running(protocol, settings=SETTINGS) as cluster:
+    with running(protocol, settings=SETTINGS, kafka=True) as cluster:
         yield cluster
 
 
@@ -115,6 +116,16 @@ def test_a_reader_of_a_damaged_batch_waits_for_its_repair(cluster: LocalCluster,
     assert metric(cluster, node_id, "tidelog_damaged_batches_total") >= 1
     until(lambda: metric(cluster, node_id, "tidelog_repaired_batches_total") == repaired + 1)
     assert metric(cluster, node_id, "tidelog_damaged_ranges") == 0
+
+
+@pytest.mark.parametrize("transport", ["http", "kafka"])
+async def test_a_consumer_reads_on_when_a_batch_is_repaired(cluster: LocalCluster, transport: str) -> None:
+    topic = await asyncio.to_thread(filled, cluster)
+    await asyncio.to_thread(rot, log_file(cluster, LEADER, topic), VALUES[17])
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "transport": transport}
+    async with Consumer(topic, auto_offset_reset="earliest", **options) as consumer, asyncio.timeout(60):
+        records = aiter(consumer)
+        assert [(await anext(records)).value for _ in VALUES] == [f'"{value}"'.encode() for value in VALUES]
 
 
 def verify(cluster: LocalCluster, topic: str) -> tuple[int, dict[int, dict[str, Any]]]:

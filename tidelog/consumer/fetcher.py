@@ -115,7 +115,10 @@ class Fetcher:
             bytes_max = options.bytes_max_of(len(self._tasks))
             wanted = Wanted(topic, partition, cursor.fetch_offset, bytes_max, options.bytes_min, wait_ms)
             address = self._session.leader(topic, partition)
-            found = await fetch_in_frames(self._session, address, wanted)
+            try:
+                found = await fetch_in_frames(self._session, address, wanted)
+            except DamagedBatch:  # by Kafka's protocol it is told at once; over HTTP the broker waits for its repair
+                found = None
             if found is None:
                 found = await self._fetch_over_http(address, wanted)
         self._note(cursor, found)
