@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tidelog.model.arrow
+import tidelog.model.record_decoder
 from tidelog.model.arrow import decode_to_arrow
 from tidelog.model.batch_codec import decode_batch, encode_batch
 from tidelog.model.batch_header import (
@@ -28,6 +29,7 @@ from tidelog.model.batch_header import (
     verify_batch,
 )
 from tidelog.model.errors import InvalidBatch, TooLarge, UnprocessableBody
+from tidelog.model.record_decoder import RUN_RECORDS_MIN
 from tidelog.model.records import Record, StoredRecord
 from tidelog.model.varint import decode_varint, encode_varint
 
@@ -160,12 +162,14 @@ def lying_batches(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-def outcome_of_decoding(data: bytes) -> list[StoredRecord] | None:
+def outcome_of_decoding(data: bytes, run_records_min: int = RUN_RECORDS_MIN) -> list[StoredRecord] | None:
     """The records, or None where they are refused; any other exception fails the test."""
-    try:
-        return [record for batch in iter_batches(data) for record in decode_batch(batch)]
-    except REFUSALS:
-        return None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tidelog.model.record_decoder, "RUN_RECORDS_MIN", run_records_min)
+        try:
+            return [record for batch in iter_batches(data) for record in decode_batch(batch)]
+        except REFUSALS:
+            return None
 
 
 def outcome_of_arrow(data: bytes, records_min: int, **options: Any) -> list[StoredRecord] | None:
@@ -185,6 +189,8 @@ def outcome_of_arrow(data: bytes, records_min: int, **options: Any) -> list[Stor
 @given(st.one_of(damaged_batches(), lying_batches()))
 def test_a_sealed_lie_is_refused_or_read_alike_by_all_decoders(data: bytes) -> None:
     records = outcome_of_decoding(data)
+    assert outcome_of_decoding(data, 1) == records
+    assert outcome_of_decoding(data, 2**31) == records
     assert outcome_of_arrow(data, 2**31) == records
     assert outcome_of_arrow(data, 1) == records
     if records is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from tidelog.model.batch_codec import decode_rows
+from tidelog.model.batch_codec import decode_columns
 from tidelog.model.batch_header import RecordBatch
 from tidelog.model.ids import TopicPartition
 from tidelog.model.records import Header
@@ -44,10 +44,10 @@ _consumer_record: Callable[[tuple[object, ...]], ConsumerRecord] = partial(tuple
 
 
 def consumer_records(partition: TopicPartition, batch: RecordBatch, start: int) -> list[ConsumerRecord]:
-    """The records of a batch from offset `start` on. Raises as `decode_rows`."""
+    """The records of a batch from offset `start` on. Raises as `decode_columns`."""
     topic, number = partition
     kind = int(batch.header.is_log_append_time)
-    rows = decode_rows(batch)
+    rows = list(zip(*decode_columns(batch), strict=True))
     if batch.header.base_offset < start:
         rows = [row for row in rows if row[0] >= start]
     make = _consumer_record

@@ -36,7 +36,7 @@ from tidelog.model.compression import compress, decompress
 from tidelog.model.errors import InvalidBatch, InvalidRequest, TooLarge, UnprocessableBody
 from tidelog.model.ids import OFFSET_MAX
 from tidelog.model.ports import Buffer
-from tidelog.model.record_decoder import Row, decode_records
+from tidelog.model.record_decoder import Columns, decode_records
 from tidelog.model.record_encoder import encode_around, encode_records
 from tidelog.model.records import RecordLike, StoredRecord
 from tidelog.model.steps import AWAY_BYTES, SLICE_RECORDS, Meter, Steps
@@ -177,17 +177,17 @@ def decode_batch(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESS
     Raises `InvalidBatch` if the bytes do not hold what the header promises, `TooLarge` if the records
     decompress to more than `decompressed_bytes_max` bytes.
     """
-    return list(map(_stored_record, decode_rows(batch, decompressed_bytes_max=decompressed_bytes_max)))
+    return stored_records(decode_columns(batch, decompressed_bytes_max=decompressed_bytes_max))
 
 
-def decode_rows(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Row]:
-    """Decodes a batch as `decode_batch` does, but to plain tuples, for a consumer that makes records of its own of
-    them."""
-    if batch.header.is_control:
-        return []
+def decode_columns(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Columns:
+    """Decodes a batch as `decode_batch` does, and makes no records of its columns."""
+    header = batch.header
+    if header.is_control:
+        return Columns([], [], [], [], [])
     check_batch(batch)
-    records = decompress(batch.header.compression, batch.data[HEADER_BYTES:], bytes_max=decompressed_bytes_max)
-    return decode_part(records, batch.header, batch.header.record_count)
+    records = decompress(header.compression, batch.data[HEADER_BYTES:], bytes_max=decompressed_bytes_max)
+    return decode_part(records, header, header.record_count)
 
 
 def check_batch(batch: RecordBatch) -> None:
@@ -204,17 +204,21 @@ def check_batch(batch: RecordBatch) -> None:
 
 def decode_stored(records: bytes, header: BatchHeader) -> list[StoredRecord]:
     """`decode_batch` from where the records' bytes are decompressed, for a header that `check_batch` passed."""
-    return list(map(_stored_record, decode_part(records, header, header.record_count)))
+    return stored_records(decode_part(records, header, header.record_count))
 
 
-def decode_part(records: bytes, header: BatchHeader, count: int, delta_min: int = 0) -> list[Row]:
+def stored_records(columns: Columns) -> list[StoredRecord]:
+    """The columns' records."""
+    return list(map(_stored_record, zip(*columns, strict=True)))
+
+
+def decode_part(records: bytes, header: BatchHeader, count: int, delta_min: int = 0) -> Columns:
     """Some whole records of a batch, whose offsets begin with `delta_min` behind the batch's, or later. Raises
     `InvalidBatch`."""
     try:
-        rows = decode_records(records, header, count, delta_min)
+        columns = decode_records(records, header, count, delta_min)
     except IndexError:
         raise InvalidBatch(f"the batch at offset {header.base_offset} ends within a record") from None
     if header.is_log_append_time:
-        timestamp = header.max_timestamp
-        rows = [(offset, timestamp, key, value, headers) for offset, _, key, value, headers in rows]
-    return rows
+        return columns._replace(timestamps_ms=[header.max_timestamp] * count)
+    return columns

@@ -8,20 +8,17 @@ them. A record that is longer than a slice is a part of its own, up to a bound.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import cast
 
-from tidelog.model.batch_codec import decode_part
+from tidelog.model.batch_codec import decode_part, stored_records
 from tidelog.model.batch_header import BatchHeader
 from tidelog.model.errors import InvalidBatch
-from tidelog.model.record_decoder import Row
 from tidelog.model.records import StoredRecord
 from tidelog.model.steps import SLICE_BYTES, SLICE_RECORDS
 from tidelog.model.varint import decode_folded, decode_varint
 
 _HEAD_BYTES = 32
 """At least a record's length, attributes and deltas: three varints of at most ten bytes, and one byte."""
-_stored_record = partial(tuple.__new__, StoredRecord)
 
 
 class LongRecordError(Exception):
@@ -51,23 +48,23 @@ def record_slices(
             delta_min = offset - header.base_offset + 1
             yield []
         else:
-            rows = _rows(records[position : position + size], header, count, delta_min)
-            delta_min = rows[-1][0] - header.base_offset + 1
-            yield [_stored_record(row) for row in rows if row[0] >= start_offset]
+            some = _some(records[position : position + size], header, count, delta_min)
+            delta_min = some[-1].offset - header.base_offset + 1
+            yield [record for record in some if record.offset >= start_offset]
         position += size
         done += count
     if position != len(records):
         raise InvalidBatch(f"{len(records) - position} bytes after the last record")
 
 
-def _rows(part: memoryview, header: BatchHeader, count: int, delta_min: int) -> list[Row]:
+def _some(part: memoryview, header: BatchHeader, count: int, delta_min: int) -> list[StoredRecord]:
     if len(part) <= SLICE_BYTES:
-        return decode_part(part.tobytes(), header, count, delta_min)
+        return stored_records(decode_part(part.tobytes(), header, count, delta_min))
     # A long record is decoded where it is: a view can do all that the decoder asks of bytes, and its value is copied
     # once, here.
-    ((offset, timestamp, key, value, headers),) = decode_part(cast("bytes", part), header, count, delta_min)
-    copied = tuple((name, _copied(content)) for name, content in headers)
-    return [(offset, timestamp, _copied(key), _copied(value), copied)]
+    (record,) = stored_records(decode_part(cast("bytes", part), header, count, delta_min))
+    headers = tuple((name, _copied(content)) for name, content in record.headers)
+    return [record._replace(key=_copied(record.key), value=_copied(record.value), headers=headers)]
 
 
 def _copied(part: bytes | None) -> bytes | None:
