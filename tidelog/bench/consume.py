@@ -1,12 +1,15 @@
-"""Workload `consume`: reads records as fast as they come, by `getmany`, every record decoded and checked.
+"""Workload `consume`: reads records as fast as they come, every one decoded and checked. It takes them by `getmany`, or
+whole batches by `getbatch`, without an object for each.
 
 A topic of the caller's is read from its beginning, as it is; without one the records are produced first, untimed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.bench.costs import costs
 from tidelog.bench.payload import Kind
@@ -30,6 +33,8 @@ class ConsumeOptions(TargetOptions):
     max_records: int | None = None
     max_partition_fetch_bytes: int = 1 << 20
     check_crcs: bool = True
+    batches: bool = False
+    """True for `getbatch`."""
 
 
 async def measure_consume(options: ConsumeOptions, progress: Progress) -> Result:
@@ -59,17 +64,36 @@ async def _measure(target: Target, options: ConsumeOptions, progress: Progress) 
         check_crcs=options.check_crcs,
         transport=options.transport,
     ) as consumer:
+        take = _take_batch if options.batches else partial(_take_records, max_records=options.max_records)
         started_s = time.perf_counter()
         while count < options.records:
-            found = await consumer.getmany(timeout_ms=WAIT_MS, max_records=options.max_records)
-            if not found:
+            some, size = await take(consumer)
+            if not some:
                 raise InvalidRequest(f"the topic has only {count} records, {options.records} were to be read")
-            for records in found.values():
-                count += len(records)
-                value_bytes += sum(len(record.value or b"") for record in records)
+            count += some
+            value_bytes += size
             progress(min(count, options.records), options.records)
         seconds = time.perf_counter() - started_s
     after = await target.end()
     figures = {**rates(count, value_bytes, seconds), **costs(before, after, value_bytes)}
     del figures["fsyncs_per_s"]
     return Result("consume", options.parameters, figures)
+
+
+async def _take_records(consumer: Consumer, max_records: int | None) -> tuple[int, int]:
+    """Returns the number of records that come next, and the bytes of their values; 0 if none comes."""
+    count = value_bytes = 0
+    for records in (await consumer.getmany(timeout_ms=WAIT_MS, max_records=max_records)).values():
+        count += len(records)
+        value_bytes += sum(len(record.value or b"") for record in records)
+    return count, value_bytes
+
+
+async def _take_batch(consumer: Consumer) -> tuple[int, int]:
+    """Does as `_take_records`, of a batch."""
+    try:
+        async with asyncio.timeout(WAIT_MS / 1000):
+            batch = await consumer.getbatch()
+    except TimeoutError:
+        return 0, 0
+    return len(batch), sum(map(len, filter(None, batch.values)))

@@ -103,6 +103,7 @@ def consume(
     value_bytes: ValueBytes = 100,
     partitions: Partitions = 1,
     compression: Compression = Codec.NONE,
+    batches: Annotated[bool, typer.Option("--batches", help="Take whole batches, no object a record.")] = False,
     topic: Topic = None,
     bootstrap: Bootstrap = None,
     transport: Transport = Way.AUTO,

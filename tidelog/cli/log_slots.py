@@ -16,7 +16,7 @@ from tidelog.broker.consensus.stored import decode_identity
 from tidelog.broker.paxos.journal import decode_floor
 from tidelog.cli.data_dir import StoredLog, metadata_records
 from tidelog.cli.record_text import as_object
-from tidelog.consumer.records import consumer_records
+from tidelog.consumer.records import consumer_batch
 from tidelog.controller.records import VoterAssigned
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.ids import TopicPartition
@@ -86,7 +86,7 @@ def batch_records(log: StoredLog, data: bytes) -> Iterator[dict[str, Any]]:
     """The records of the batches of a topic."""
     log_partition = TopicPartition(log.name, log.identity.partition)
     for batch in iter_batches(data):
-        yield from map(as_object, consumer_records(log_partition, batch, 0))
+        yield from map(as_object, consumer_batch(log_partition, batch, 0).records())
 
 
 def _bytes(content: bytes) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Consumer(PartitionReader):
       and again until a `seek` goes around it; `skip` goes on behind them, says so in the log, and counts them (`lost`).
     - `transport`, `security_protocol`, `ssl_*`: as of the `Producer`.
 
-    Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`.
+    Use it as an async context manager, or call `start` and `stop`. Then `getmany`, `getone`, or `async for`; or
+    `getbatch` and `batches`, without an object for each record.
 
     **In a group** (`group_id`) its consumers share the partitions of the topics, and reading begins where the group
     has got to: at its committed offsets, else where `auto_offset_reset` says. Topics that do not exist yet are waited

@@ -1,6 +1,6 @@
 """The cursor of one partition: its position, and the bytes fetched ahead of it.
 
-    fetched chunk -> iter_batches -> one batch decoded at a time -> records handed out -> position moves
+    fetched chunk -> iter_batches -> one batch decoded at a time -> it, or its records, handed out -> position moves
 
 A range of offsets that is lost lies in a chunk like a batch. It stops the cursor, or the position moves over it, as the
 consumer's `LossPolicy` says, when everything before it has been handed out.
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tidelog.consumer.losses import LossPolicy
-from tidelog.consumer.records import ConsumerRecord, consumer_records
+from tidelog.consumer.records import ConsumerBatch, ConsumerRecord, consumer_batch
 from tidelog.model.batch_header import RecordBatch, iter_batches, verify_batch
 from tidelog.model.errors import DamagedBatch, InvalidBatch, RecordsLost, TidelogError, TooLarge
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
@@ -42,12 +42,13 @@ class Cursor:
     """
 
     __slots__ = (
+        "_batch",
         "_chunks",
+        "_count",
         "_index",
         "_losses",
         "_position",
         "_records",
-        "_records_end",
         "check_crcs",
         "error",
         "fetch_offset",
@@ -72,9 +73,10 @@ class Cursor:
         self.error: TidelogError | None
         self._position: int | None
         self._chunks: deque[deque[RecordBatch | LostRange]]
-        self._records: list[ConsumerRecord]
+        self._batch: ConsumerBatch | None
+        self._count: int
         self._index: int
-        self._records_end: int
+        self._records: list[ConsumerRecord]
         self._clear(reset)
 
     # -- position ------------------------------------------------------------------------------------------------
@@ -82,11 +84,11 @@ class Cursor:
     @property
     def position(self) -> int | None:
         """The offset of the next record to hand out; None while a reset is being looked up."""
-        if self._index:
-            if self._index == len(self._records):
-                return self._records_end
-            return self._records[self._index].offset
-        return self._position
+        if self._batch is None:
+            return self._position
+        if self._index == self._count:
+            return self._batch.next_offset
+        return self._batch.offsets[self._index] if self._index else self._position
 
     @property
     def has_position(self) -> bool:
@@ -148,29 +150,42 @@ class Cursor:
     @property
     def is_empty(self) -> bool:
         """True if there is nothing to hand out without fetching."""
-        return self._index == len(self._records) and not self._chunks
+        return self._index == self._count and not self._chunks
 
     @property
     def has_record(self) -> bool:
         """True if the batch that is decoded has records left."""
-        return self._index < len(self._records)
+        return self._index < self._count
 
     def next_record(self) -> ConsumerRecord | None:
         """The next record of the batch that is decoded; None if that is used up: `decode` the next one."""
         index = self._index
-        if index == len(self._records):
+        if index == self._count:
             return None
         self._index = index + 1
-        return self._records[index]
+        return (self._records or self._all_records())[index]
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
         """Up to `records_max` records of the batch that is decoded; the list is the caller's."""
         start = self._index
-        if start == 0 and 0 < len(self._records) <= records_max:
-            whole, self._records, self._position = self._records, [], self._records_end
-            return whole
-        self._index = min(len(self._records), start + records_max)
-        return self._records[start : self._index]
+        if start == 0 and 0 < self._count <= records_max:
+            return self.take_batch().records()
+        if start == self._count:
+            return []
+        self._index = min(self._count, start + records_max)
+        return (self._records or self._all_records())[start : self._index]
+
+    def take_batch(self) -> ConsumerBatch:
+        """The batch that is decoded, as far as its records were not handed out before."""
+        assert self._batch is not None
+        rest = self._batch.rest(self._index) if self._index else self._batch
+        self._set(None, rest.next_offset)
+        return rest
+
+    def _all_records(self) -> list[ConsumerRecord]:
+        assert self._batch is not None
+        self._records = self._batch.records()
+        return self._records
 
     def decode(self) -> int:
         """Decodes the next batch that has records from the position on; returns its size in bytes, 0 if there is none.
@@ -178,7 +193,7 @@ class Cursor:
         A batch that turns out damaged is never passed over: it becomes this cursor's `error`, what follows it is
         forgotten, and after the error was raised it is fetched anew. So does a lost range, unless the policy skips it.
         """
-        while self._index == len(self._records) and self._chunks:
+        while self._index == self._count and self._chunks:
             piece = self._next_piece()
             position = self.position
             assert position is not None
@@ -189,7 +204,7 @@ class Cursor:
             try:
                 if self.check_crcs:
                     verify_batch(piece.data)
-                records = consumer_records(self.partition, piece, position)
+                batch = consumer_batch(self.partition, piece, position)
             except (InvalidBatch, TooLarge) as error:
                 self.seek(position)
                 self.error = DamagedBatch(
@@ -197,11 +212,10 @@ class Cursor:
                     f"seek to {piece.header.next_offset} to go on after it"
                 )
                 return 0
-            self._records, self._index = records, 0
-            self._records_end = max(position, piece.header.next_offset)
-            self._position = position if records else self._records_end
-            if records:
+            if batch:
+                self._set(batch, position)
                 return piece.header.size
+            self._set(None, batch.next_offset)
         return 0
 
     def take_error(self) -> TidelogError | None:
@@ -221,8 +235,7 @@ class Cursor:
             self.seek(position)
             self.error = error
             return False
-        self._records, self._index = [], 0
-        self._position = lost.end
+        self._set(None, lost.end)
         return True
 
     def _next_piece(self) -> RecordBatch | LostRange:
@@ -236,11 +249,16 @@ class Cursor:
         self.reset = reset
         self.fetch_offset = 0
         self.error = None
-        self._position = None
         self._chunks = deque()
-        self._records = []
+        self._set(None, None)
+
+    def _set(self, batch: ConsumerBatch | None, position: int | None) -> None:
+        """Begins to hand out a batch at `position`, or has none to hand out there."""
+        self._batch = batch
+        self._count = 0 if batch is None else len(batch)
         self._index = 0
-        self._records_end = 0
+        self._records = []
+        self._position = position
 
 
 def _start(piece: RecordBatch | LostRange) -> int:

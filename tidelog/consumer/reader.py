@@ -10,16 +10,16 @@ remembered until the next call, since until then the caller may be at work on it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Self
+from typing import Self, TypeVar
 
 from tidelog.consumer.consumer_group import ConsumerGroup
 from tidelog.consumer.cursor import Cursor, ResetPolicy
 from tidelog.consumer.fetcher import Fetcher
 from tidelog.consumer.losses import LossPolicy
 from tidelog.consumer.options import FetchOptions
-from tidelog.consumer.records import ConsumerRecord, OffsetAndTimestamp
+from tidelog.consumer.records import ConsumerBatch, ConsumerRecord, OffsetAndTimestamp
 from tidelog.consumer.subscription import Subscription
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import OFFSET_MAX, TopicPartition
@@ -27,6 +27,8 @@ from tidelog.model.lost_ranges import LostRange
 from tidelog.transport.errors import ClientClosed
 from tidelog.transport.frames.session import RecordSession
 from tidelog.transport.offsets import OffsetQuery, PartitionOffsets, wait_for_offsets
+
+T = TypeVar("T")
 
 HANDOUT_BYTES = 256 << 10
 """A `getmany` without `max_records` decodes no more than about this: some three milliseconds of the event loop. More at
@@ -60,7 +62,25 @@ class PartitionReader:
         """
         if not partitions and (record := self._next_of_current()) is not None:
             return record
-        return await self._next_one(partitions)
+        return await self._next(self._first, partitions)
+
+    async def getbatch(self, *partitions: TopicPartition) -> ConsumerBatch:
+        """The records of the next batch, of these partitions or of all, without an object for each; waits until there
+        is one.
+
+        A batch is what a producer sent as one; of the first, the records before the position are left out. Positions,
+        commits, and what is raised are as with `getone`: the batch is handed out as a whole.
+        """
+        return await self._next(self._first_batch, partitions)
+
+    async def batches(self, *partitions: TopicPartition) -> AsyncIterator[ConsumerBatch]:
+        """Yields what `getbatch` returns, until the consumer is closed."""
+        while True:
+            try:
+                batch = await self.getbatch(*partitions)
+            except ClientClosed:
+                return
+            yield batch
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -108,7 +128,7 @@ class PartitionReader:
         if (record := self._next_of_current()) is not None:
             return record
         try:
-            return await self._next_one(())
+            return await self._next(self._first, ())
         except ClientClosed:
             raise StopAsyncIteration from None
 
@@ -126,7 +146,10 @@ class PartitionReader:
             self._handed_out = record
         return record
 
-    async def _next_one(self, partitions: Sequence[TopicPartition]) -> ConsumerRecord:
+    async def _next(
+        self, first: Callable[[Sequence[TopicPartition]], T | None], partitions: Sequence[TopicPartition]
+    ) -> T:
+        """Returns what `first` finds to hand out, as soon as it finds something."""
         self._current = None
         with self._call():
             await asyncio.sleep(0)
@@ -134,16 +157,16 @@ class PartitionReader:
                 self._news.clear()
                 self._check_usable()
                 if self._group is None or await self._group.is_ready(None):
-                    record = self._first(partitions)
-                    if record is not None:
-                        return record
+                    try:
+                        found = first(partitions)
+                    finally:
+                        self._fetch_more()
+                    if found is not None:
+                        return found
                 await self._news.wait()
 
     def _first(self, partitions: Sequence[TopicPartition]) -> ConsumerRecord | None:
-        try:
-            self._current = self._subscription.next_cursor(partitions)
-        finally:
-            self._fetch_more()
+        self._current = self._subscription.next_cursor(partitions)
         if self._current is None:
             return None
         record = self._current.next_record()
@@ -151,6 +174,12 @@ class PartitionReader:
         if self._group is not None:
             self._handed_out = record
         return record
+
+    def _first_batch(self, partitions: Sequence[TopicPartition]) -> ConsumerBatch | None:
+        batch = self._subscription.take_batch(partitions)
+        if batch is not None and self._group is not None:
+            self._handed_out = {TopicPartition(batch.topic, batch.partition): batch.offsets[0]}
+        return batch
 
     def _call(self) -> AbstractContextManager[None]:
         """Around a call that asks for records: what was handed out before is processed."""

@@ -1,9 +1,16 @@
-"""The records that a consumer hands out."""
+"""The records that a consumer hands out, and the batches of them.
+
+A batch is a column for each field, as its bytes are decoded, so that a program that wants nothing but values gets them
+without an object for each record. Records are zipped from the same columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 from tidelog.model.batch_codec import decode_columns
@@ -43,15 +50,69 @@ class OffsetAndMetadata(NamedTuple):
 _consumer_record: Callable[[tuple[object, ...]], ConsumerRecord] = partial(tuple.__new__, ConsumerRecord)
 
 
-def consumer_records(partition: TopicPartition, batch: RecordBatch, start: int) -> list[ConsumerRecord]:
+@dataclass(slots=True, eq=False)
+class ConsumerBatch:
+    """Records that stand in one batch of a partition, field by field: each of the sequences has an element a record.
+
+    Offsets rise; where the topic is compacted they may have gaps. `timestamp_type` is that of a record.
+    """
+
+    topic: str
+    partition: int
+    timestamp_type: int
+    offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[tuple[Header, ...]]
+    next_offset: int
+    """The offset where reading goes on after the batch: the one to commit."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def records(self) -> list[ConsumerRecord]:
+        """The same, record by record."""
+        rows = zip(
+            repeat(self.topic),
+            repeat(self.partition),
+            self.offsets,
+            self.timestamps_ms,
+            repeat(self.timestamp_type),
+            self.keys,
+            self.values,
+            self.headers,
+            strict=False,  # there is no end of what repeats
+        )
+        return list(map(_consumer_record, rows))
+
+    def rest(self, index: int) -> ConsumerBatch:
+        """The same, without the first `index` records."""
+        return ConsumerBatch(
+            self.topic,
+            self.partition,
+            self.timestamp_type,
+            self.offsets[index:],
+            self.timestamps_ms[index:],
+            self.keys[index:],
+            self.values[index:],
+            self.headers[index:],
+            self.next_offset,
+        )
+
+
+def consumer_batch(partition: TopicPartition, batch: RecordBatch, start: int) -> ConsumerBatch:
     """The records of a batch from offset `start` on. Raises as `decode_columns`."""
-    topic, number = partition
-    kind = int(batch.header.is_log_append_time)
-    rows = list(zip(*decode_columns(batch), strict=True))
-    if batch.header.base_offset < start:
-        rows = [row for row in rows if row[0] >= start]
-    make = _consumer_record
-    return [
-        make((topic, number, offset, timestamp, kind, key, value, headers))
-        for offset, timestamp, key, value, headers in rows
-    ]
+    header = batch.header
+    offsets, timestamps_ms, keys, values, headers = decode_columns(batch)
+    whole = ConsumerBatch(
+        *partition,
+        int(header.is_log_append_time),
+        offsets,
+        timestamps_ms,
+        keys,
+        values,
+        headers,
+        max(start, header.next_offset),
+    )
+    return whole if start <= header.base_offset else whole.rest(bisect_left(offsets, start))

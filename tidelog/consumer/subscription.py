@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from tidelog.consumer.cursor import Cursor, ResetPolicy
 from tidelog.consumer.losses import LossPolicy
-from tidelog.consumer.records import ConsumerRecord
+from tidelog.consumer.records import ConsumerBatch, ConsumerRecord
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.ids import TopicPartition
 
@@ -83,6 +83,11 @@ class Subscription:
                 return cursor
         _raise_error(cursors)
         return None
+
+    def take_batch(self, partitions: Sequence[TopicPartition] = ()) -> ConsumerBatch | None:
+        """A batch that can be handed out now, of these partitions or of all. Raises as `take`."""
+        cursor = self.next_cursor(partitions)
+        return None if cursor is None else cursor.take_batch()
 
     def take(
         self, partitions: Sequence[TopicPartition], records_max: int, bytes_max: int

@@ -33,6 +33,7 @@ RUNS: list[tuple[Workload[Any], type[Any], dict[str, Any], set[str]]] = [
         set(),
     ),
     (measure_consume, ConsumeOptions, {"records": 3000, "partitions": 2}, {"broker_cpu_s_per_gb"}),
+    (measure_consume, ConsumeOptions, {"records": 3000, "batches": True}, {"broker_cpu_s_per_gb"}),
     (measure_latency, LatencyOptions, {"records": 30, "tasks": 4}, {"ack_p50_ms", "delivery_p999_ms"}),
     (measure_raw, RawOptions, {"requests": 7, "batches": 2, "in_flight": 3}, {"requests_per_s", "p50_ms"}),
 ]

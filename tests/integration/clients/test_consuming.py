@@ -228,6 +228,63 @@ async def test_a_cancelled_call_has_taken_nothing(cluster: LocalCluster, topic: 
         assert await take(consumer, 3) == numbered(0, 3)
 
 
+async def test_batches_come_as_they_were_produced_and_move_the_position(cluster: LocalCluster, topic: str) -> None:
+    await produce(cluster, topic, *numbered(0, 100))
+    await produce(cluster, topic, *numbered(100, 110))
+    partition = TopicPartition(topic, 0)
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        assert await take(consumer, 10) == numbered(0, 10)
+        async with asyncio.timeout(10):
+            first, second = [await consumer.getbatch(), await consumer.getbatch(partition)]
+        assert (first.values, second.values) == (numbered(10, 100), numbered(100, 110))
+        assert (first.next_offset, second.next_offset) == (100, 110)
+        assert await consumer.position(partition) == 110
+        consumer.seek(partition, 105)
+        async with asyncio.timeout(10):
+            batch = await consumer.getbatch()
+        assert list(batch.offsets) == [*range(105, 110)]
+        assert [record.value for record in batch.records()] == batch.values == numbered(105, 110)
+
+
+async def test_batches_end_when_the_consumer_is_closed(cluster: LocalCluster, topic: str) -> None:
+    await produce(cluster, topic, *numbered(0, 3))
+    consumer = Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+    await consumer.start()
+    async with asyncio.timeout(10):
+        async for batch in consumer.batches():
+            assert batch.values == numbered(0, 3)
+            await consumer.stop()
+    with pytest.raises(ClientClosed):
+        await consumer.getbatch()
+
+
+async def test_a_call_for_a_batch_that_is_cancelled_has_taken_nothing(cluster: LocalCluster, topic: str) -> None:
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap) as consumer:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consumer.getbatch(), 0.01)
+        await produce(cluster, topic, *numbered(0, 3))
+        async with asyncio.timeout(10):
+            assert (await consumer.getbatch()).values == numbered(0, 3)
+
+
+async def test_batches_of_partitions_that_are_neither_paused_nor_left_out(
+    cluster: LocalCluster, new_topic: Any
+) -> None:
+    topic = await new_topic(partitions=3)
+    for partition in range(3):
+        await produce(cluster, topic, *numbered(0, 2), partition=partition)
+    paused, chosen, other = (TopicPartition(topic, number) for number in range(3))
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.pause(paused)
+        async with asyncio.timeout(10):
+            assert (await consumer.getbatch(chosen)).partition == 1
+            assert (await consumer.getbatch()).partition == 2
+        assert [await consumer.position(at) for at in (paused, chosen, other)] == [0, 2, 2]
+        consumer.resume(paused)
+        async with asyncio.timeout(10):
+            assert (await consumer.getbatch()).partition == 0
+
+
 async def test_paused_partitions_stay_where_they_are(cluster: LocalCluster, new_topic: Any) -> None:
     topic = await new_topic(partitions=2)
     still, moving = TopicPartition(topic, 0), TopicPartition(topic, 1)

@@ -298,6 +298,27 @@ async def test_what_is_in_hand_is_not_committed_by_itself(site: Site) -> None:
                 await asyncio.sleep(0.01)
 
 
+async def test_a_batch_in_hand_is_not_committed_by_itself(site: Site) -> None:
+    for number in range(3):
+        await produce(site, *numbered(2, start=2 * number), partitions=1)
+    async with asyncio.timeout(WAIT_S):
+        async with consumer(site, "t") as first:
+            async for batch in first.batches():
+                if batch.values == [b"2", b"3"]:
+                    break
+        async with consumer(site, "t", enable_auto_commit=False) as second:
+            assert (await second.getbatch()).values == [b"2", b"3"]
+            await second.commit()
+            assert await second.committed(T0) == 4
+        async with consumer(site, "t", auto_commit_interval_ms=1) as third:
+            assert (await third.getbatch()).values == [b"4", b"5"]
+            await asyncio.sleep(0.01)
+            assert await third.committed(T0) == 4
+            assert await third.getmany(timeout_ms=0) == {}
+            while await third.committed(T0) != 6:
+                await asyncio.sleep(0.01)
+
+
 async def test_without_a_committed_offset_and_without_a_policy_the_program_has_to_seek(site: Site) -> None:
     class Seeker(ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:

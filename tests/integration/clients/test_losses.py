@@ -34,8 +34,8 @@ async def take(consumer: Consumer, count: int) -> list[int]:
         return [(await consumer.getone()).offset for _ in range(count)]
 
 
-@pytest.mark.parametrize("is_one_by_one", [True, False])
-async def test_reading_fails_at_a_loss_until_a_seek(broker: ScriptedBroker, is_one_by_one: bool) -> None:
+@pytest.mark.parametrize("way", ["getone", "getmany", "getbatch"])
+async def test_reading_fails_at_a_loss_until_a_seek(broker: ScriptedBroker, way: str) -> None:
     async with Consumer(bootstrap_servers=broker.url, auto_offset_reset="none") as consumer:
         consumer.assign([T0])
         consumer.seek(T0, 0)
@@ -43,7 +43,7 @@ async def test_reading_fails_at_a_loss_until_a_seek(broker: ScriptedBroker, is_o
         for _ in range(3):
             async with asyncio.timeout(10):
                 with pytest.raises(RecordsLost, match="seek to 6") as caught:
-                    await (consumer.getone() if is_one_by_one else consumer.getmany(timeout_ms=9000))
+                    await (consumer.getmany(timeout_ms=9000) if way == "getmany" else getattr(consumer, way)())
             assert (caught.value.topic, caught.value.partition, caught.value.ranges) == ("t", 0, ((3, 6),))
         assert await consumer.position(T0) == 3
         consumer.seek(T0, 6)

@@ -83,11 +83,54 @@ def test_a_list_that_was_handed_out_belongs_to_the_caller() -> None:
     assert read_all(it) == [3, 4, 5]
 
 
+def test_a_batch_is_a_column_for_each_field() -> None:
+    it = cursor()
+    data = encode_batch([(5, b"k", b"v", [("h", b"x")]), (7, None, None)], base_offset=0)
+    it.add(it.generation, bytes(data))
+    it.decode()
+    found = it.take_batch()
+    assert (found.topic, found.partition, found.timestamp_type, found.next_offset, len(found)) == ("t", 0, 0, 2, 2)
+    assert (list(found.offsets), list(found.timestamps_ms)) == ([0, 1], [5, 7])
+    assert (list(found.keys), list(found.values)) == ([b"k", None], [b"v", None])
+    assert list(found.headers) == [(("h", b"x"),), ()]
+    assert found.records() == [("t", 0, 0, 5, 0, b"k", b"v", (("h", b"x"),)), ("t", 0, 1, 7, 0, None, None, ())]
+
+
+def test_a_batch_that_is_handed_out_moves_the_position_behind_it() -> None:
+    it = cursor()
+    it.add(it.generation, bytes(batch(0) + batch(5)))
+    it.decode()
+    assert it.position == 0
+    assert it.take_batch().values == [b"0", b"1", b"2"]
+    assert (it.position, it.has_record) == (3, False)
+    it.decode()
+    assert list(it.take_batch().offsets) == [5, 6, 7]
+    assert (it.position, it.is_empty) == (8, True)
+
+
+def test_of_a_batch_that_is_walked_through_the_rest_is_handed_out() -> None:
+    it = cursor()
+    it.add(it.generation, bytes(batch(0) + batch(3)))
+    it.decode()
+    it.next_record()
+    assert [record.offset for record in it.take(1)] == [1]
+    rest = it.take_batch()
+    assert (list(rest.offsets), rest.values, rest.next_offset) == ([2], [b"2"], 3)
+    assert [record.offset for record in rest.records()] == [2]
+    assert read_all(it) == [3, 4, 5]
+
+
 @pytest.mark.parametrize("position", [0, 1, 2, 3, 5])
 def test_a_batch_that_begins_before_the_position_is_cut(position: int) -> None:
     it = cursor(position)
     it.add(it.generation, bytes(batch(0) + batch(3)))
     assert read_all(it) == list(range(position, 6))
+    it.seek(position)
+    it.add(it.generation, bytes(batch(0) + batch(3)))
+    it.decode()
+    found = it.take_batch()
+    assert found.offsets[0] == position
+    assert [record.value for record in found.records()] == [b"%d" % offset for offset in found.offsets]
 
 
 def test_gaps_are_stepped_over() -> None:

@@ -57,6 +57,17 @@ def test_everything_ready_is_taken_up_to_the_limit_and_turns_go_round() -> None:
     assert counts(it, 100) == {}
 
 
+def test_batches_are_taken_one_a_turn() -> None:
+    it = subscription(T0, T1)
+    for partition in (T0, T1):
+        feed(it, partition, 10, batches=2)
+    it.take([T1], 4, OFFSET_MAX)
+    taken = []
+    while (batch := it.take_batch()) is not None:
+        taken.append((batch.partition, list(batch.offsets)))
+    assert taken == [(0, [*range(10)]), (1, [*range(4, 10)]), (0, [*range(10, 20)]), (1, [*range(10, 20)])]
+
+
 def test_a_busy_partition_starves_nobody() -> None:
     it = subscription(T0, T1)
     feed(it, T0, 100, batches=2)
