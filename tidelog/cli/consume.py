@@ -1,7 +1,7 @@
 """`tidelog consume`: records to standard output, as they are read.
 
 Output is flushed with every batch, so that a pipe sees records as soon as they are there. It ends when it was told to
-(`--max-records`, `--until-end`, `--timeout-ms`), with Ctrl-C, or when nobody reads the pipe any more.
+(`--max-records`, `--until-end`, `--timeout-ms`), with Ctrl-C or SIGTERM, or when nobody reads the pipe any more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import typer
 from aiofiles import stdout_bytes
 
 from tidelog.adapters.heap import collect_seldom
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import Terminated, connected, run
 from tidelog.cli.options import Bootstrap, KeySeparator, TopicName, Transport, Way, separator_bytes
 from tidelog.cli.record_text import Show, as_json, as_line
 from tidelog.cli.security import client_arguments
@@ -116,6 +116,9 @@ def consume(
     except KeyboardInterrupt:
         if reading.has_end:
             raise typer.Exit(EXIT_INTERRUPTED) from None
+    except Terminated:
+        if reading.has_end:
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class _Reading:
 
     @property
     def has_end(self) -> bool:
-        """False if only Ctrl-C ends it, which is then no interruption."""
+        """False if only a signal ends it, which is then no interruption."""
         return self.until_end or self.records_max < OFFSET_MAX or self.idle_s_max < math.inf
 
 

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.connection import connected, run
+from tidelog.cli.connection import ENDING, connected, run
 from tidelog.cli.lines import LineReader
 from tidelog.cli.options import (
     Acks,
@@ -34,7 +34,7 @@ from tidelog.cli.options import (
 from tidelog.cli.security import client_arguments
 from tidelog.cli.tables import byte_progress
 from tidelog.cli.tally import Tally
-from tidelog.cli.terminal import EXIT_INTERRUPTED, CommandError, Notices, say
+from tidelog.cli.terminal import EXIT_DONE, EXIT_INTERRUPTED, EXIT_TERMINATED, CommandError, Notices, say
 from tidelog.model.errors import InvalidRequest, TidelogError, TooLarge
 from tidelog.producer import Delivery, Producer
 from tidelog.transport.addresses import DEFAULT_BOOTSTRAP
@@ -79,8 +79,8 @@ def produce(
         )
         run(job.run(producer, bootstrap, fd))
     say(job.tally.document(topic), f"{topic}: {job.tally.summary()}", as_json=as_json)
-    if job.is_interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
+    if job.status:
+        raise typer.Exit(job.status)
 
 
 class _Job:
@@ -93,12 +93,13 @@ class _Job:
         self._lines = 0
         self._under_way: asyncio.Queue[tuple[list[Delivery], int] | None] = asyncio.Queue(CHUNKS_MAX)
         self.tally = Tally()
-        self.is_interrupted = False
+        self.status = EXIT_DONE
 
     async def run(self, producer: Producer, bootstrap: str, fd: int) -> None:
-        """Ends with the input, with Ctrl-C, or with the first error, raised with a note about what was acknowledged."""
+        """Ends with the input, with a signal, or with the first error, which has a note about what was acknowledged."""
         reader = LineReader(fd)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt, reader)
+        for number in ENDING:
+            asyncio.get_running_loop().add_signal_handler(number, self._interrupt, reader, number)
         async with connected(producer, bootstrap):
             await producer.partitions_for(self._topic)
             if os.isatty(fd):
@@ -156,12 +157,13 @@ class _Job:
             )
         return key, value
 
-    def _interrupt(self, reader: LineReader) -> None:
-        """What was read is still delivered; a second Ctrl-C does not wait for that."""
-        self.is_interrupted = True
+    def _interrupt(self, reader: LineReader, number: signal.Signals) -> None:
+        """What was read is still delivered; a second signal does not wait for that."""
+        self.status = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_TERMINATED
         reader.stop()
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for ending in ENDING:
+            asyncio.get_running_loop().remove_signal_handler(ending)
+            signal.signal(ending, signal.SIG_DFL)
 
 
 @contextmanager

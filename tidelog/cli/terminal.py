@@ -33,7 +33,9 @@ EXIT_DONE: Final = 0
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
-"""By Ctrl-C: 128 and the number of the signal, as shells count."""
+"""The status of a command that Ctrl-C ended: 128 and the number of the signal, as shells count."""
+EXIT_TERMINATED: Final = 143
+"""The status of one that SIGTERM ended, which supervisors send."""
 
 
 class ReaderGone(Exception):

@@ -119,17 +119,31 @@ def test_consume_follows_and_ends_with_its_reader(cli: Cli, topic: str) -> None:
         assert consuming.stderr.read() == b""
 
 
-def test_ctrl_c_ends_consume_without_a_word(cli: Cli, topic: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_consume_without_a_word(cli: Cli, topic: str, number: int) -> None:
     cli.succeed("produce", topic, stdin=b"hello\n")
     with cli.begin("consume", topic, "--from-beginning") as consuming:
         assert consuming.stdout is not None
         consuming.stdout.readline()
-        consuming.send_signal(signal.SIGINT)
+        consuming.send_signal(number)
         assert consuming.communicate(timeout=TIMEOUT_S) == (b"", b"")
         assert consuming.returncode == 0
 
 
-def test_ctrl_c_ends_produce_after_delivering_what_was_read(cli: Cli, topic: str) -> None:
+def test_a_member_of_a_group_that_sigterm_ends_leaves(cli: Cli, topic: str) -> None:
+    cli.succeed("produce", topic, stdin=b"hello\n")
+    group = f"of-{topic}"
+    with cli.begin("consume", topic, "--from-beginning", "--group", group, "--max-records", "2") as consuming:
+        assert consuming.stdout is not None
+        assert consuming.stdout.readline() == b"hello\n"
+        consuming.send_signal(signal.SIGTERM)
+        assert consuming.communicate(timeout=TIMEOUT_S) == (b"", b"")
+        assert consuming.returncode == 143
+    cli.succeed("group", "delete", group)  # it is refused as long as there are members
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_produce_after_delivering_what_was_read(cli: Cli, topic: str, number: int, status: int) -> None:
     with cli.begin("consume", topic, "--from-beginning") as consuming, cli.begin("produce", topic) as producing:
         assert producing.stdin is not None
         assert producing.stdout is not None
@@ -138,9 +152,9 @@ def test_ctrl_c_ends_produce_after_delivering_what_was_read(cli: Cli, topic: str
         producing.stdin.write(b"one\nnot a whole li")
         producing.stdin.flush()
         assert consuming.stdout.readline() == b"one\n"
-        producing.send_signal(signal.SIGINT)  # its standard input stays open
+        producing.send_signal(number)  # its standard input stays open
         assert producing.stdout.read().startswith(f"{topic}: 1 record, ".encode())
-        assert (producing.wait(TIMEOUT_S), producing.stderr.read()) == (130, b"")
+        assert (producing.wait(TIMEOUT_S), producing.stderr.read()) == (status, b"")
         consuming.kill()
 
 
