@@ -28,6 +28,11 @@ def test_a_workload_on_a_running_broker(cli: Cli, cluster: LocalCluster, workloa
     assert measured["figures"]["records_per_s"] > 0
 
 
+def test_batches_are_read_if_that_is_asked_for(cli: Cli, cluster: LocalCluster) -> None:
+    words = (*SMALL["consume"], "--batches", "--bootstrap", cluster.bootstrap, "--json")
+    assert json.loads(cli.succeed("bench", "consume", *words))["parameters"]["batches"] is True
+
+
 def test_results_are_kept_as_lines(cli: Cli, cluster: LocalCluster, tmp_path: Path) -> None:
     for _ in range(2):
         printed = cli.succeed(
