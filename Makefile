@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 SETUP := $(VENV)/.set-up
 INSTALL := python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-CORES := config controller groups model placement producer replication
+PURE := config controller groups model placement replication
+CORES := $(PURE) producer
 RUNS ?= 20
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup has-python demo fmt lint quick test e2e constraints pages spark programs sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site pictures clean ci
+.PHONY: help setup has-python demo fmt lint quick test e2e coverage constraints pages spark programs sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site pictures clean ci
 
 help: ## Show this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -66,6 +67,11 @@ test: setup ## Run the tests, but for those of the next two targets
 e2e: export PYTHONDONTWRITEBYTECODE :=
 e2e: setup ## Run the tests of whole programs: under attack, with faults, and commands as users type them; a few minutes
 	$(BIN)/pytest -n 4 --dist worksteal -m e2e
+
+coverage: setup ## Measure what the tests of the pure cores reach, by room; a minute or two; MORE=--raise
+	$(BIN)/coverage run -m pytest --quiet $(addprefix tests/unit/,$(PURE)) tests/property tests/golden tests/compat
+	$(BIN)/coverage json --quiet -o $(VENV)/coverage.json
+	$(BIN)/python -m tools.core_coverage $(VENV)/coverage.json $(MORE)
 
 %-oldest: ## Do any of these on the oldest Python found from 3.11 on, in .venv-oldest: test-oldest, lint-oldest
 	@python=$$(tools/pythons.sh | sed -n '1s/.* //p') && $(MAKE) --no-print-directory $* VENV=.venv-oldest PYTHON="$$python"
@@ -204,7 +210,7 @@ pictures: .venv-pictures/.set-up ## Make the pictures of docs/images anew, from 
 	@touch $@
 
 clean: ## Remove what can be made again, but never data
-	rm -rf .venv .venv-* build dist site .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist site .cache .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ci: lint test ## What must pass before a change lands
