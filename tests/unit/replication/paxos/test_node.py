@@ -8,11 +8,13 @@ from tests.golden.paxos.stage import Stage
 from tidelog.replication.paxos.events import (
     Append,
     Damaged,
+    Delete,
     Demote,
     Effect,
     Elect,
     Found,
     Jumped,
+    Lost,
     Persist,
     Received,
     Refused,
@@ -25,6 +27,7 @@ from tidelog.replication.paxos.events import (
     Timer,
     TimerFired,
     Truncate,
+    VotesLost,
 )
 from tidelog.replication.paxos.messages import (
     LearnRequest,
@@ -224,3 +227,102 @@ def test_a_report_of_the_disk_releases_what_waited_for_it() -> None:
     assert not stage.links.get((2, 1))
     effects = stage.do(2, Stored(1))
     assert effects == [Send(1, PromiseResponse(Reply.ACCEPT, N11))]
+
+
+def test_a_coordinator_deletes_what_is_applied_and_refuses_to_delete_beyond() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.run()
+    stage.append(1, "a", count=3)
+    stage.run()
+    assert reasons(stage.do(1, Delete(4))) == reasons(stage.do(1, Delete(-1))) == ["out_of_range"]
+    assert not reasons(stage.do(1, Delete(3)))
+    stage.run()
+    assert stage.nodes[3].replica.applied.start_offset == 3
+
+
+def test_a_coordinator_behind_whose_barrier_others_have_written_is_lost() -> None:
+    """They have proposed its barrier again, as what may be chosen, and gone on."""
+    stage = Stage(3)
+    stage.elect(1)
+    stage.deliver(1, 2)
+    stage.deliver(2, 1)
+    stage.drop(1, 2)
+    stage.deliver(1, 3, 2)
+    stage.drop_all()
+    stage.elect(2)
+    stage.run(2, 3)
+    assert stage.learned(2) == {0: "barrier", 1: "barrier"}
+    stage.news()
+    slots = tuple(stage.nodes[2].replica.slots[position] for position in (1, 0))
+    stage.do(1, Received(2, LearnResponse(ORIGIN, slots, 2)))
+    assert any(news.startswith("1 lost 1.1") for news in stage.news())
+    assert stage.nodes[1].coordinator is None
+
+
+def test_what_a_stranger_has_accepted_is_not_counted() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.run()
+    stage.append(1, "a")
+    stage.drop_all()
+    assert stage.do(1, Received(9, WriteResponse(Reply.ACCEPT, N11, 1))) == []
+    assert stage.learned(1) == {0: "barrier"}
+
+
+def waiting_for_a_copy() -> Stage:
+    """Five nodes; four have promised node 1 its second number, and what may be chosen at position 1 is damaged."""
+    stage = Stage(5)
+    stage.elect(1)
+    stage.run()
+    stage.append(1, "a")
+    stage.deliver(1, 2)
+    stage.drop_all()
+    for node in (1, 2):
+        stage.crash(node)
+        stage.damage(node, 1)
+        stage.start(node)
+    stage.drop_all()
+    stage.elect(1)
+    stage.run(1, 2, 3, 4)
+    stage.news()
+    return stage
+
+
+def test_a_candidate_tells_what_it_waits_for_and_whose_word_would_settle_it() -> None:
+    stage = waiting_for_a_copy()
+    node = stage.nodes[1]
+    assert (node.unsettled, node.unheard, node.quorum) == ((1,), (5,), stage.quorum)
+    stage.demote(1)
+    assert (node.unsettled, node.unheard) == ((), ())
+
+
+def test_an_attempt_that_waits_begins_anew_when_other_voters_have_lost_their_votes() -> None:
+    stage = waiting_for_a_copy()
+    assert stage.do(1, VotesLost(())) == [], "as before"
+    assert [type(effect) for effect in stage.do(1, VotesLost((5,)))] == [Lost]
+    assert stage.do(1, VotesLost((5,))) == []
+    stage.elect(1)
+    stage.run(1, 2, 3, 4)
+    assert stage.learned(1) == {0: "barrier", 1: "a", 2: "barrier"}, "by its name alone"
+
+
+def test_an_attempt_that_waits_for_nothing_goes_on_when_voters_have_lost_their_votes() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    assert stage.do(1, VotesLost((3,))) == []
+    stage.run(1, 2)
+    assert stage.nodes[1].coordinator is not None
+
+
+def test_a_node_knows_which_peers_lack_a_payload_too() -> None:
+    stage = Stage(3)
+    stage.elect(1)
+    stage.run()
+    stage.append(1, "a")
+    stage.run()
+    for node in (1, 2):
+        stage.do(node, Damaged(1))
+    stage.fire(1, Timer.CATCHUP)
+    stage.run(1, 2)
+    assert stage.nodes[1].lacking(1) == {2}

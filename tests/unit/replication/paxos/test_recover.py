@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.golden.paxos.stage import Stage
-from tidelog.replication.paxos.events import Persist, Reason, Refused, Timer
+from tidelog.replication.paxos.events import Persist, Reason, Received, Refused, Timer
+from tidelog.replication.paxos.messages import RecoverResponse
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.numbers import make_number
 from tidelog.replication.paxos.state import Metadata, Status, StoredLog
@@ -307,3 +308,21 @@ def test_a_group_of_one_has_nobody_to_ask() -> None:
     stage.rejoin(1, make_number(5, 1))
     stage.fire(1, Timer.RESEND)
     assert stage.status(1) is Status.RECOVERING
+
+
+def test_a_stranger_founds_nothing() -> None:
+    """Its answer would complete the group: two members of three have answered."""
+    stage = Stage(3, is_founded=False)
+    for node in (1, 2):
+        stage.found(node)
+    stage.run(1, 2)
+    stage.do(1, Received(9, RecoverResponse(Status.EMPTY, "9/1", "tides", ())))
+    assert stage.status(1) is Status.EMPTY
+
+
+def test_a_fence_that_waits_for_its_disk_alone_asks_nobody() -> None:
+    stage = lost_disk()
+    stage.rejoin(3, make_number(5, 3))
+    stage.slow.add(3)
+    stage.run()
+    assert stage.fire(3, Timer.RESEND) == []

@@ -119,6 +119,15 @@ def test_a_promise_reports_every_open_slot_and_how_far_all_is_learned() -> None:
     assert promise(made, 5) == PromiseResponse(Reply.ACCEPT, 5, learned_end=1, slots=(open_, behind))
 
 
+def test_a_replica_is_open_while_it_has_accepted_what_may_not_be_chosen() -> None:
+    made = replica()
+    assert not made.is_any_open
+    write(made, 5, 0)
+    assert made.is_any_open
+    made.learn(0, made.slots[0].value, has_payload=True)
+    assert not made.is_any_open
+
+
 def test_a_promise_reports_from_the_position_asked_for() -> None:
     made = replica(Slot(1, 3, A), Slot(2, 3, A))
     assert promise(made, 5, position=2) == PromiseResponse(Reply.ACCEPT, 5, slots=(Slot(2, 3, A),))

@@ -24,7 +24,7 @@ from tidelog.replication.paxos.voters import (
     encode_voters,
     learner_id,
 )
-from tidelog.replication.quorum import Joint, Majority
+from tidelog.replication.quorum import Joint, Majority, Unanimous
 
 
 def voter(number: int, node: int | None = None) -> Voter:
@@ -221,6 +221,24 @@ def test_several_that_are_found_decide_together() -> None:
     assert membership.reconfigure(1).settling == (VotersFound(6, other),)
 
 
+def test_voters_that_are_found_twice_decide_once() -> None:
+    membership = Membership(THREE)
+    membership.on_found(5, FOUND, FOUR)
+    membership.on_found(6, Value(Kind.VOTERS, 9, digest=b"1,2,3"), voters(1, 2, 3, following=5))
+    assert groups(membership) == [(1, 2, 3), (1, 2, 3, 4)]
+
+
+def test_all_who_are_left_decide_together_until_they_have_agreed_on_voters() -> None:
+    membership = Membership(THREE, since=50)
+    assert (membership.is_union, membership.is_settled) == (True, False)
+    assert isinstance(membership.quorum(), Unanimous)
+    told = membership.reconfigure(1)
+    assert not told.in_force.is_met({1, 2})
+    assert told.in_force.is_met({1, 2, 3})
+    assert membership.on_applied(5, FOUR, Verdict.APPLIED)
+    assert (membership.is_union, groups(membership), membership.is_settled) == (False, [(1, 2, 3, 4)], True)
+
+
 def test_what_was_applied_already_is_not_found() -> None:
     membership = Membership(FOUR, 5)
     assert not membership.on_found(5, FOUND, FOUR)
@@ -255,10 +273,13 @@ def test_a_jump_needs_a_snapshot() -> None:
 
 def test_a_change_goes_step_by_step() -> None:
     membership = Membership(THREE)
+    assert membership.changing_under == 0
     membership.begin(FOUR, 100)
+    assert membership.changing_under == 100
     assert (membership.phase, groups(membership)) == (Phase.DRAINING, [(1, 2, 3)])
     assert membership.voter_of(4, "disk-4") == voter(4)
     assert membership.join(200) == FOUR
+    assert membership.changing_under == 200
     assert (membership.phase, groups(membership)) == (Phase.JOINING, [(1, 2, 3), (1, 2, 3, 4)])
     assert not membership.on_lost(100), "the reign that was drained ends, as it must"
     assert membership.write(150) is None, "another attempt's"
