@@ -229,7 +229,6 @@ class Election:
     def _on_promised(self, number: int, now_s: float) -> list[ElectionEffect]:
         """Grants a lease to the candidate that its replica promises, and ends older reigns, its own included."""
         if number <= max(self._promised, self.number):
-            self._promised = max(number, self._promised)
             return []
         self._promised = number
         owner = owner_of(number)

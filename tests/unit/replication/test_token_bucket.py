@@ -47,6 +47,29 @@ def test_a_batch_that_was_too_large_is_a_debt() -> None:
     assert limited.allowance(104.0) > 0
 
 
+def test_a_debt_lasts_until_the_rate_has_paid_it() -> None:
+    limited = bucket()
+    assert limited.owed_s(101.0) == 0.0
+    limited.spend(3 * RATE, 101.0)
+    assert limited.owed_s(101.0) == pytest.approx(3 - BURST_S)
+    assert limited.owed_s(102.0) == pytest.approx(2 - BURST_S)
+    assert limited.owed_s(104.0) == 0.0
+    free = bucket(None)
+    free.spend(10**12, 100.0)
+    assert free.owed_s(100.0) == 0.0
+
+
+def test_a_bucket_that_is_filled_has_a_burst_at_once_and_no_more() -> None:
+    limited = bucket()
+    limited.fill(150.0)
+    assert limited.allowance(150.0) == BURST_S * RATE
+    limited.spend(RATE, 150.0)
+    limited.fill(140.0)
+    assert limited.allowance(140.0) == BURST_S * RATE
+    limited.spend(BURST_S * RATE, 140.0)
+    assert limited.allowance(150.0) == 0, "the time until then has been counted"
+
+
 def test_another_rate_holds_from_now_on_and_keeps_the_debt() -> None:
     limited = bucket()
     limited.spend(RATE, 100.0)

@@ -267,6 +267,7 @@ class IsrFollower:
         return [truncation]
 
     def _on_truncated(self, end: int, acknowledged: int) -> list[FollowerEffect]:
+        assert self._truncating is not None, "nothing was to be truncated"
         match self._truncating:
             case Truncate(to):
                 # A batch that holds `to` goes as a whole, so the log may end below it.
@@ -276,8 +277,6 @@ class IsrFollower:
                 assert end == at
                 self._log_start_offset = self._leader_start_offset = end
                 self._lineage.clear()
-            case None:
-                raise AssertionError("nothing was to be truncated")
         self._truncating = None
         assert acknowledged <= end
         # What is kept was flushed before the truncation, but a batch in it may be torn, and is not acknowledged.

@@ -311,6 +311,15 @@ def test_who_has_promised_a_newer_number_never_grants_an_older_one_again() -> No
     assert told(after_a_restart.step(heartbeat(N3), 0.0)) == {3: HeartbeatAnswer(N3, 1)}
 
 
+@pytest.mark.parametrize("number", [N1, N2])
+def test_a_promise_that_is_no_newer_than_the_leader_binds_nobody_for_longer(number: int) -> None:
+    """The disk may report it after the heartbeats of the reign that it was made to."""
+    voter = following(N2)
+    assert voter.step(Promised(number), 0.3) == []
+    assert voter.leader == 2
+    assert not voter.may_promise(3, LEASE_S - 0.01) and voter.may_promise(3, LEASE_S + 0.01)
+
+
 def test_after_a_restart_nobody_is_promised_for_a_lease() -> None:
     voter = election(has_voted_before=True)
     assert not any(voter.may_promise(node, LEASE_S - 0.01) for node in (1, 2, 3))

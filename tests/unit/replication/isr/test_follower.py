@@ -167,6 +167,28 @@ def test_a_leader_that_contradicts_itself_is_followed_no_more(
     assert follower.step(FetchDue(4)) == [Fetch(4, 13, 10, 4)]
 
 
+@pytest.mark.parametrize("end", [10, 12])
+def test_a_leader_that_calls_a_log_diverging_and_keeps_all_of_it_is_followed_no_more(end: int) -> None:
+    follower = new_follower()
+    follower.step(FetchDue(1))
+    (effect,) = follower.step(DivergingAt(1, 2, end))
+    assert isinstance(effect, Distrust)
+    assert follower.step(FetchDue(2)) == []
+
+
+def test_a_log_is_aligned_from_the_first_answer_of_an_epoch_that_does_not_diverge() -> None:
+    follower = new_follower()
+    assert (follower.is_aligned, follower.high_watermark, follower.log_start_offset) == (False, 5, 0)
+    follower.step(FetchDue(1))
+    follower.step(DivergingAt(1, 2, 8))
+    follower.step(Truncated(8, 8))
+    assert not follower.is_aligned
+    fetched(follower, 2, 9, 8)
+    assert (follower.is_aligned, follower.high_watermark) == (True, 8)
+    follower.step(LeaderChanged(5))
+    assert not follower.is_aligned
+
+
 def test_a_log_that_parts_from_the_leaders_before_its_start_asks_where_that_begins() -> None:
     """It is told there, too, what the leader knew of producers."""
     follower = IsrFollower(4, LogState(5, 10, 10, ((3, 0),)), 10)

@@ -61,6 +61,21 @@ def test_the_high_watermark_waits_for_all_members() -> None:
     assert fetch(leader, 3, 10) == [AdvanceHighWatermark(10)]
 
 
+def test_the_ends_of_others_are_known_as_far_as_they_were_heard() -> None:
+    leader = new_leader()
+    fetch(leader, 2, 8)
+    assert leader.follower_ends == {2: 8, 3: 0}
+
+
+def test_a_member_that_leaves_the_set_as_it_is_moved_away_is_forgotten_altogether() -> None:
+    leader = new_leader()
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 8)
+    left = IsrChanged((1, 2), (1, 2), 8, EPOCHS, 1, is_fsynced=False)
+    assert leader.step(left) == [AdvanceHighWatermark(10)]
+    assert leader.follower_ends == {2: 10}
+
+
 def test_a_new_leaders_high_watermark_stays_until_the_members_were_heard() -> None:
     assert new_leader().high_watermark == 5
     assert new_leader((1,)).high_watermark == 10, "alone, there is nobody to hear"

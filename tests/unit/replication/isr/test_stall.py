@@ -111,6 +111,14 @@ def test_probation_ends_when_the_follower_has_kept_up_and_doubles_each_time() ->
     assert expected_ms == PROBATION_MS_MAX
 
 
+def test_to_put_out_again_who_has_not_left_yet_does_not_double_its_probation() -> None:
+    watched = Watched()
+    for _ in range(3):
+        watched.stall.put_out()
+    watched.pass_ms(PROBATION_MS, progresses=True)
+    assert not watched.stall.is_on_probation
+
+
 def test_stalls_within_the_limit_do_not_prolong_probation() -> None:
     watched = Watched()
     watched.stall.put_out()
