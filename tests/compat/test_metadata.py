@@ -101,6 +101,18 @@ def test_recoveries_of_format_7_have_no_ids() -> None:
         decode_image(RECOVERED.replace(b'"kept":4', b'"kept":4,"recovery_id":""'))
 
 
+def test_a_snapshot_of_format_8_has_ids_of_recoveries_and_no_level() -> None:
+    named = RECOVERED.replace(b'"format":7', b'"format":8').replace(b'"kept":4', b'"kept":4,"recovery_id":"r1"')
+    image = decode_image(named)
+    assert (image.recoveries[0].recovery_id, image.level) == ("r1", 2)
+    for wrong in (
+        named.replace(b'"cluster_id"', b'"level":2,"cluster_id"'),
+        named.replace(b',"recovery_id":"r1"', b""),
+    ):
+        with pytest.raises(SnapshotUnreadable, match="canonical"):
+            decode_image(wrong)
+
+
 def test_a_snapshot_of_format_6_is_judged_as_strictly_as_ever() -> None:
     old = b'"is_founding":false,'
     assert old in SNAPSHOTS[6]

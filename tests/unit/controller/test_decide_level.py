@@ -31,6 +31,8 @@ from tidelog.controller.records import (
     ClusterRecovered,
     LevelRaised,
     MetadataRecord,
+    PartitionChange,
+    PartitionsChanged,
     decode_record,
     encode_record,
     encode_records,
@@ -166,6 +168,13 @@ def test_a_log_names_its_level_before_what_needs_it() -> None:
     assert b"level" not in encode_records([ClusterCreated("c")], 1)
     with pytest.raises(UnsupportedLevel):
         encode_record(LevelRaised(2, ()), 1)
+
+
+def test_at_the_first_level_no_record_says_that_a_replica_has_begun_anew() -> None:
+    change = PartitionChange(topic_id("t"), 0, 2, 1, [2], 1)
+    assert encode_record(PartitionsChanged([change]), 1)
+    with pytest.raises(UnsupportedLevel, match="cannot begin anew at feature level 1"):
+        encode_record(PartitionsChanged([change, msgspec.structs.replace(change, renewed=[1])]), 1)
 
 
 @pytest.mark.parametrize(("level", "version"), [(1, 5), (2, 9), (3, 10)])

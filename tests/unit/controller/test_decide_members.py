@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.controller.cluster import IsrCluster, PaxosCluster, topic_id
+from tests.unit.controller.cluster import IsrCluster, PaxosCluster, newest, topic_id
 from tidelog.controller.commands import RemoveBroker
 from tidelog.controller.member_steps import MemberSet
 from tidelog.controller.moves import held, moving, planned
-from tidelog.controller.partition_commands import AlterCode, AlterReassignments, NewReplicas, ReignEnd
+from tidelog.controller.partition_commands import (
+    AlterCode,
+    AlterReassignments,
+    LostVote,
+    NewReplicas,
+    ReignEnd,
+    ReportLostVotes,
+)
 from tidelog.model.cluster import PartitionMember
 from tidelog.model.errors import InvalidRequest, NotController, OldDirectory
 from tidelog.model.ids import NodeId
@@ -126,6 +133,14 @@ def test_a_journal_that_is_lost_without_its_disk_gets_another_id_once() -> None:
     assert cluster.led == (2, 1, (1, 2, 3))
     cluster.forget(1, 1)
     assert cluster.votes == ({2: 2, 3: 3, 4: 1},) * 2
+
+
+def test_a_journal_of_a_topic_that_is_gone_is_nobodys_loss() -> None:
+    cluster = PaxosCluster()
+    image = cluster.image
+    vote = LostVote(topic_id("gone"), 0, 1)
+    cluster.do(ReportLostVotes(1, newest(image, 1), [vote]))
+    assert cluster.image == image
 
 
 def test_a_journal_that_is_lost_again_before_its_id_votes_gets_yet_another() -> None:

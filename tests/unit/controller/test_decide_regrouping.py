@@ -65,6 +65,9 @@ def test_what_cannot_be() -> None:
     ):
         with pytest.raises(error):
             cluster.do(wrong)
+    in_sync = IsrCluster()
+    with pytest.raises(InvalidRequest, match="broker 2 is none of those that are kept"):
+        in_sync.do(command(in_sync, (1, 3), source=2))
     cluster.do(FenceBroker(3, newest(cluster.image, 3)))
     with pytest.raises(LossRefused, match="has changed"):
         cluster.do(replace(asked, partition_epoch=info(cluster).partition_epoch))

@@ -205,6 +205,13 @@ def test_a_lost_log_is_no_leader_even_where_anybody_may_lead() -> None:
     assert entry(made).leader == -1
 
 
+def test_a_lost_log_of_a_topic_that_is_gone_is_nobodys_loss(cluster: Cluster) -> None:
+    position = cluster.image.position
+    lost = [LostReplica(topic_id("gone"), 0, 0), LostReplica(topic_id("t"), 9, 0)]
+    cluster.do(ReportLostReplicas(1, cluster.image.brokers[NodeId(1)].epoch, lost))
+    assert cluster.image.position == position
+
+
 def test_a_report_of_another_life_is_refused(cluster: Cluster) -> None:
     with pytest.raises(StaleBrokerEpoch):
         cluster.do(ReportLostReplicas(1, cluster.image.brokers[NodeId(1)].epoch - 1, []))
