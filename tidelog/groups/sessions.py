@@ -40,9 +40,6 @@ class Deadlines:
         # Its entry in the heap stays, and is passed over when it comes up.
         self._due_s.pop(key, None)
 
-    def __contains__(self, key: GroupMember) -> bool:
-        return key in self._due_s
-
     def pop_due(self, now_s: float) -> list[GroupMember]:
         """Removes the deadlines that have passed; returns their keys."""
         due = list[GroupMember]()

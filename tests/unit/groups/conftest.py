@@ -16,3 +16,4 @@ def desk() -> Iterator[Desk]:
     yield desk
     assert replayed(desk.log) == desk.shard
     assert replayed(copied(desk.shard)) == desk.shard
+    assert desk.shard.live_count == len(copied(desk.shard))

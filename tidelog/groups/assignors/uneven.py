@@ -82,9 +82,7 @@ class _Handing:
             fewest, topic = ways[0]
             # The giver has handed on its last partition of this topic.
             if topic not in self._shares.held[giver]:
-                heappop(ways)
-                if not ways:
-                    return self._shares.count[giver], topic
+                heappop(ways)  # never the last: what a giver has can be reached, and it gives from two on
                 continue
             now = self._fewest(topic)
             # A bound that was too low would hide a better way; one that holds is the best.

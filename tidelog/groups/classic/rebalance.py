@@ -71,14 +71,14 @@ def joining_is_over(turn: Turn) -> None:
 
 
 def syncing_is_over(turn: Turn) -> None:
-    """Expels the members that have not synced in time, and begins the next generation if there were any."""
+    """Expels the members that have not synced in time, and begins the next generation."""
     group = turn.group
     late = [member.member_id for member in group.members.values() if not member.has_synced]
+    assert late, "the last one to sync has ended the wait"
     for member_id in late:
         turn.expel(member_id, _late(group, member_id))
     group.syncing_until_s = None
-    if late:
-        prepare(turn)
+    prepare(turn)
 
 
 def _complete(turn: Turn) -> None:

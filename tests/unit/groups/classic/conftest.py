@@ -17,3 +17,4 @@ def desk() -> Iterator[ClassicDesk]:
     yield desk
     assert replayed(desk.log) == desk.shard
     assert replayed(copied(desk.shard)) == desk.shard
+    assert desk.shard.live_count == len(copied(desk.shard))

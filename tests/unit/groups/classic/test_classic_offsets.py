@@ -26,6 +26,8 @@ from tidelog.model.groups import (
     DeleteGroup,
     GroupDone,
     GroupsListed,
+    Heartbeat,
+    HeartbeatAnswer,
     ListGroups,
     SetOffsets,
     TopicPartitions,
@@ -144,6 +146,15 @@ def test_after_a_loss_in_the_log_nobody_is_a_member(desk: ClassicDesk) -> None:
     desk.put([record for record in desk.shard.live_records() if record.group])
 
 
+def test_a_coordinator_that_takes_over_awaits_classic_members_alone(desk: ClassicDesk) -> None:
+    desk.ask(Heartbeat(group="consumers", member_id="m", member_epoch=0, topics=("t",)), HeartbeatAnswer)
+    desk.take_over()
+    assert desk.deadlines.next_s() is None
+    desk.stable(1)
+    desk.take_over()
+    assert desk.deadlines.next_s() is not None
+
+
 # -- as it is shown ----------------------------------------------------------------------------------------------------
 
 
@@ -179,6 +190,15 @@ def test_what_is_no_assignment_is_not_shown(desk: ClassicDesk, said: bytes) -> N
     desk.ask_sync(first, 2, {first: said})
     assert desk.described().members[0].owned == ()
     assert desk.ask_sync(first, 2).assignment == said
+
+
+def test_classic_groups_are_listed_with_the_others(desk: ClassicDesk) -> None:
+    desk.stable(1)
+    (listed,) = desk.ask(ListGroups(partition=0), GroupsListed).groups
+    assert (listed.group, listed.state) == ("g", "Stable")
+    desk.enter()
+    (listed,) = desk.ask(ListGroups(partition=0), GroupsListed).groups
+    assert listed.state == "PreparingRebalance"
 
 
 def test_other_members_than_consumers_are_described_too(desk: ClassicDesk) -> None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.groups.classic.classic_desk import RANGE, SETTINGS, ClassicDesk
+from tidelog.groups.classic.deadlines import ALL, ClassicDeadlines
+from tidelog.groups.decide_classic import decide_silence
 from tidelog.model.classic_groups import JoinedMember, Protocol
 from tidelog.model.errors import (
     IllegalGeneration,
@@ -227,3 +229,31 @@ def test_an_id_that_nobody_joins_with_is_forgotten(desk: ClassicDesk) -> None:
 
 def test_old_clients_are_members_at_once(desk: ClassicDesk) -> None:
     assert desk.ask_join(requires_known_id=False).joined.generation == 1
+
+
+def test_a_wait_that_is_over_already_ends_nothing(desk: ClassicDesk) -> None:
+    (first,) = desk.stable(1)
+    turn = decide_silence(desk.shard, "g", ALL, desk.settings, desk.now)
+    assert turn is not None
+    assert (turn.records, turn.tells, turn.group) == ([], [], desk.classic)
+    assert decide_silence(desk.shard, "another", first, desk.settings, desk.now) is None
+
+
+def test_who_leaves_a_group_that_is_not_there_is_unknown(desk: ClassicDesk) -> None:
+    (verdict,) = desk.let_go("m9")
+    assert isinstance(verdict.error, UnknownMember)
+    assert not desk.shard.groups
+
+
+def test_who_is_no_member_is_not_awaited(desk: ClassicDesk) -> None:
+    desk.stable(1)
+    desk.pass_time(5)
+    deadlines = ClassicDeadlines()
+    deadlines.heard(desk.classic, "m9", 0.0)
+    assert deadlines.next_s() is None
+
+
+def test_what_could_not_be_done_is_due_again_later() -> None:
+    deadlines = ClassicDeadlines()
+    deadlines.later("g", "m1", 7.0)
+    assert (deadlines.pop(6.9), deadlines.pop(7.0), deadlines.next_s()) == (None, ("g", "m1"), None)

@@ -95,6 +95,17 @@ def test_one_that_led_and_cannot_skip_the_assignment_believes_that_another_one_l
     assert desk.ask_sync(after, 1).assignment == f"of {before}".encode()
 
 
+def test_one_that_did_not_lead_is_told_who_leads(desk: ClassicDesk) -> None:
+    leader, joining = desk.enter(instance_id="i")
+    desk.sync_all([leader])
+    other, _ = desk.enter(instance_id="j")
+    desk.ask_join(leader, instance_id="i")
+    desk.sync_all([leader, other])
+    after, joining = desk.enter(instance_id="j", can_skip_assignment=True)
+    assert (joining.joined.leader, joining.joined.members, joining.joined.skip_assignment) == (leader, (), False)
+    assert desk.ask_sync(after, 2, instance_id="j").assignment == f"of {other}".encode()
+
+
 def test_one_that_comes_back_while_the_leader_assigns_has_all_join_again(desk: ClassicDesk) -> None:
     before, _ = desk.enter(instance_id="i")
     _, joining = desk.enter(instance_id="i")
