@@ -209,6 +209,8 @@ def refusal(caller: Caller, operation: Operation, resource: Resource) -> NotAuth
 
 _Pattern = dict[str, list[Acl]]
 """The ACLs of one pattern, by their principal."""
+_Question = tuple[Caller, Operation, Resource | str]
+"""Whether a caller may do something to a resource, or to any of a type."""
 
 
 class AclIndex:
@@ -228,7 +230,7 @@ class AclIndex:
         self._patterns: dict[tuple[str, str, str], _Pattern] = {}
         self._lengths: dict[str, Counter[int]] = {}
         """How many ACLs have a prefix of each length, by resource type."""
-        self._decisions: dict[tuple[Caller, Operation, Resource], bool] = {}
+        self._decisions: dict[_Question, bool] = {}
         self.set(acls)
 
     def set(self, acls: Iterable[Acl]) -> None:
@@ -265,22 +267,22 @@ class AclIndex:
         """Answers as the function `may`."""
         question = (caller, operation, resource)
         decision = self._decisions.get(question)
-        if decision is None:
-            if len(self._decisions) >= DECISIONS_MAX:
-                self._decisions.clear()
-            decision = self._decisions[question] = self.decide(caller, operation, resource)
-        return decision
+        return self._remember(question, self.decide(*question)) if decision is None else decision
 
     def may_any(self, caller: Caller, operation: Operation, resource_type: str) -> bool:
         """Returns True if there is a pattern of this type on which the caller may do this, and which no denial covers
         (Kafka's `authorizeByResourceType`)."""
         if caller.principal in self._super_users:
             return True
-        resource = Resource(resource_type, ANY_NAME)
-        question = (caller, operation, resource)
+        question = (caller, operation, resource_type)
         decision = self._decisions.get(question)
-        if decision is None:
-            decision = self._decisions[question] = self._decide_any(caller, operation, resource_type)
+        return self._remember(question, self._decide_any(*question)) if decision is None else decision
+
+    def _remember(self, question: _Question, decision: bool) -> bool:
+        """Forgets all other decisions first, where they are too many."""
+        if len(self._decisions) >= DECISIONS_MAX:
+            self._decisions.clear()
+        self._decisions[question] = decision
         return decision
 
     def decide(self, caller: Caller, operation: Operation, resource: Resource) -> bool:

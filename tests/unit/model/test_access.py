@@ -179,6 +179,30 @@ def test_the_index_says_what_the_definition_says(
         assert index.may(caller, operation, resource) == expected
 
 
+@pytest.mark.parametrize("is_any_asked_first", [True, False])
+def test_whether_any_is_allowed_says_nothing_of_a_name_that_looks_like_all(is_any_asked_first: bool) -> None:
+    """A request may name a topic `*`, and is asked about it before it is refused."""
+    index = AclIndex([acl("Write")])
+    questions = [
+        lambda: index.may_any(CALLER, Operation.WRITE, "Topic") is True,
+        lambda: index.may(CALLER, Operation.WRITE, Resource("Topic", ANY_NAME)) is False,
+    ]
+    for is_as_defined in questions if is_any_asked_first else questions[::-1]:
+        assert is_as_defined()
+
+
+def test_no_more_is_remembered_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.model.access.DECISIONS_MAX", 3)
+    index = AclIndex([acl("Write")])
+    callers = [Caller(ALICE, f"10.0.0.{number}") for number in range(10)]
+    for caller in callers:
+        assert index.may_any(caller, Operation.WRITE, "Topic")
+        assert len(index._decisions) <= 3
+    for caller in callers:
+        assert index.may(caller, Operation.WRITE, ORDERS)
+        assert len(index._decisions) <= 3
+
+
 def test_a_check_looks_at_one_acl_of_a_thousand() -> None:
     acls = [acl(resource_name=f"topic-{n}", principal=f"User:{n % 50}") for n in range(900)]
     acls += [acl(resource_name=f"topic-{n}-", pattern_type=PREFIXED) for n in range(99)]
