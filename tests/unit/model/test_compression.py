@@ -112,6 +112,11 @@ def test_a_xerial_block_that_lies_about_its_length(block: bytes) -> None:
         decompress_bounded(Compression.SNAPPY, compress(Compression.SNAPPY, TEXT) + block)
 
 
+def test_raw_snappy_without_a_length_is_refused() -> None:
+    with pytest.raises(InvalidBatch, match="the records are not snappy"):
+        decompress_bounded(Compression.SNAPPY, b"\xff\xff\xff\xff\xff\xff")
+
+
 def test_a_snappy_length_is_a_claim() -> None:
     with pytest.raises(TooLarge):
         decompress_bounded(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"abc")

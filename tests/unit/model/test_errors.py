@@ -13,7 +13,9 @@ from tidelog.model import errors
 from tidelog.model.errors import (
     CorruptBatch,
     NotAReplica,
+    NotLeader,
     QuotaExceeded,
+    RecordsLost,
     TidelogError,
     TooManyConnections,
     UnknownPartition,
@@ -102,3 +104,32 @@ def test_every_kafka_code_is_used() -> None:
     sources = "".join(file.read_text() for file in (ROOT / "tidelog" / "broker" / "kafka").glob("*.py"))
     said = {KafkaCode[name] for name in re.findall(r"KafkaCode\.([A-Z_]+)\b", sources)}
     assert {kind.kafka for kind in TOLD} | {KafkaCode.DUPLICATE_SEQUENCE_NUMBER} | said == set(KafkaCode)
+
+
+def test_an_error_that_is_kept_keeps_nothing_else() -> None:
+    def fail() -> None:
+        try:
+            CLASSES[len(CLASSES)]
+        except IndexError as cause:
+            raise UnknownTopic("no such topic") from cause
+
+    with pytest.raises(UnknownTopic) as caught:
+        fail()
+    assert caught.value.__cause__ is not None
+    error = caught.value.forget_origin()
+    assert error is caught.value
+    assert (error.__traceback__, error.__cause__, error.__context__, error.message) == (
+        None,
+        None,
+        None,
+        "no such topic",
+    )
+
+
+def test_an_error_tells_what_its_catcher_needs() -> None:
+    assert NotLeader("m").leader_epoch == -1
+    assert NotLeader("m", 7).leader_epoch == 7
+    assert (QuotaExceeded("m").retry_after_s, QuotaExceeded("m", retry_after_s=9).retry_after_s) == (1, 9)
+    lost = RecordsLost("m", "t", 3, [(5, 9)])
+    assert (lost.topic, lost.partition, lost.ranges) == ("t", 3, ((5, 9),))
+    assert RecordsLost("m").ranges == (), "over the wire"

@@ -20,6 +20,11 @@ def test_memory_is_as_large_as_asked_and_all_zeros(size: int) -> None:
     assert bytes(memory[-1:]) == b"\xff" * bool(size)
 
 
+def test_a_system_without_huge_pages_has_memory_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.model.fresh_memory.HUGE_PAGES", None)
+    assert len(fresh_memory(CLEARED_BYTES_MAX + 1)) == CLEARED_BYTES_MAX + 1
+
+
 def test_large_memory_is_mapped() -> None:
     assert isinstance(fresh_memory(CLEARED_BYTES_MAX).obj, bytearray)
     assert isinstance(fresh_memory(CLEARED_BYTES_MAX + 1).obj, mmap.mmap)

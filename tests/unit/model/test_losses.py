@@ -19,6 +19,7 @@ def test_lookups_say_what_a_set_of_offsets_says(ranges: list[tuple[int, int]], o
         lost.update(range(start, start + length))
     found = LostRanges(losses)
     assert {one for start, end in found for one in range(start, end)} == lost
+    assert bool(found) == bool(lost)
     assert all(before[1] < after[0] for before, after in zip(list(found), list(found)[1:], strict=False))
     assert found.past(offset) == next(one for one in range(offset, 100) if one not in lost)
     assert found.covers(offset, offset + size) == all(one in lost for one in range(offset, offset + size))

@@ -37,6 +37,14 @@ def test_an_unknown_producer_may_start_anywhere() -> None:
     assert ProducerTable(10).check(PRODUCER, epoch=3, base_sequence=1234, record_count=5) is None
 
 
+def test_the_first_sequence_that_is_remembered_is_that_of_the_oldest_batch() -> None:
+    sender = Sender(first_sequence=40)
+    assert (sender.table.first_sequence(PRODUCER), len(sender.table)) == (None, 0)
+    for _ in range(BATCHES_REMEMBERED + 1):
+        sender.send(2)
+    assert (sender.table.first_sequence(PRODUCER), len(sender.table)) == (42, 1)
+
+
 def test_the_last_batches_are_answered_with_their_offsets() -> None:
     sender = Sender()
     for records in (3, 1, 4, 1, 5, 9):

@@ -85,6 +85,9 @@ def test_an_address_has_its_own_quota_or_the_default() -> None:
     assert quotas.of_address(key, "10.0.0.1") == (BucketName(key, None, None, "10.0.0.1"), 5.0)
     assert quotas.of_address(key, "10.0.0.2") == (BucketName(key, None, None, "10.0.0.2"), 2.0)
     assert quotas.of_client(KEY, "alice", "app") is None
+    assert quotas.of_address(KEY, "10.0.0.1") is None
+    without_default = QuotaTable([Quota(Entity(address="10.0.0.1"), ((key, 5.0),))])
+    assert without_default.of_address(key, "10.0.0.2") is None
 
 
 @given(

@@ -12,7 +12,7 @@ from tidelog.broker.face.scram_login import ScramExchange
 from tidelog.model.credentials import Access, ScramKeys, User
 from tidelog.model.errors import NotAuthenticated, TooManyAttempts
 from tidelog.model.passwords import SCRAM_HASHES, _scram
-from tidelog.model.scram import answer_first, read_first, verify_final
+from tidelog.model.scram import MESSAGE_BYTES_MAX, answer_first, read_first, verify_final
 
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -38,7 +38,16 @@ def test_another_proof_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [b"", b"n,,", b"n,,n=,r=x", b"n,,n=user,r=", b"p=tls-unique,,n=user,r=x", b"n,a=root,n=user,r=x", b"\xff"],
+    [
+        b"",
+        b"n,,",
+        b"n,,n=,r=x",
+        b"n,,n=user,r=",
+        b"p=tls-unique,,n=user,r=x",
+        b"n,a=root,n=user,r=x",
+        b"\xff",
+        b"n,,n=" + b"u" * MESSAGE_BYTES_MAX + b",r=x",
+    ],
 )
 def test_a_first_message_that_is_none(message: bytes) -> None:
     with pytest.raises(NotAuthenticated):

@@ -46,11 +46,11 @@ class Proposals:
         return [Send(node, request) for node in self._quorum.members]
 
     def accepted(self, sender: int, response: WriteResponse) -> Chosen | None:
-        """Counts an ACCEPT; returns `Chosen` if it was the last that a quorum needed."""
+        """Counts an ACCEPT of an open position; returns `Chosen` if it was the last that a quorum needed."""
         assert response.number == self._number and response.reply is Reply.ACCEPT
-        proposal = self._open.get(response.position)
+        proposal = self._open[response.position]
         # A learner, or a disk that goes by a former id, may answer too; only members count.
-        if proposal is None or sender not in self._quorum:
+        if sender not in self._quorum:
             return None
         proposal.accepted_by.add(sender)
         if not self._quorum.is_met(proposal.accepted_by):

@@ -100,6 +100,16 @@ def test_one_voter_elects_itself_at_once_even_after_a_restart() -> None:
     assert alone.has_lease(0.0)
 
 
+def test_a_lease_of_ones_own_binds_a_voter_that_is_alone_before_strangers() -> None:
+    """They may have been told of other voters; that is for the log to say."""
+    alone = election(quorum=Majority((1,)))
+    alone.step(Tick(), 0.0)
+    alone.step(Promised(N1), 0.0)
+    alone.step(Won(N1), 0.0)
+    assert alone.may_promise(1, 0.1) and not alone.may_promise(2, 0.1)
+    assert alone.may_promise(2, LEASE_S + 0.01)
+
+
 def test_a_voter_that_hears_nobody_asks_before_it_campaigns() -> None:
     voter = election()
     effects = voter.step(Tick(), 0.0)

@@ -84,8 +84,19 @@ def test_a_late_answer_changes_nothing_that_is_settled() -> None:
     fill = new_fill()
     fill.promised(1, accept())
     fill.promised(2, accept())
-    assert fill.promised(0, accept(Slot(0, 5, value(5)))) == []
-    assert fill.end == 0
+    assert fill.promised(0, accept(Slot(0, 5, value(5)), learned_end=3)) == []
+    assert (fill.end, fill.learned_end, fill.source) == (0, 0, None)
+
+
+def test_who_does_not_know_yet_whose_quorum_this_is_is_not_counted() -> None:
+    voters = Majority(range(3))
+    fill = Fill(NUMBER, Reign(0, voters, voters, voters_position=4), 6)
+    for node in (1, 2):
+        assert fill.promised(node, accept(learned_end=4)) == []
+    assert fill.end is None
+    for node in (1, 2):
+        fill.promised(node, accept(learned_end=5))
+    assert fill.end == 6
 
 
 def test_a_stranger_is_not_counted() -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.golden.paxos.stage import Stage
 from tidelog.replication.paxos.events import (
     Append,
+    Chosen,
     Damaged,
     Delete,
     Demote,
@@ -116,6 +117,14 @@ def test_answers_to_an_attempt_that_is_over_mean_nothing() -> None:
     stage.demote(1)
     for message in (PromiseResponse(Reply.ACCEPT, N11), WriteResponse(Reply.ACCEPT, N11, 0)):
         assert stage.do(1, Received(2, message)) == []
+
+
+def test_an_attempt_that_is_given_up_before_its_number_is_durable_asks_nobody() -> None:
+    stage = Stage(3)
+    stage.slow.add(1)
+    stage.elect(1)
+    stage.demote(1)
+    assert stage.do(1, Stored(1)) == []
 
 
 def test_a_timer_of_an_attempt_that_is_over_means_nothing() -> None:
@@ -279,7 +288,8 @@ def test_what_a_stranger_has_accepted_is_not_counted() -> None:
     stage.append(1, "a")
     stage.drop_all()
     assert stage.do(1, Received(9, WriteResponse(Reply.ACCEPT, N11, 1))) == []
-    assert stage.learned(1) == {0: "barrier"}
+    chosen = stage.do(1, Received(2, WriteResponse(Reply.ACCEPT, N11, 1)))
+    assert [effect.accepted_by for effect in chosen if isinstance(effect, Chosen)] == [(1, 2)]
 
 
 def waiting_for_a_copy() -> Stage:
