@@ -14,6 +14,7 @@ from tidelog.config.errors import ConfigError
 from tidelog.config.load import given_settings, load_config
 from tidelog.config.names import environment_name, names_of
 from tidelog.config.schema import BrokerConfig
+from tidelog.model.levels import SPOKEN_LEVELS, LevelRange
 
 
 def write(directory: Path, text: str) -> str:
@@ -165,6 +166,8 @@ def test_every_bad_value_is_named_at_once() -> None:
         "broker.rack = 7",
         'broker.rack = ""',
         'log.dir = ""',
+        "super.users = 7",
+        "super.users = [7]",
         'http.hosts = "tidelog.example.com:8082"',
         'http.hosts = "http://tidelog.example.com"',
         'http.hosts = ["*.*.example.com"]',
@@ -267,9 +270,64 @@ def test_times_that_contradict_each_other_are_refused() -> None:
     assert "controller.quorum.election.timeout.ms" in error(controller_lease_ms="1000")
 
 
+def test_a_lease_and_its_heartbeats_are_no_longer_than_other_times_allow() -> None:
+    def times(lease_ms: int, session_ms: int, heartbeat_ms: int) -> tuple[int, int]:
+        flags = {"broker.lease.ms": lease_ms, "broker.session.timeout.ms": session_ms}
+        flags["broker.heartbeat.interval.ms"] = heartbeat_ms
+        config = load_config(None, {}, {name: str(value) for name, value in flags.items()})
+        return config.lease_ms, config.heartbeat_ms
+
+    assert times(9_000, 20_000, 1_000) == (9_000, 1_000)
+    assert times(9_000, 20_000, 8_000) == (9_000, 3_000), "three in a lease"
+    assert times(30_000, 9_000, 4_000) == (9_000, 3_000), "a session that is over has no lease"
+
+
+def test_sessions_of_groups_that_contradict_each_other_are_refused() -> None:
+    assert "must lie between" in error(group_consumer_session_timeout_ms="1000")
+    assert "must lie between" in error(group_max_session_timeout_ms="6000")
+    assert "one late heartbeat expels a member" in error(group_consumer_heartbeat_interval_ms="30000")
+
+
+@pytest.mark.parametrize("name", ["ssl.client.auth", "http.ops.ssl.client.auth", "security.inter.broker.protocol"])
+def test_whoever_asks_for_certificates_knows_whom_to_trust(name: str) -> None:
+    flags = {
+        "http.security.protocol": "SSL",
+        "ssl.keystore.location": "broker.pem",
+        "http.ops.listener": "127.0.0.1:0",
+        "http.ops.security.protocol": "SSL",
+        name: "SSL" if name.endswith("protocol") else "required",
+    }
+    assert "need ssl.truststore.location" in error_of(flags)
+    assert load_config(None, {}, {**flags, "ssl.truststore.location": "ca.pem"})
+
+
+def test_plain_http_asks_nobody_for_a_certificate() -> None:
+    flags = {"ssl.client.auth": "required", "ssl.truststore.location": "ca.pem"}
+    assert "ssl.client.auth needs http.security.protocol=SSL" in error_of(flags)
+
+
+def test_lists_may_be_written_as_text() -> None:
+    flags = {"ssl.enabled.protocols": "TLSv1.3, TLSv1.3", "super.users": "User:admin; User:ops"}
+    config = load_config(None, {}, flags)
+    assert (config.ssl_enabled_protocols, config.super_users) == (("TLSv1.3",), ("User:admin", "User:ops"))
+    assert "must be one or both of" in error_of({"ssl.enabled.protocols": "TLSv1.1"})
+
+
+def test_rules_for_the_names_in_certificates_are_read() -> None:
+    rules = "RULE:^CN=([a-z]+)$/$1/,DEFAULT"
+    assert load_config(None, {}, {"ssl.principal.mapping.rules": rules}).ssl_principal_mapping_rules == rules
+    assert "ssl.principal.mapping.rules" in error_of({"ssl.principal.mapping.rules": "RULE:("})
+
+
+def test_a_broker_speaks_levels_up_to_the_one_that_is_set() -> None:
+    assert load_config(None, {}, {}).levels == SPOKEN_LEVELS
+    assert load_config(None, {}, {"feature.level.max": "2"}).levels == LevelRange(1, 2)
+
+
 def test_what_this_version_does_not_have_is_said() -> None:
     assert "compaction is not available" in error(log_cleanup_policy="compact,delete")
     assert "never created by themselves" in error(auto_create_topics_enable="true")
+    assert not load_config(None, {}, {"auto.create.topics.enable": "false"}).auto_create_topics_enable
 
 
 @given(st.one_of(st.sampled_from(names_of(BrokerConfig)), st.text(max_size=40)), st.text(max_size=30))
@@ -319,6 +377,7 @@ def test_tokens_of_others_take_an_issuer_an_audience_and_keys(missing: str) -> N
 def test_keys_come_from_a_file() -> None:
     config = load_config(None, {}, {name.replace("_", "."): value for name, value in JWT.items()})
     assert config.jwt_keys_file == "/etc/keys of/jwks.json"
+    assert config.takes_jwts and not load_config(None, {}, {}).takes_jwts
     assert config.sasl_oauthbearer_expected_audience == ("a", "b")
     for url in ("https://issuer.example.com/jwks.json", "/etc/jwks.json", "file://elsewhere/jwks.json", "file:"):
         assert "brokers fetch no keys" in error(None, None, **{**JWT, "sasl_oauthbearer_jwks_endpoint_url": url})

@@ -244,6 +244,16 @@ def test_every_crc_is_checked() -> None:
 
 
 @pytest.mark.usefixtures("both_ways")
+def test_a_record_that_ends_within_its_headers_is_refused() -> None:
+    buffer = bytearray(encode_batch([(1, None, None, (("ab", None),))]))
+    assert buffer.endswith(b"\x04ab\x01")
+    buffer[-4] = 6  # a name of three bytes, behind which nothing is left
+    seal(buffer)
+    with pytest.raises(InvalidBatch):
+        decode_to_arrow(buffer, "t", 0, include_headers=True)
+
+
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("codec", list(Compression)[1:])
 def test_what_decompresses_is_bounded_over_all_batches(codec: Compression) -> None:
     batch = bytes(encode_batch([(1, None, bytes(60_000))], compression=codec))

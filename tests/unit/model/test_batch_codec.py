@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 import tidelog.model.batch_codec
-from tidelog.model.batch_codec import decode_batch, encode_batch, encode_steps
+from tidelog.model.batch_codec import decode_batch, empty_batch, encode_batch, encode_steps
 from tidelog.model.batch_header import (
     HEADER,
     HEADER_BYTES,
@@ -159,6 +159,16 @@ def test_the_same_records_give_the_same_bytes() -> None:
 def test_a_batch_has_records() -> None:
     with pytest.raises(UnprocessableBody, match="no records"):
         encode_batch([])
+    with pytest.raises(UnprocessableBody, match="no records"):
+        drive(encode_steps([], Compression.NONE))
+
+
+def test_a_batch_without_records_takes_offsets() -> None:
+    data = empty_batch(100, 107, 4)
+    verify_batch(data)
+    (batch,) = iter_batches(data)
+    assert (batch.header.base_offset, batch.header.next_offset, batch.header.leader_epoch) == (100, 107, 4)
+    assert decode_batch(batch) == []
 
 
 @pytest.mark.parametrize("timestamp", [-2, TIMESTAMP_MS_MAX + 1, 2**63, -(2**63)])
