@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tidelog.model.errors import InvalidRequest
 from tidelog.model.quotas import (
+    CONNECTIONS,
     DEFAULT,
     BucketName,
     Entity,
@@ -135,6 +136,8 @@ def test_what_is_no_entity_is_refused(entity: Entity) -> None:
         (Entity("alice"), {"request_percentage": 5.0}),
         (Entity("alice"), {"connection_creation_rate": 5.0}),
         (Entity(address=DEFAULT), {KEY: 5.0}),
+        (Entity(address=DEFAULT), {CONNECTIONS: 0.0}),
+        (Entity(address=DEFAULT), {CONNECTIONS: 1.5}),
         (Entity("alice"), {KEY: 0.0}),
         (Entity("alice"), {KEY: -1.0}),
         (Entity("alice"), {KEY: float("nan")}),

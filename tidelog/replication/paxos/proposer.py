@@ -206,7 +206,6 @@ class Proposer(ABC):
 
     def lose(self, highest: int) -> list[Action]:
         """Ends the attempt; the values that it proposed may be chosen or not."""
-        if self.is_lost:
-            return []
+        assert not self.is_lost, "its node has thrown away a proposer that is lost"
         self.is_lost = True
         return [Lost(self.number, highest)]

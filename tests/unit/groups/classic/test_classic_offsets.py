@@ -198,7 +198,7 @@ def test_classic_groups_are_listed_with_the_others(desk: ClassicDesk) -> None:
     assert (listed.group, listed.state) == ("g", "Stable")
     desk.enter()
     (listed,) = desk.ask(ListGroups(partition=0), GroupsListed).groups
-    assert listed.state == "PreparingRebalance"
+    assert listed.state == desk.group.state.value == "PreparingRebalance"
 
 
 def test_other_members_than_consumers_are_described_too(desk: ClassicDesk) -> None:

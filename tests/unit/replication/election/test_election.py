@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from math import inf
 
 import pytest
@@ -163,6 +164,9 @@ def test_one_is_welcomed_at_a_time() -> None:
     assert told(voter.step(Heard(2, PreVote(1)), 0.01)) == {2: PreVoteAnswer(1, granted=False)}
     voter.step(Tick(), 0.01)
     assert voter.role is Role.FOLLOWER, "it does not compete with whom it has just welcomed"
+    copied = deepcopy(voter)
+    copied.step(Tick(), BEAT_S / 2)
+    assert copied.role is Role.PROSPECTIVE, "when its turn comes"
     assert told(voter.step(Heard(2, PreVote(1)), 0.06)) == {2: PreVoteAnswer(1, granted=True)}
 
 

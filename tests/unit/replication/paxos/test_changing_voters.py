@@ -113,6 +113,16 @@ def test_an_attempt_ends_if_what_it_copies_gives_the_log_to_others() -> None:
     assert node.is_idle
 
 
+def test_an_attempt_that_hears_with_the_promise_that_others_decide_writes_nothing() -> None:
+    """Who promises has a hole before these voters, which is why it shows them by themselves."""
+    node = voter(learned(0, BARRIER), learned(1, BATCH))
+    elect(node)
+    later = Value(Kind.APPEND, N11, 1, 1, b"b")
+    effects = tell(node, 2, learned(2, VOTERS), Slot(3, N11, later), learned_end=1)
+    assert not writes(effects), "under a quorum that decides no more"
+    assert len(kinds(effects, Lost)) == 1
+
+
 def test_nothing_is_written_while_a_position_waits_for_a_copy() -> None:
     """It may be about voters."""
     node = voter(Slot(0, N11, BATCH))
