@@ -170,6 +170,32 @@ def test_one_is_welcomed_at_a_time() -> None:
     assert told(voter.step(Heard(2, PreVote(1)), 0.06)) == {2: PreVoteAnswer(1, granted=True)}
 
 
+def test_whoever_is_welcomed_is_so_for_a_turn() -> None:
+    voter = election()
+    for sender, at_s, granted in ((3, 0.0, True), (3, 0.0, True), (2, 0.04, False), (2, 0.05, True)):
+        assert told(voter.step(Heard(sender, PreVote(1)), at_s)) == {sender: PreVoteAnswer(1, granted=granted)}
+
+
+def test_who_asks_gives_way_to_a_smaller_one_after_a_turn() -> None:
+    voter = election(me=2)
+    voter.step(Tick(), 0.0)
+    for at_s, granted in ((0.04, False), (0.05, True)):
+        assert told(voter.step(Heard(1, PreVote(1)), at_s)) == {1: PreVoteAnswer(1, granted=granted)}
+
+
+def test_a_leader_that_is_silent_for_the_timeout_holds_nobody_up() -> None:
+    voter = following(N2)
+    for at_s, granted in ((TIMEOUT_S - 0.01, False), (TIMEOUT_S, True)):
+        assert told(voter.step(Heard(3, PreVote(1)), at_s)) == {3: PreVoteAnswer(1, granted=granted)}
+
+
+def test_a_candidate_begins_once_and_hears_of_no_release() -> None:
+    voter = candidate()
+    assert voter.step(Heard(3, PreVoteAnswer(1, granted=True)), 0.0) == []
+    assert voter.step(Heard(2, LeaseReleased(N2)), 0.1) == []
+    assert voter.role is Role.CANDIDATE
+
+
 def test_of_two_that_ask_the_larger_goes_first() -> None:
     voter = election(me=2)
     voter.step(Tick(), 0.0)
@@ -186,6 +212,14 @@ def test_a_lost_attempt_waits() -> None:
     voter.step(Promised(N1), 0.0)
     assert voter.step(LostReign(N1), 0.1) == [WakeAt(0.1 + TIMEOUT_S)]
     assert voter.role is Role.FOLLOWER
+
+
+def test_the_end_of_an_earlier_reign_ends_no_other() -> None:
+    made = leader()
+    assert made.step(LostReign(make_number(4, 1)), 0.1) == []
+    assert made.role is Role.LEADER
+    led = following(N2)
+    assert led.step(LostReign(N1), 0.1) == []
 
 
 def test_who_can_lead_again_asks_at_once_if_nobody_leads() -> None:

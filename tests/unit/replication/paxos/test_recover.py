@@ -320,6 +320,24 @@ def test_a_stranger_founds_nothing() -> None:
     assert stage.status(1) is Status.EMPTY
 
 
+def test_answers_found_nothing_where_nobody_has_said_that_the_disk_is_new() -> None:
+    """Three disks without a cluster agree about it, and on nothing else."""
+    stage = Stage(3, is_founded=False)
+    for node in (1, 2, 3):
+        stage.do(1, Received(node, RecoverResponse(Status.EMPTY, f"{node}/1", "", ())))
+    assert stage.status(1) is Status.EMPTY
+
+
+def test_an_answer_that_comes_again_while_the_disk_works_founds_nothing_twice() -> None:
+    stage = Stage(3, is_founded=False)
+    stage.slow.add(1)
+    founded(stage)
+    assert (stage.status(1), len(stage.disks[1].pending)) == (Status.EMPTY, 1)
+    assert stage.do(1, Received(2, RecoverResponse(Status.EMPTY, "2/1", "tides", ()))) == []
+    stage.store(1)
+    assert stage.status(1) is Status.STARTING
+
+
 def test_a_fence_that_waits_for_its_disk_alone_asks_nobody() -> None:
     stage = lost_disk()
     stage.rejoin(3, make_number(5, 3))
