@@ -298,7 +298,8 @@ def test_whoever_asks_for_certificates_knows_whom_to_trust(name: str) -> None:
         name: "SSL" if name.endswith("protocol") else "required",
     }
     assert "need ssl.truststore.location" in error_of(flags)
-    assert load_config(None, {}, {**flags, "ssl.truststore.location": "ca.pem"})
+    trusting = load_config(None, {}, {**flags, "ssl.truststore.location": "ca.pem"})
+    assert trusting.ssl_truststore_location == "ca.pem"
 
 
 def test_plain_http_asks_nobody_for_a_certificate() -> None:

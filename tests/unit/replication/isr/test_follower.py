@@ -199,6 +199,27 @@ def test_a_log_that_parts_from_the_leaders_before_its_start_asks_where_that_begi
     assert follower.step(FetchOutOfRange(2, 2, 9)) == [StartOver(2)]
 
 
+def test_an_emptied_log_whose_past_was_older_than_the_leaders_goes_on() -> None:
+    emptied = IsrFollower(4, LogState(10, 10, 10, ((3, 0),)), 10)
+    emptied.step(FetchDue(1))
+    assert emptied.step(Fetched(1, 10, 10, (), 10, 10)) == [], "the leader's is empty, too"
+    emptied.step(FetchDue(2))
+    assert emptied.step(Fetched(2, 10, 12, ((3, 10),), 10, 10)) == [AppendFetched(12)]
+
+
+def test_an_answer_to_a_log_that_is_emptied_meanwhile_is_not_awaited() -> None:
+    """It was asked with a tail to compare, and there is none any more."""
+    follower = new_follower()
+    follower.step(FetchDue(1))
+    follower.step(data(1, 10, 13, 13, start=13))
+    assert follower.step(Appended(13)) == [FollowHighWatermark(13), DeleteRecords(10)]
+    follower.step(FetchDue(2))
+    assert follower.step(Flushed(13)) == [DeleteRecords(13), ReportFlushed(13, 13, None)]
+    assert follower.step(data(2, 13, 14, 13, start=13)) == []
+    follower.step(FetchDue(3))
+    assert follower.step(data(3, 13, 14, 13, start=13)) == [AppendFetched(14)]
+
+
 def test_an_emptied_log_whose_past_was_newer_than_the_leaders_forgets_it() -> None:
     """All of it was deleted; the leader, elected after a loss, has batches of an older epoch there."""
     emptied = IsrFollower(4, LogState(10, 10, 10, ((3, 0),)), 10)

@@ -7,6 +7,7 @@ import pytest
 from tests.golden.paxos.stage import Stage
 from tidelog.replication.paxos.events import (
     Append,
+    Awaits,
     Chosen,
     Damaged,
     Delete,
@@ -20,6 +21,7 @@ from tidelog.replication.paxos.events import (
     Received,
     Refused,
     Rejoin,
+    Restored,
     Send,
     SetTimer,
     Started,
@@ -327,6 +329,19 @@ def test_an_attempt_that_waits_begins_anew_when_other_voters_have_lost_their_vot
     stage.elect(1)
     stage.run(1, 2, 3, 4)
     assert stage.learned(1) == {0: "barrier", 1: "a", 2: "barrier"}, "by its name alone"
+
+
+def test_a_candidate_that_waits_no_more_has_nothing_to_tell() -> None:
+    stage = waiting_for_a_copy()
+    awaits = Awaits(1, (5,))
+    assert awaits in stage.fire(1, Timer.RESEND)
+    assert awaits not in stage.fire(1, Timer.RESEND), "once"
+    stage.do(1, Restored(1))
+    stage.fire(1, Timer.RESEND)
+    stage.run(1, 2, 3, 4)
+    assert stage.nodes[1].coordinator is not None
+    stage.append(1, "b")
+    assert {type(effect) for effect in stage.fire(1, Timer.RESEND)} == {Send, SetTimer}
 
 
 def test_an_attempt_that_waits_for_nothing_goes_on_when_voters_have_lost_their_votes() -> None:

@@ -260,8 +260,8 @@ def test_what_is_learned_never_changes() -> None:
 
 def test_a_notice_for_what_is_gone_is_ignored() -> None:
     made = replica(floor=Prefix(3, 5, 2))
-    assert made.hear(Learned(2, B)) == []
-    assert made.begin == 3
+    assert made.hear(Learned(2, B)) == made.hear(Learned(2, NOP)) == []
+    assert (made.begin, made.slots) == (3, {})
 
 
 def test_a_learned_value_takes_the_place_of_an_accepted_one() -> None:
