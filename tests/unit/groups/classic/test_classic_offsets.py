@@ -192,13 +192,11 @@ def test_what_is_no_assignment_is_not_shown(desk: ClassicDesk, said: bytes) -> N
     assert desk.ask_sync(first, 2).assignment == said
 
 
-def test_classic_groups_are_listed_with_the_others(desk: ClassicDesk) -> None:
+def test_the_state_of_a_classic_group_is_its_phase(desk: ClassicDesk) -> None:
     desk.stable(1)
-    (listed,) = desk.ask(ListGroups(partition=0), GroupsListed).groups
-    assert (listed.group, listed.state) == ("g", "Stable")
+    assert desk.group.state.value == "Stable"
     desk.enter()
-    (listed,) = desk.ask(ListGroups(partition=0), GroupsListed).groups
-    assert listed.state == desk.group.state.value == "PreparingRebalance"
+    assert desk.group.state.value == "PreparingRebalance"
 
 
 def test_other_members_than_consumers_are_described_too(desk: ClassicDesk) -> None:

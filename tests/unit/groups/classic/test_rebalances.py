@@ -13,6 +13,7 @@ from tidelog.model.classic_groups import JoinedMember, Protocol
 from tidelog.model.errors import (
     IllegalGeneration,
     InconsistentProtocol,
+    MemberIdRequired,
     RebalanceInProgress,
     UnknownMember,
 )
@@ -225,6 +226,18 @@ def test_an_id_that_nobody_joins_with_is_forgotten(desk: ClassicDesk) -> None:
     assert joining.told is None, "somebody may be about to join"
     desk.pass_time(5)
     assert len(again.joined.members) == 2
+
+
+def test_an_id_may_be_given_back_before_anybody_has_joined_with_it(desk: ClassicDesk) -> None:
+    (first,) = desk.stable(1)
+    given = desk.ask_join().told
+    assert isinstance(given, MemberIdRequired)
+    _, joining = desk.enter()
+    desk.ask_join(first)
+    assert joining.told is None, "somebody may be about to join"
+    (verdict,) = desk.let_go(given.member_id)
+    assert verdict.error is None
+    assert len(desk.classic.members) == 2 and joining.joined.generation == 2
 
 
 def test_old_clients_are_members_at_once(desk: ClassicDesk) -> None:

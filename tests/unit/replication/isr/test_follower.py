@@ -148,6 +148,7 @@ def test_a_log_of_which_the_leader_keeps_nothing_starts_over() -> None:
     "answer",
     [
         data(2, 11, 12, 5),
+        data(2, 13, 12, 5),
         Fetched(2, 13, 14, ((3, 13),), 5, 0),
         Fetched(2, 13, 14, ((5, 13),), 5, 0),
         DivergingAt(2, 2, 8),
@@ -197,6 +198,15 @@ def test_a_log_that_parts_from_the_leaders_before_its_start_asks_where_that_begi
     assert follower.step(Truncated(0, 0)) == [FollowHighWatermark(0)]
     assert follower.step(FetchDue(2)) == [Fetch(2, 0, 0, None)]
     assert follower.step(FetchOutOfRange(2, 2, 9)) == [StartOver(2)]
+
+
+def test_a_follower_deletes_nothing_by_the_word_of_an_earlier_leader() -> None:
+    follower = new_follower()
+    follower.step(FetchDue(1))
+    follower.step(data(1, 10, 13, 13, start=13))
+    follower.step(Appended(13))
+    follower.step(LeaderChanged(5))
+    assert follower.step(Flushed(13)) == []
 
 
 def test_an_emptied_log_whose_past_was_older_than_the_leaders_goes_on() -> None:
