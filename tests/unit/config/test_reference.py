@@ -38,7 +38,7 @@ def test_the_bounds_on_the_page_are_the_bounds_of_the_check() -> None:
 
 
 def test_the_example_on_the_page_works(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.+?)```", reference(), re.DOTALL)
+    (example,) = re.findall(r'```toml title="tidelog.toml"\n(.+?)```', reference(), re.DOTALL)
     file = tmp_path / "example.toml"
     file.write_text(example, encoding="utf-8")
     config = load_config(str(file), {}, {})
