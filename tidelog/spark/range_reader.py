@@ -28,6 +28,8 @@ READ_BYTES = 1 << 20
 PIECE_RECORDS = 10_000
 PIECE_BYTES = 4 << 20
 """A piece ends with the batch that makes it so large."""
+ROOM_BYTES = PIECE_BYTES + READ_BYTES
+"""One allocation has room for a piece, or several small ones, and little of it is copied into the next."""
 
 
 def read_range(
@@ -130,25 +132,33 @@ def split_stream(stream: Stream) -> Iterator[tuple[memoryview, int]]:
     """Whole batches, gathered until they are worth decoding together, and the offset after them. Bytes that make no
     whole batch at the end of the stream are dropped; nothing else is. Raises what ends the stream too early, after the
     batches that came before."""
-    held = memoryview(b"")
+    room = memoryview(bytearray(READ_BYTES))
+    begin = filled = 0
     cut = _Cut()
     failure: TidelogError | None = None
     is_over = False
     while not is_over:
-        more = bytearray(len(held) + READ_BYTES)  # a new one: the pieces that were handed out are views of the old ones
-        more[: len(held)] = held
+        if filled == len(room):
+            room, begin, filled = _moved(room[begin:]), 0, filled - begin
         try:
-            count = stream.read_into(memoryview(more)[len(held) :])
+            count = stream.read_into(room[filled : filled + READ_BYTES])
         except TidelogError as error:
             count, failure = 0, error
         is_over = count == 0
-        held = memoryview(more)[: len(held) + count]
-        while cut.advance(held) or (is_over and cut.position > 0):
-            yield held[: cut.position], cut.next_offset
-            held = held[cut.position :]
+        filled += count
+        while cut.advance(room[begin:filled]) or (is_over and cut.position > 0):
+            yield room[begin : begin + cut.position], cut.next_offset
+            begin += cut.position
             cut = _Cut()
     if failure is not None:
         raise failure
+
+
+def _moved(held: memoryview) -> memoryview:
+    """Returns a new room that begins with these bytes: the pieces that were handed out are views of the old one."""
+    room = memoryview(bytearray(max(ROOM_BYTES, 2 * len(held))))
+    room[: len(held)] = held
+    return room
 
 
 class _Cut:
