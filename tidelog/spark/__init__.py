@@ -1,8 +1,8 @@
 """Spark reads and writes tidelog's topics, as it does Kafka's: `format("tidelog")`, in Python, without a jar.
 
 `options`, `offsets`, `stream`, `batch`, `limits`, `planner`, `ranges`, `identity` and `chunks` decide; `cluster` and
-`range_reader` talk HTTP; `decode` makes Arrow of record batches. None of them imports pyspark. `source` and `sink` are
-what Spark calls.
+`range_reader` talk HTTP; `decode` makes Arrow of record batches. None of them imports pyspark. `source`, `readers` and
+`sink` are what Spark calls.
 
     from tidelog.spark import TidelogDataSource   # only needed to register it by hand; see docs/spark.md
 """

@@ -6,17 +6,21 @@ rest of its batch ever comes; and when the batch is repeated it is not appended 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tidelog.adapters.system import SystemEntropy
-from tidelog.spark.cluster import shared_cluster
-from tidelog.spark.sink_options import SinkOptions
-from tidelog.spark.task_writer import TaskWriter
+from tidelog.model.errors import InvalidRequest
+from tidelog.spark.cluster import find_cluster, shared_cluster
+from tidelog.spark.sink_options import SinkOptions, check_schema, parse_sink_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -60,9 +64,24 @@ class TidelogWriter(DataSourceArrowWriter):
         return _write(iterator, self._options, f"write/{self._write_id}", context)
 
 
+def checked_options(
+    given: Mapping[str, str], schema: StructType, *, overwrite: bool, is_streaming: bool
+) -> SinkOptions:
+    """Returns the options of a query that writes such rows, once a broker has answered. Raises `InvalidRequest`,
+    `ConnectFailed`."""
+    if overwrite:
+        raise InvalidRequest("a topic can only be appended to: use mode append, or outputMode append or update")
+    options = parse_sink_options(given, is_streaming=is_streaming)
+    check_schema(schema, options)
+    find_cluster(options.bootstrap, timeout_s=options.timeout_s, security=options.security).close()
+    return options
+
+
 def _write(
     iterator: Iterator[pa.RecordBatch], options: SinkOptions, write: str, context: TaskContext
 ) -> WriterCommitMessage:
+    from tidelog.spark.task_writer import TaskWriter  # noqa: PLC0415 - who only plans is spared what encodes
+
     attempt = "" if options.is_idempotent else f"/{SystemEntropy().token_hex(RANDOM_BYTES)}"
     scope = f"{write}/{context.partitionId()}{attempt}"
     cluster = shared_cluster(options.bootstrap, options.timeout_s, options.security)

@@ -1,9 +1,10 @@
-"""The options of the sink. Pure."""
+"""The options of the sink, and the rows that go with them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidRequest
@@ -18,6 +19,16 @@ _REFUSED = {
     "kafka.key.serializer": "keys are bytes or text",
     "kafka.value.serializer": "values are bytes or text",
     "kafka.partitioner.class": "use the partition column",
+}
+_CONTENT = ("binary", "string")
+_HEADERS = "array<struct<key:string,value:binary>>"
+_EXPECTED = {
+    "key": _CONTENT,
+    "value": _CONTENT,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": (_HEADERS,),
+    "timestamp": ("timestamp",),
 }
 _SPARKS_OWN = ("path", "checkpointLocation", "queryName")
 
@@ -62,3 +73,17 @@ def parse_sink_options(options: Mapping[str, str], *, is_streaming: bool) -> Sin
     if found.write_id is not None and not found.is_idempotent:
         raise InvalidRequest("writeId makes no sense with idempotence=false")
     return found
+
+
+def check_schema(schema: Any, options: SinkOptions) -> None:
+    """`InvalidRequest` if rows of this Spark schema can not be written."""
+    kinds = {field.name: field.dataType.simpleString() for field in schema}
+    if "value" not in kinds:
+        raise InvalidRequest("there is no column 'value'")
+    if options.topic is None and "topic" not in kinds:
+        raise InvalidRequest("say where to: with the option topic, or a column 'topic'")
+    if options.keeps_timestamps and "timestamp" not in kinds:
+        raise InvalidRequest("keepTimestamps needs a column 'timestamp'")
+    for name, kind in kinds.items():
+        if kind not in _EXPECTED.get(name, (kind,)) and (name != "timestamp" or options.keeps_timestamps):
+            raise InvalidRequest(f"column {name} must be {' or '.join(_EXPECTED[name])}, not {kind}: cast it")

@@ -15,17 +15,6 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.model.records import Header
 from tidelog.spark.sink_options import SinkOptions
 
-_CONTENT = ("binary", "string")
-_HEADERS = "array<struct<key:string,value:binary>>"
-_EXPECTED = {
-    "key": _CONTENT,
-    "value": _CONTENT,
-    "topic": ("string",),
-    "partition": ("int",),
-    "headers": (_HEADERS,),
-    "timestamp": ("timestamp",),
-}
-
 
 class SinkRow(NamedTuple):
     """One record to write. `partition` is None where the key decides."""
@@ -36,20 +25,6 @@ class SinkRow(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...]
-
-
-def check_schema(schema: Any, options: SinkOptions) -> None:
-    """`InvalidRequest` if rows of this Spark schema can not be written."""
-    kinds = {field.name: field.dataType.simpleString() for field in schema}
-    if "value" not in kinds:
-        raise InvalidRequest("there is no column 'value'")
-    if options.topic is None and "topic" not in kinds:
-        raise InvalidRequest("say where to: with the option topic, or a column 'topic'")
-    if options.keeps_timestamps and "timestamp" not in kinds:
-        raise InvalidRequest("keepTimestamps needs a column 'timestamp'")
-    for name, kind in kinds.items():
-        if kind not in _EXPECTED.get(name, (kind,)) and (name != "timestamp" or options.keeps_timestamps):
-            raise InvalidRequest(f"column {name} must be {' or '.join(_EXPECTED[name])}, not {kind}: cast it")
 
 
 def sink_rows(batch: pa.RecordBatch, options: SinkOptions, now_ms: int) -> Iterator[SinkRow]:

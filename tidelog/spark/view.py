@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
-from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import LeaderNotAvailable, TidelogError, UnknownPartition, UnknownTopic
 from tidelog.model.ids import TopicPartition
 from tidelog.spark.cluster import Cluster, Patience
@@ -130,6 +129,8 @@ class ClusterView:
             patience.pause(error)
 
     def _sample(self, partition: TopicPartition, offset: int) -> float:
+        from tidelog.model.batch_header import iter_batches  # noqa: PLC0415 - few queries need it, and the CRC's library
+
         path = f"/topics/{quote(partition.topic, safe='')}/partitions/{partition.partition}/batches"
         try:
             data = self._cluster.call("GET", f"{path}?offset={offset}&max_bytes={SAMPLE_BYTES}")

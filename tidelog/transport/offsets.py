@@ -5,7 +5,6 @@ Asked of any broker: one that does not lead a partition asks the one that does.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from tidelog.model.errors import DamagedBatch, TidelogError
 from tidelog.model.ids import TopicPartition
 from tidelog.transport.errors import decode_answer, error_from_code
 
-if TYPE_CHECKING:  # who only wants the structs, as Spark's workers do, is spared aiohttp
+if TYPE_CHECKING:  # who only wants the structs, as Spark's workers do, is spared aiohttp and asyncio
     from tidelog.transport.session import ClusterSession
 
 JSON_HEADERS = {"Content-Type": "application/json"}
@@ -103,6 +102,8 @@ async def fetch_offsets(
 
 async def wait_for_offsets(session: ClusterSession, queries: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
     """Does as `fetch_offsets`, and asks again for partitions whose error passes, up to the request timeout."""
+    import asyncio  # noqa: PLC0415 - as above
+
     deadline_s = asyncio.get_running_loop().time() + session.request_timeout_s
     backoff = session.backoff()
     found = await fetch_offsets(session, queries)

@@ -7,7 +7,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tidelog.spark.columns import wanted_columns
 from tidelog.spark.options import parse_source_options
-from tidelog.spark.source import TidelogDataSource, TidelogReader, TidelogStreamReader
+from tidelog.spark.readers import TidelogReader, TidelogStreamReader
+from tidelog.spark.source import TidelogDataSource
 from tidelog.transport.errors import ConnectFailed
 
 DEADLINE_MS = 300

@@ -10,8 +10,8 @@ import pytest
 from tidelog.model.batch_header import Compression
 from tidelog.model.errors import InvalidRequest
 from tidelog.spark.columns import ddl, wanted_columns
-from tidelog.spark.sink_options import parse_sink_options
-from tidelog.spark.sink_rows import SinkRow, check_schema, sink_rows
+from tidelog.spark.sink_options import check_schema, parse_sink_options
+from tidelog.spark.sink_rows import SinkRow, sink_rows
 
 OPTIONS = parse_sink_options({"bootstrap.servers": "a:1"}, is_streaming=True)
 TO_T = replace(OPTIONS, topic="t")
