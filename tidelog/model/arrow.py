@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.model.batch_codec import DECOMPRESSED_BYTES_MAX, check_batch, decode_stored
@@ -114,17 +115,24 @@ def _column(rows: _Rows, name: str, topic: str, partition: int) -> pa.Array:
         case "value":
             return rows.values()
         case "topic":
-            return pa.repeat(pa.scalar(topic, pa.string()), len(rows.offsets))
+            return pa.repeat(_joined([topic.encode()]).view(pa.string())[0], len(rows.offsets))
         case "partition":
-            return pa.repeat(pa.scalar(partition, pa.int32()), len(rows.offsets))
+            return _laid_over(np.full(len(rows.offsets), partition, np.int32), _TYPES[name])
         case "offset":
-            return pa.array(rows.offsets, pa.int64())
+            return _laid_over(np.asarray(rows.offsets, np.int64), _TYPES[name])
         case "timestamp":
-            return pa.array(np.asarray(rows.timestamps_ms, np.int64) * 1000, _TYPES[name])
+            return _laid_over(np.asarray(rows.timestamps_ms, np.int64) * 1000, _TYPES[name])
         case "timestampType":
-            return pa.array(np.asarray(rows.timestamp_types, np.int32))
+            return _laid_over(np.asarray(rows.timestamp_types, np.int32), _TYPES[name])
         case _:
             return rows.headers()
+
+
+def _laid_over(numbers: npt.NDArray[Any], kind: pa.DataType, nulls: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Returns an array of these numbers, which are not copied. `pa.array` and `pa.scalar` would import pandas, if it is
+    there, and in a new process of Spark's that takes longer than all the rest."""
+    validity = None if nulls is None or not nulls.any() else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(numbers), [validity, pa.py_buffer(numbers)])
 
 
 def _open_batches(buffer: Buffer, bounds: _Bounds, bytes_max: int) -> tuple[bytes, list[RecordSpan]]:
@@ -178,10 +186,17 @@ def _decode_one_by_one(data: bytes, spans: Sequence[RecordSpan], bounds: _Bounds
         offsets=[record.offset for record in records],
         timestamps_ms=[record.timestamp_ms for record in records],
         timestamp_types=types,
-        keys=lambda: pa.array([record.key for record in records], pa.binary()),
-        values=lambda: pa.array([record.value for record in records], pa.binary()),
+        keys=lambda: _joined([record.key for record in records]),
+        values=lambda: _joined([record.value for record in records]),
         headers=lambda: pa.array([record.headers or None for record in records], _TYPES["headers"]),
     )
+
+
+def _joined(contents: Sequence[bytes | None]) -> pa.Array:
+    data = b"".join(content or b"" for content in contents)
+    sizes = np.array([-1 if content is None else len(content) for content in contents], np.int64)
+    ends = np.cumsum(np.maximum(sizes, 0))
+    return _gather(data, Fields(ends - np.maximum(sizes, 0), sizes), np.arange(len(sizes)))
 
 
 # -- many records ----------------------------------------------------------------------------------------------------
@@ -212,8 +227,7 @@ def _gather(data: bytes, fields: Fields, kept: Ints) -> pa.Array:
     borders[1::2] = starts + np.maximum(sizes, 0)
     borders[-1] = borders[-2]
     interleaved = pa.BinaryArray.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(borders), pa.py_buffer(data)])
-    even = np.arange(0, 2 * count, 2)
-    return interleaved.take(pa.array(even, mask=nulls if nulls.any() else None))
+    return interleaved.take(_laid_over(np.arange(0, 2 * count, 2), pa.int64(), nulls))
 
 
 def _headers(data: bytes, starts: Ints, ends: Ints) -> pa.Array:

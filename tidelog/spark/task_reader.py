@@ -29,7 +29,8 @@ def run_task(task: ReadTask, options: SourceOptions, columns: Sequence[str]) -> 
                 yield batch
     _check_topics(cluster, task.ranges, options.loss)
     if is_empty:  # Spark takes the schema from what comes
-        yield pa.RecordBatch.from_pylist([], arrow_schema(columns))
+        schema = arrow_schema(columns)
+        yield pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
 
 
 def _check_topics(cluster: Cluster, ranges: Task, loss: LossRule) -> None:

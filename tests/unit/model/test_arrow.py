@@ -291,3 +291,12 @@ def test_nothing_else_in_the_model_needs_numpy_or_pyarrow() -> None:
         "sys.exit(bool({'numpy', 'pyarrow'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_decoding_loads_no_pandas() -> None:
+    program = (
+        "import sys; from tidelog.model import arrow, batch_codec\n"
+        "for count in 1, 1000: arrow.decode_to_arrow(batch_codec.encode_batch([(1, b'key', None)] * count), 't', 0)\n"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
