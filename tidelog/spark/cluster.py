@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from urllib.parse import quote, urlsplit
 
@@ -110,6 +109,14 @@ class Cluster:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    def be_patient(self, timeout_s: float) -> None:
+        """Waits for so long from now on, and for an answer as long as usual, also on the connections that there are."""
+        self.timeout_s, self._request_timeout_s = timeout_s, REQUEST_TIMEOUT_S
+        for connection in self._connections.values():
+            connection.timeout = REQUEST_TIMEOUT_S
+            if connection.sock is not None:  # the broker has not closed it with its answer
+                connection.sock.settimeout(REQUEST_TIMEOUT_S)
 
     def patience(self) -> Patience:
         """For a caller with a loop of its own."""
@@ -278,15 +285,16 @@ def find_cluster(bootstrap: Sequence[str], *, timeout_s: float, security: Securi
     nobody should wait so long to learn that the address is wrong. Raises `ConnectFailed`, which names the addresses.
     """
     find_s = min(BOOTSTRAP_TIMEOUT_S, timeout_s)
-    made = partial(Cluster, bootstrap, security=security)
-    trial = made(timeout_s=find_s, request_timeout_s=find_s / len(bootstrap))
+    found = Cluster(bootstrap, timeout_s=find_s, request_timeout_s=find_s / len(bootstrap), security=security)
     try:
-        trial.metadata([])
-    except (ConnectFailed, NoAnswer) as error:
-        raise no_broker_answers(bootstrap, find_s, error) from error
-    finally:
-        trial.close()
-    return made(timeout_s=timeout_s)
+        found.metadata([])
+    except TidelogError as error:
+        found.close()
+        if isinstance(error, (ConnectFailed, NoAnswer)):
+            raise no_broker_answers(bootstrap, find_s, error) from error
+        raise
+    found.be_patient(timeout_s)
+    return found
 
 
 _SHARED: dict[tuple[int, tuple[str, ...], float, Security], Cluster] = {}

@@ -37,6 +37,8 @@ class StreamPlanner:
         self._must_pin = False
         self._target: Offsets | None = None
         self._newest: Offsets | None = None
+        self._decided: tuple[Offsets, Snapshot] | None = None
+        """The end of the next batch, and what was seen when that was decided, until its ranges are asked for."""
         self._planned_s = -math.inf
 
     def initial(self) -> Offsets:
@@ -67,7 +69,9 @@ class StreamPlanner:
         if not backlog(begin, end) and set(begin) == set(start.positions):
             return start
         self._planned_s = self._now_s()
-        return Offsets(end, {topic: snapshot.topic_ids[topic] for topic in Offsets(end).topics})
+        found = Offsets(end, {topic: snapshot.topic_ids[topic] for topic in Offsets(end).topics})
+        self._decided = found, snapshot
+        return found
 
     @property
     def newest(self) -> Offsets | None:
@@ -77,9 +81,16 @@ class StreamPlanner:
     def ranges(self, start: Offsets, end: Offsets) -> tuple[list[OffsetRange], Snapshot]:
         """What a batch reads, and who leads what. Raises `DataLoss` as the loss rule says."""
         self._must_pin = False  # this batch was decided before
-        topics = tuple(end.topics)
-        snapshot = self._view.snapshot(Selection(topics=topics), end.positions) if topics else Snapshot()
+        snapshot = self._snapshot_for(end)
         return ranges_between(start, end, snapshot, self._options.loss), snapshot
+
+    def _snapshot_for(self, end: Offsets) -> Snapshot:
+        """Returns what was seen when this batch was decided, a moment ago, or looks anew if it was not decided here."""
+        decided, self._decided = self._decided, None
+        if decided is not None and decided[0] == end:
+            return decided[1]
+        topics = tuple(end.topics)
+        return self._view.snapshot(Selection(topics=topics), end.positions) if topics else Snapshot()
 
     def _decide(self, start: Offsets, *, is_limited: bool) -> tuple[Snapshot, Positions, Positions]:
         snapshot = self._look(start)

@@ -43,13 +43,15 @@ class ScriptedBroker:
         self.topic_id = "id"
         self.answers: list[Script] = []
         self.asked: list[str] = []
+        self.connections = 0
         self.always: dict[str, Script] = {}
         """What paths with this in them are answered, as often as they are asked."""
         self.leader = 1
+        self.metadata_headers: dict[str, str] = {}
 
     def answer(self, path: str) -> Script:
         if path.startswith("/metadata"):
-            return Script(200, json.dumps(self._metadata()).encode())
+            return Script(200, json.dumps(self._metadata()).encode(), self.metadata_headers)
         self.asked.append(path)
         fixed = next((script for part, script in self.always.items() if part in path), None)
         return self.answers.pop(0) if fixed is None else fixed
@@ -76,6 +78,10 @@ class ScriptedBroker:
 def scripted_broker() -> Iterator[ScriptedBroker]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            broker.connections += 1
+            super().setup()
 
         def do_GET(self) -> None:
             script = broker.answer(self.path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from tests.integration.spark.scripted import Script, scripted_broker
+from tidelog.spark.cluster import find_cluster
 from tidelog.spark.columns import wanted_columns
 from tidelog.spark.options import parse_source_options
 from tidelog.spark.readers import TidelogReader, TidelogStreamReader
@@ -43,3 +45,24 @@ def test_the_deadline_is_that_of_the_bootstrap_however_long_a_query_may_wait(
     batch = TidelogReader(parse_source_options(given, is_streaming=False), wanted_columns(VALUE))
     with pytest.raises(ConnectFailed, match=r"within 0.2 s"):
         batch.partitions()
+
+
+def test_the_connection_that_found_the_cluster_is_kept_and_waits_as_long_as_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog.spark.cluster.BOOTSTRAP_TIMEOUT_S", 1.0)
+    with scripted_broker() as broker:
+        broker.always = {"/slow": Script(delay_s=1.1)}
+        cluster = find_cluster([broker.url], timeout_s=10.0)
+        assert cluster.call("GET", "/slow") == b""
+        assert broker.connections == 1
+        cluster.close()
+
+
+def test_a_broker_that_closes_with_its_answer_is_found() -> None:
+    with scripted_broker() as broker:
+        broker.metadata_headers = {"Connection": "close"}
+        cluster = find_cluster([broker.url], timeout_s=10.0)
+        assert cluster.metadata([]).cluster_id == "c"
+        assert broker.connections == 2
+        cluster.close()

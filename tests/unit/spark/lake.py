@@ -16,6 +16,7 @@ class Lake:
         self.extents: dict[TopicPartition, Extent] = {}
         self.ids: dict[str, str] = {}
         self.sizes: dict[TopicPartition, float] = {}
+        self.looks = 0
         self.waits = 0
         self.arrives: dict[TopicPartition, int] = {}
         """What is written while somebody waits."""
@@ -40,6 +41,7 @@ class Lake:
         self.extents[one] = self.extents[one]._replace(start=below)
 
     def snapshot(self, selection: Selection, at_least: Mapping[TopicPartition, int]) -> Snapshot:
+        self.looks += 1
         extents = {
             one: extent
             for one, extent in self.extents.items()

@@ -189,6 +189,7 @@ def test_all_of_a_batch_is_gone(lake: Lake) -> None:
     query.plan()
     lake.write("t", 0, 500)
     lake.delete("t", 0, 300)
+    query.restart()
     assert query.run() == [(1, 0, 20)]
     assert query.step() == [(0, 300, 600)]
 
@@ -214,9 +215,23 @@ def test_a_topic_that_was_deleted(lake: Lake) -> None:
 
 def test_a_topic_that_was_deleted_after_the_plan(lake: Lake) -> None:
     query = Query(lake, startingOffsets="earliest", failOnDataLoss="false")
+    query.step()
+    lake.write("t", 0, 5)
     query.plan()
     lake.drop("t")
+    query.restart()
     assert query.run() == []
+
+
+def test_one_look_serves_a_batch_from_its_end_to_its_tasks(lake: Lake) -> None:
+    query = Query(lake, startingOffsets="earliest")
+    query.step()
+    lake.write("t", 0, 5)
+    before = lake.looks
+    query.step()
+    assert lake.looks == before + 1
+    query.run()  # again, which is another look, as after a restart
+    assert lake.looks == before + 2
 
 
 def test_a_leader_that_knows_less_moves_nothing_back(lake: Lake) -> None:
