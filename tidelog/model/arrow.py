@@ -135,7 +135,7 @@ def _laid_over(numbers: npt.NDArray[Any], kind: pa.DataType, nulls: npt.NDArray[
     return pa.Array.from_buffers(kind, len(numbers), [validity, pa.py_buffer(numbers)])
 
 
-def _open_batches(buffer: Buffer, bounds: _Bounds, bytes_max: int) -> tuple[bytes, list[RecordSpan]]:
+def _open_batches(buffer: Buffer, bounds: _Bounds, bytes_max: int) -> tuple[Buffer, list[RecordSpan]]:
     """The bytes that hold all records in bounds, and where each batch's are: `buffer` itself if nothing in it is
     compressed, else a copy."""
     spans: list[RecordSpan] = []
@@ -154,7 +154,7 @@ def _open_batches(buffer: Buffer, bounds: _Bounds, bytes_max: int) -> tuple[byte
         return _decompressed(batches, min(bytes_max, ARROW_BYTES_MAX))
     if position > ARROW_BYTES_MAX:
         raise TooLarge(f"{position} bytes of batches at once: decode at most {ARROW_BYTES_MAX}")
-    return bytes(buffer), spans
+    return buffer, spans
 
 
 def _decompressed(batches: Sequence[RecordBatch], bytes_max: int) -> tuple[bytes, list[RecordSpan]]:
@@ -174,11 +174,11 @@ def _decompressed(batches: Sequence[RecordBatch], bytes_max: int) -> tuple[bytes
 # -- a handful of records --------------------------------------------------------------------------------------------
 
 
-def _decode_one_by_one(data: bytes, spans: Sequence[RecordSpan], bounds: _Bounds) -> _Rows:
+def _decode_one_by_one(data: Buffer, spans: Sequence[RecordSpan], bounds: _Bounds) -> _Rows:
     records: list[StoredRecord] = []
     types: list[int] = []
     for span in spans:
-        decoded = decode_stored(data[span.start : span.end], span.header)
+        decoded = decode_stored(bytes(data[span.start : span.end]), span.header)
         kept = [record for record in decoded if bounds.start <= record.offset < bounds.end]
         records += kept
         types += [int(span.header.is_log_append_time)] * len(kept)
@@ -202,7 +202,7 @@ def _joined(contents: Sequence[bytes | None]) -> pa.Array:
 # -- many records ----------------------------------------------------------------------------------------------------
 
 
-def _decode_together(data: bytes, spans: Sequence[RecordSpan], bounds: _Bounds) -> _Rows:
+def _decode_together(data: Buffer, spans: Sequence[RecordSpan], bounds: _Bounds) -> _Rows:
     vectors = read_vectors(data, spans)
     kept = np.flatnonzero((vectors.offsets >= bounds.start) & (vectors.offsets < bounds.end))
     return _Rows(
@@ -215,7 +215,7 @@ def _decode_together(data: bytes, spans: Sequence[RecordSpan], bounds: _Bounds) 
     )
 
 
-def _gather(data: bytes, fields: Fields, kept: Ints) -> pa.Array:
+def _gather(data: Buffer, fields: Fields, kept: Ints) -> pa.Array:
     """The fields' bytes: an array over all of `data` whose even elements are the fields, and one `take` of those."""
     starts, sizes = fields.starts[kept], fields.sizes[kept]
     count = len(starts)
@@ -230,7 +230,7 @@ def _gather(data: bytes, fields: Fields, kept: Ints) -> pa.Array:
     return interleaved.take(_laid_over(np.arange(0, 2 * count, 2), pa.int64(), nulls))
 
 
-def _headers(data: bytes, starts: Ints, ends: Ints) -> pa.Array:
+def _headers(data: Buffer, starts: Ints, ends: Ints) -> pa.Array:
     """Header lists, one record after the other: most have none."""
     rows: list[tuple[Header, ...] | None] = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
@@ -238,7 +238,7 @@ def _headers(data: bytes, starts: Ints, ends: Ints) -> pa.Array:
             rows.append(None)
             continue
         try:
-            headers, size = decode_headers(data[start:end], 0)
+            headers, size = decode_headers(bytes(data[start:end]), 0)
         except IndexError:
             raise InvalidBatch("a record ends within its headers") from None
         if size != end - start:

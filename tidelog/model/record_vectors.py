@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tidelog.model.batch_header import TIMESTAMP_DELTA_MS_MAX, BatchHeader
 from tidelog.model.errors import InvalidBatch
+from tidelog.model.ports import Buffer
 from tidelog.model.varint import decode_folded
 
 Ints = npt.NDArray[np.int64]
@@ -54,7 +55,7 @@ class RecordVectors:
     ends: Ints
 
 
-def read_vectors(data: bytes, spans: Sequence[RecordSpan]) -> RecordVectors:
+def read_vectors(data: Buffer, spans: Sequence[RecordSpan]) -> RecordVectors:
     """Reads all records of the spans. `InvalidBatch` if their bytes do not hold what the headers promise."""
     octets = np.frombuffer(data, np.uint8)
     ends = _walk(data, spans)
@@ -105,7 +106,7 @@ def _check_order(offset_deltas: Ints, last_offset_deltas: Ints, firsts: Ints) ->
     _require(rises, "a record's offset is not after the one before it")
 
 
-def _walk(data: bytes, spans: Sequence[RecordSpan]) -> Ints:
+def _walk(data: Buffer, spans: Sequence[RecordSpan]) -> Ints:
     """Returns the position at which each record ends. Every step goes forward, and a span's last one must meet its end;
     that no length was negative is for the caller to check."""
     ends: list[int] = []

@@ -7,6 +7,7 @@ Zigzag folds the sign into the lowest bit (0, -1, 1, -2 become 0, 1, 2, 3), as i
 from __future__ import annotations
 
 from tidelog.model.errors import InvalidBatch
+from tidelog.model.ports import Buffer
 
 VARINT_BITS_MAX = 64
 
@@ -31,7 +32,7 @@ def decode_varint(buffer: bytes, position: int) -> tuple[int, int]:
     return (folded >> 1) ^ -(folded & 1), position
 
 
-def decode_folded(buffer: bytes, position: int) -> tuple[int, int]:
+def decode_folded(buffer: Buffer, position: int) -> tuple[int, int]:
     """The value at `position` with its sign still in bit 0, and the position after it.
 
     `InvalidBatch` if it has more than 64 bits; `IndexError` where the buffer ends, for the caller to name.

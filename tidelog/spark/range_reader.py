@@ -29,13 +29,14 @@ PIECE_RECORDS = 10_000
 PIECE_BYTES = 4 << 20
 """A piece ends with the batch that makes it so large."""
 ROOM_BYTES = PIECE_BYTES + READ_BYTES
-"""One allocation has room for a piece, or several small ones, and little of it is copied into the next."""
+"""Has room for a piece, or several small ones, so that little of what was read is moved."""
 
 
 def read_range(
     cluster: Cluster, one: OffsetRange, leader: str | None, loss: LossRule, *, replica: str | None = None
 ) -> Iterator[memoryview]:
-    """Pieces of whole batches that hold all records of the range there are. `leader` is where to begin, if known.
+    """Pieces of whole batches that hold all records of the range there are, each until the next is asked for. `leader`
+    is where to begin, if known.
 
     With `replica`, a broker's address, that broker's own copy is read and no other.
     Raises `DataLoss` as `loss` says, or the last `TidelogError` when nothing comes for the cluster's `timeout_s`.
@@ -129,9 +130,9 @@ class _RangeReader:
 
 
 def split_stream(stream: Stream) -> Iterator[tuple[memoryview, int]]:
-    """Whole batches, gathered until they are worth decoding together, and the offset after them. Bytes that make no
-    whole batch at the end of the stream are dropped; nothing else is. Raises what ends the stream too early, after the
-    batches that came before."""
+    """Whole batches, gathered until they are worth decoding together, and the offset after them; their bytes are there
+    until the next ones are asked for. Bytes that make no whole batch at the end of the stream are dropped; nothing else
+    is. Raises what ends the stream too early, after the batches that came before."""
     room = memoryview(bytearray(READ_BYTES))
     begin = filled = 0
     cut = _Cut()
@@ -139,7 +140,7 @@ def split_stream(stream: Stream) -> Iterator[tuple[memoryview, int]]:
     is_over = False
     while not is_over:
         if filled == len(room):
-            room, begin, filled = _moved(room[begin:]), 0, filled - begin
+            room, begin, filled = _cleared(room, begin), 0, filled - begin
         try:
             count = stream.read_into(room[filled : filled + READ_BYTES])
         except TidelogError as error:
@@ -154,9 +155,11 @@ def split_stream(stream: Stream) -> Iterator[tuple[memoryview, int]]:
         raise failure
 
 
-def _moved(held: memoryview) -> memoryview:
-    """Returns a new room that begins with these bytes: the pieces that were handed out are views of the old one."""
-    room = memoryview(bytearray(max(ROOM_BYTES, 2 * len(held))))
+def _cleared(room: memoryview, begin: int) -> memoryview:
+    """Moves what is from there on to the beginning: of the same room, or of a larger one where that is of no use."""
+    held = room[begin:]
+    if begin == 0 or len(room) < ROOM_BYTES:
+        room = memoryview(bytearray(max(ROOM_BYTES, 2 * len(held))))
     room[: len(held)] = held
     return room
 

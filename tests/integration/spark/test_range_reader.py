@@ -10,7 +10,6 @@ from tests.integration.spark.scripted import Script, ScriptedBroker, batches, er
 from tidelog.model.batch_codec import encode_batch
 from tidelog.model.batch_header import Compression, iter_batches
 from tidelog.model.errors import DamagedBatch, InvalidBatch, LeaderNotAvailable, OffsetOutOfRange, TidelogError
-from tidelog.model.ports import Buffer
 from tidelog.spark import range_reader
 from tidelog.spark.cluster import Cluster
 from tidelog.spark.decode import decode_piece
@@ -203,16 +202,22 @@ def test_a_connection_that_was_closed_while_it_rested_is_replaced(broker: Script
 
 
 @pytest.mark.parametrize("compression", Compression)
-@pytest.mark.parametrize("read_bytes", [64, 999, 1 << 20])
+@pytest.mark.parametrize(("read_bytes", "room_bytes"), [(64, 128), (64, 1500), (999, 1500), (1 << 20, 1 << 20)])
 def test_pieces_are_whole_batches_whatever_comes_at_once(
-    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch, compression: Compression, read_bytes: int
+    broker: ScriptedBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    compression: Compression,
+    read_bytes: int,
+    room_bytes: int,
 ) -> None:
     monkeypatch.setattr(range_reader, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(range_reader, "ROOM_BYTES", room_bytes)
     monkeypatch.setattr(range_reader, "PIECE_RECORDS", 25)
     data = log(0, 100, compression=compression)
     broker.answers = [batches(data, 100)]
     cluster = Cluster([broker.url], timeout_s=5.0)
-    pieces: list[Buffer] = list(read_range(cluster, OffsetRange("t", 0, 0, 100, "id"), broker.url, LossRule()))
+    one = OffsetRange("t", 0, 0, 100, "id")
+    pieces = [bytes(piece) for piece in read_range(cluster, one, broker.url, LossRule())]
     cluster.close()
     assert b"".join(pieces) == data
     assert [sum(batch.header.record_count for batch in iter_batches(piece)) for piece in pieces] == [30, 30, 30, 10]

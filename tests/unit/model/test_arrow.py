@@ -293,6 +293,14 @@ def test_nothing_else_in_the_model_needs_numpy_or_pyarrow() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.usefixtures("both_ways")
+def test_rows_outlive_the_bytes_that_they_were_read_from() -> None:
+    fetched = bytearray(fetch(10, 200))
+    found = decode_to_arrow(memoryview(fetched), "t", 0, include_headers=True)
+    fetched[:] = bytes(len(fetched))
+    assert found == decode_to_arrow(fetch(10, 200), "t", 0, include_headers=True)
+
+
 def test_decoding_loads_no_pandas() -> None:
     program = (
         "import sys; from tidelog.model import arrow, batch_codec\n"
