@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-FOLDERS = (".", "decisions", "start", "coming-from")
+FOLDERS = (".", "decisions", "start", "coming-from", "how-to")
 PAGES = sorted({page for folder in FOLDERS for page in (DOCS / folder).glob("*.md")})
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
