@@ -219,6 +219,15 @@ async def test_a_body_and_a_list_show_no_more_than_the_caller_may_know(secure: S
     assert (await secure.ask(token, "POST", "/groups/g/offsets", commit)).status == 403
 
 
+async def test_a_member_that_names_its_topics_needs_no_right_to_others(secure: Secure) -> None:
+    """An empty pattern, which the Python client sends, is none."""
+    token = await secure.token("alice")
+    await secure.allow("alice", "Read", "Group", "g")
+    await secure.allow("alice", "Read")
+    member = {"member_id": "m", "member_epoch": 0, "topics": ["t"], "pattern": "", "owned": []}
+    assert (await secure.ask(token, "POST", "/groups/g/heartbeat", member)).status == 200
+
+
 async def test_a_group_called_like_the_wildcard_is_judged(secure: Secure) -> None:
     token = await secure.token("alice")
     assert (await secure.ask(token, "POST", "/groups/%2A/offsets:fetch", {})).status == 403

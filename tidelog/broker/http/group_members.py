@@ -119,7 +119,7 @@ async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
 
 def _check_rights(context: Context, call: Call, asked: HeartbeatAsked) -> None:
     """A pattern may match any topic, so it takes the right to read all of them."""
-    topics = [*(asked.topics or ()), *([ANY_NAME] if asked.pattern is not None else ())]
+    topics = [*(asked.topics or ()), *([ANY_NAME] if asked.pattern else ())]
     context.require(call, Operation.READ, "Topic", topics)
 
 
