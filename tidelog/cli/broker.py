@@ -66,8 +66,8 @@ def describe(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json:
 def remove(node_id: NodeId, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Remove a broker from the cluster for good.
 
-    It is refused as long as others need what the broker has: replicas, which this version does not move, or its vote.
-    Its process, if it still runs, stops by itself; its data is left alone.
+    It is refused as long as others need what the broker has: replicas, which `tidelog cluster rebalance --without 4`
+    moves, or its vote. Its process, if it still runs, stops by itself; its data is left alone.
 
     \b
     Example:

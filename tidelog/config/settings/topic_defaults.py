@@ -40,7 +40,7 @@ class TopicDefaults(Settings):
     log_retention_ms: Limit = setting(
         "log.retention.ms",
         7 * DAY_MS,
-        "A closed segment is deleted once its youngest record is older than this. -1: never because of age.",
+        "A segment is deleted once its youngest record is older than this. -1: never because of age.",
         unit="ms",
     )
     log_retention_bytes: Limit = setting(
