@@ -24,10 +24,11 @@ TURN_BYTES: Final = 1 << 20
 
 
 class EncryptedFrames(FrameProtocol):
-    """A connection on a transport that encrypts."""
+    """A connection on a TLS transport: buffers are joined into TLS records, and sent in turns of `TURN_BYTES`."""
 
     def close(self) -> None:
-        """See the port. What waits for its turn goes out now."""
+        """Closes as `FrameConnection.close`. Buffers that waited for a later turn of the event loop are sent first, all
+        at once."""
         # All at once, in spite of `TURN_BYTES`: after `close` there is no other turn.
         while self._unsent and not self._is_closed:
             self._flush()
@@ -45,7 +46,7 @@ class EncryptedFrames(FrameProtocol):
 
 
 class TlsFrameProtocol(EncryptedFrames):
-    """Such a connection between brokers. `own` is the certificate that this broker shows on it."""
+    """A TLS connection between brokers. `own` is the certificate that this broker shows on it."""
 
     def __init__(
         self,
@@ -85,8 +86,8 @@ class TlsFrameProtocol(EncryptedFrames):
 
 
 def records(buffers: Sequence[Buffer], size: int) -> tuple[list[Buffer], list[Buffer]]:
-    """Splits buffers: the first `size` bytes, what is small joined up to the size of a record, the others as they are;
-    and the rest. A buffer across the end is cut."""
+    """Splits buffers after `size` bytes, and returns the buffers to send now and the rest. Of those to send, small ones
+    are joined up to the size of a TLS record, and large ones stay as they are. A buffer across the split is cut."""
     out: list[Buffer] = []
     small: list[Buffer] = []
     small_bytes, room = 0, size

@@ -221,13 +221,13 @@ class RaiseLevel(ClientCommand, frozen=True, tag=True):
 
 
 class LeadCluster(Command, frozen=True, tag=True):
-    """A reign begins; a cluster without an id gets this one."""
+    """Records that a controller was elected under `epoch`. A cluster that has no id yet gets `cluster_id`."""
 
     node_id: int
     epoch: int
     cluster_id: str
     level: int = LEVEL_MIN
-    """The feature level of a cluster that begins so."""
+    """The feature level at which a cluster is founded by this command."""
 
 
 class FenceBroker(Command, frozen=True, tag=True):

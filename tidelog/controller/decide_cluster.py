@@ -29,7 +29,8 @@ PRODUCER_ID_BLOCK: Final = 1_000
 
 
 def lead(image: ClusterImage, command: LeadCluster) -> Decision:
-    """Begins a reign, and with the first one the cluster."""
+    """Records that a controller was elected under an epoch; for the first controller, also the cluster's id and feature
+    level."""
     created: tuple[MetadataRecord, ...] = ()
     # Only the first controller of a cluster names it; a later one brings an id along in vain.
     if not image.cluster_id:
@@ -38,7 +39,7 @@ def lead(image: ClusterImage, command: LeadCluster) -> Decision:
 
 
 def assign_voter(image: ClusterImage, command: AssignVoter) -> Decision:
-    """Gives a disk the next voter id, unless it has one that was not used up."""
+    """Gives a broker's disk the next voter id for the metadata log, unless it was given one that is not used yet."""
     broker = image.brokers.get(NodeId(command.node_id))
     # An id at or above `voters_end` is unused yet, and a repeated command must not waste another.
     if broker is None or broker.storage != command.storage or broker.voter_id >= image.voters_end:

@@ -66,7 +66,8 @@ class ClusterRecovered(MetadataRecord, frozen=True, tag=True, omit_defaults=True
 
 
 class ControllerElected(MetadataRecord, frozen=True, tag=True):
-    """The first record of a reign. Once it is applied, the controller's image is up to date, and it may decide."""
+    """A controller was elected; this is its first record. Once it is applied, the controller's image is up to date, and
+    it may decide."""
 
     node_id: int
     epoch: int

@@ -21,15 +21,17 @@ from typing import Final, NamedTuple
 from tidelog.model.varint import VARINT_TABLE_SIZE, VARINTS
 
 _SHORT: Final = 64
-"""The first number whose varint has two bytes."""
+"""The smallest number whose varint has two bytes."""
 _CONTINUED: Final = 0x80
-"""The bit of a byte after which its varint goes on."""
+"""The bit that is set in a byte of a varint if another byte follows."""
 _NULL: Final = 1
-"""The code of a key length that says that there is none."""
+"""The code of the key length -1: the record has no key."""
 _KEY_LENGTH_LIES: Final = _CONTINUED | 1
-"""Bits that are not in the code of a short key's length."""
+"""The bits of which none is set in the code of a short key's length: one of them is set if the length is negative, or
+its varint has two bytes."""
 _NONE: Final = -1
-"""No code. The tables end with it, where they are asked about negative numbers, the lengths of records that lie."""
+"""The entry of a table for a number that has no code there. The tables end with such entries, which negative indexes
+reach: the lengths of malformed records."""
 _TAIL: Final = (_NONE,) * 256
 
 
@@ -43,12 +45,13 @@ def _numbers(codes: Sequence[int]) -> Mapping[int, int]:
 
 
 _CODES = (_codes(0, _SHORT), _codes(_SHORT, VARINT_TABLE_SIZE))
-"""The code of each number, of those whose varint has one byte, and of those with two."""
+"""The code of each number, by the number: the first table has the numbers whose varint has one byte, the second those
+whose varint has two. Other numbers have `_NONE`."""
 _NUMBERS = tuple(map(_numbers, _CODES))
 
 
 class _Shape(NamedTuple):
-    """The shape of plain records: how to read and check those that have it."""
+    """The shape of plain records: the `struct` and the tables that read and check records of it."""
 
     unpack_head: Callable[[bytes, int], tuple[int, ...]]
     head_bytes: int
@@ -62,7 +65,7 @@ class _Shape(NamedTuple):
 
 
 def _shape(length: int, time: int, offset: int, value: int) -> _Shape:
-    """Each argument says if that varint has a second byte."""
+    """Returns the shape in which each of these varints has one byte (argument 0) or two (argument 1)."""
     head = struct.Struct(f"<{'BH'[length]}x{'BH'[time]}{'BH'[offset]}B{'BH'[value]}")
     value_length = struct.Struct(f"<{'BH'[value]}")
     return _Shape(
@@ -129,7 +132,8 @@ def decode_run(
 
 
 def _shape_at(data: bytes, position: int) -> _Shape:
-    """The shape of the record at `position`, if it is plain. `IndexError` where the data ends too early."""
+    """Returns the shape that the record at `position` has if it is plain. Raises `IndexError` if the data ends too
+    early."""
     length = data[position] >> 7
     at = position + length + 2
     time = data[at] >> 7

@@ -70,7 +70,9 @@ class Deliveries:
     __slots__ = ("_count", "_spans", "_timestamp_ms")
 
     def __init__(self, spans: Sequence[tuple[Batch, int, Sequence[int]]], count: int, timestamp_ms: int) -> None:
-        """Each span: a batch, the number in it of the first record, and the positions that were given."""
+        """Takes the records of one `send_batch` as spans, each of them in one batch. A span is the batch, the index in
+        the batch of the span's first record, and the positions of the span's records among the `count` records of the
+        call."""
         self._spans = spans
         self._count = count
         self._timestamp_ms = timestamp_ms
@@ -108,7 +110,8 @@ async def settled(batch: Batch) -> None:
 
 
 def record_metadata(batch: Batch, index: int, timestamp_ms: int) -> RecordMetadata:
-    """The metadata of one record of a settled batch, or its error raised."""
+    """Returns the metadata of one record of a batch whose outcome is known. Raises the error if the batch has
+    failed."""
     outcome = batch.outcome
     assert outcome is not None
     if isinstance(outcome, TidelogError):

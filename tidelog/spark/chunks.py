@@ -29,28 +29,29 @@ KEYS_REMEMBERED = 100_000
 
 @dataclass(slots=True)
 class Chunk:
-    """Records of one partition that are appended together. `position` says which of the task's in that partition: a
-    number, and what follows a part of the chunk that is there already adds where it begins: `7+300`."""
+    """Records of one partition that are appended together. `position` is the chunk's number among those of the task in
+    that partition. A chunk that follows the first 300 rows of number 7, which were appended already, has position
+    `7+300`."""
 
     partition: TopicPartition
     position: str
     rows: list[Row] = field(default_factory=list)
     size: int = 0
     cuts: list[int] = field(default_factory=list)
-    """How many rows there were whenever a batch of Spark's ended."""
+    """The number of rows in the chunk at the end of each of Spark's batches."""
 
     def first(self, count: int) -> Chunk:
-        """Its beginning, at the same position."""
+        """Returns a chunk of the first `count` rows, at the same position."""
         return Chunk(self.partition, self.position, self.rows[:count])
 
     def after(self, count: int) -> Chunk:
-        """What follows that beginning."""
+        """Returns a chunk of the rows after the first `count`."""
         cuts = [cut - count for cut in self.cuts if cut > count]
         return Chunk(self.partition, f"{self.position}+{count}", self.rows[count:], cuts=cuts)
 
 
 class Chunker:
-    """One task's. `partitions` says how many each topic has."""
+    """The chunks of one task. `partitions` is the number of partitions of each topic."""
 
     def __init__(self, partitions: Mapping[str, int], scope: str) -> None:
         self._partitions, self._scope = partitions, scope
@@ -60,8 +61,8 @@ class Chunker:
         self._keys: dict[tuple[str, bytes], int] = {}
 
     def add(self, row: SinkRow) -> Chunk | None:
-        """Takes a record in; the chunk that this one fills, if it does. Raises `InvalidRequest` for a partition that
-        is not there."""
+        """Adds a record; returns its chunk if that is full now, else None. Raises `InvalidRequest` for a partition that
+        does not exist."""
         partition = TopicPartition(row.topic, self._partition_of(row))
         chunk = self._open.get(partition)
         if chunk is None:
@@ -80,13 +81,13 @@ class Chunker:
         return chunk
 
     def end_of_batch(self) -> None:
-        """One of Spark's batches ended: here the input may have ended in an earlier attempt."""
+        """Notes the end of one of Spark's batches: an earlier attempt may have had no rows after it."""
         for chunk in self._open.values():
             if not chunk.cuts or chunk.cuts[-1] < len(chunk.rows):
                 chunk.cuts.append(len(chunk.rows))
 
     def rest(self) -> list[Chunk]:
-        """The chunks that are not full, when there is no more to come."""
+        """Returns the chunks that are not full, after the last record."""
         found = [self._open[partition] for partition in sorted(self._open)]
         self._open = {}
         return found

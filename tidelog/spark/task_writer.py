@@ -26,13 +26,14 @@ from tidelog.spark.sink_rows import sink_rows
 from tidelog.transport.metadata import TopicMetadata
 
 HELD_BYTES = 8 << 20
-"""Chunks that wait for company; beyond it all are sent."""
+"""The bytes of chunks that are held until several go in one request; above it all are sent."""
 ACCEPT_TIMEOUT_MS = 10_000
 
 
 @dataclass
 class Written:
-    """What a task wrote; repeats count, too."""
+    """The numbers of records and batches that a task wrote, those among them that an earlier attempt had written
+    already."""
 
     records: int = 0
     batches: int = 0
@@ -52,8 +53,8 @@ class TaskWriter:
         self._written = Written()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """Appends all rows. Raises `NotRepeatable` if this task wrote other rows before, or what went wrong for too
-        long."""
+        """Appends all rows. Raises `NotRepeatable` if an earlier attempt of this task wrote other rows; or the last
+        error, if nothing could be appended for the query's timeout."""
         chunker = Chunker(self._partitions, self._scope)
         for batch in batches:
             for row in sink_rows(batch, self._options, self._clock.wall_ms()):
@@ -69,7 +70,8 @@ class TaskWriter:
         return self._written
 
     def _look_up(self, topic: str) -> None:
-        """How many partitions a topic has is settled at its first row: keys must not move within a task."""
+        """Looks up the leaders of a topic. The number of its partitions is taken at its first row and kept, since keys
+        must not move within a task. Raises `UnknownTopic`."""
         found = self._cluster.metadata([topic])
         if not found.topics:
             raise UnknownTopic(f"topic {topic!r} does not exist; create it first, topics are never created by use")
@@ -110,8 +112,8 @@ class TaskWriter:
         self._held, self._held_bytes = {}, 0
 
     def _send(self, chunk: Chunk, data: bytearray) -> None:
-        """One chunk; if a beginning of it is there already, what follows that. Raises `NotRepeatable` if something
-        else is."""
+        """Appends one chunk. If an earlier attempt appended only its first rows, up to the end of one of Spark's
+        batches, appends the rows after these. Raises `NotRepeatable` if an earlier attempt appended other rows."""
         try:
             self._post(chunk.partition, data)
         except IdempotencyKeyReused as error:
@@ -123,7 +125,8 @@ class TaskWriter:
             raise _not_repeatable(chunk.partition) from error
 
     def _is_there(self, beginning: Chunk) -> bool:
-        """At a position that is taken: writing the same once more changes nothing, and anything else is refused."""
+        """Returns True if exactly this beginning of a chunk was appended at its position by an earlier attempt. It is
+        appended to find out: a repetition changes nothing, and other rows are refused."""
         try:
             self._post(beginning.partition, self._encode(beginning))
         except IdempotencyKeyReused:
@@ -131,8 +134,8 @@ class TaskWriter:
         return True
 
     def _post(self, partition: TopicPartition, body: bytes | bytearray) -> None:
-        """One request, repeated until it is answered. Raises `IdempotencyKeyReused`, with nothing appended, or what
-        went wrong for too long."""
+        """Sends a request to the leader, and repeats it until it is answered. Raises `IdempotencyKeyReused`, with
+        nothing appended; or the last error, after the query's timeout without an answer."""
         target = (
             f"/topics/{quote(partition.topic, safe='')}/partitions/{partition.partition}/batches"
             f"?acks=all&timeout_ms={ACCEPT_TIMEOUT_MS}"

@@ -177,8 +177,9 @@ class RowCodec:
     def batch(
         self, tail: Tail, header: BatchHeader, buffers: Sequence[Buffer], identity: tuple[int, int] | None = None
     ) -> bytes:
-        """Packs the row of a batch that is about to be written at `tail`; offsets in between are skipped. `identity` is
-        its position and number in the log that it was agreed on in, if it does not say so itself."""
+        """Packs the row of a batch that is about to be written at `tail`. Offsets between the tail and the batch's
+        first offset are recorded as skipped. `identity` is the batch's position and number in the Paxos log that it was
+        agreed on in; without it, they are read from the batch if it is a slot entry, and are 0 otherwise."""
         # Clients choose timestamps, so a later batch may be older. The maximum so far never falls, and can be bisected.
         newest = max(tail.running_max_timestamp, header.max_timestamp)
         position, number = identity_of(header, buffers[0]) if identity is None else identity
@@ -301,7 +302,8 @@ class RowCodec:
         return b"".join(map(self.seal_bytes, rows))
 
     def parse_producers(self, raw: Buffer) -> list[tuple[int, ProducerState]]:
-        """Unpacks such rows. Raises `InvalidBatch` if any of them is damaged, or is another partition's."""
+        """Unpacks the rows of `pack_producers`. Raises `InvalidBatch` if any of them is damaged, or is another
+        partition's."""
         states: list[tuple[int, ProducerState]] = []
         for position in range(0, len(raw), ROW_BYTES):
             row = raw[position : position + ROW_BYTES]

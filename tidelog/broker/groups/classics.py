@@ -55,26 +55,28 @@ from tidelog.model.errors import (
 from tidelog.model.groups import CommitAnswer
 
 WAITS_MAX: Final = 20_000
-"""Joins and syncs that wait, of one coordinator."""
+"""The most JoinGroup and SyncGroup requests that may wait at one coordinator."""
 BYTES_MAX: Final = 64 << 20
-"""The most that the members of all groups of one coordinator may say and have."""
+"""The most bytes that the members of all groups of one coordinator may take: protocols, metadata and assignments."""
 PAUSE_S_MIN: Final = 0.001
 PAUSE_S_MAX: Final = 60.0
 LOOK_S: Final = 1.0
-"""How often it is looked whether this broker leads still, while anybody waits: one that is cut off hears of nothing."""
+"""The seconds between two checks, while anybody waits, that this broker leads still: a broker that is cut off hears of
+no other leader."""
 AGAIN_S: Final = 1.0
-"""After a refusal by the outbox."""
+"""The seconds until a deadline is acted on again that has passed, but whose records could not be written."""
 NAME_LENGTH: Final = 128
-"""How much of what a client calls itself goes into its member id."""
+"""The most characters of a client's instance id or client id that begin the member id drawn for it."""
 
 _Answered: TypeAlias = tuple[Told, OutgoingBatch | None]
-"""An answer, and what has to be committed before it is told."""
+"""An answer, and the outgoing batch that has to be committed before the answer is given; None if there is none."""
 
 logger = structlog.get_logger("tidelog.groups")
 
 
 class Classics:
-    """The classic groups of one load. `run` is its task, `end` its end."""
+    """The classic groups of one coordinator, from when it has loaded its partition until it loses it. `run` is its
+    task; `end` answers all who wait."""
 
     def __init__(self, state: CoordinatorState, context: CoordinatorContext) -> None:
         self._state = state
@@ -84,19 +86,20 @@ class Classics:
         self._waits_begun = 0
         self._bytes = sum(group.classic.size for group in state.shard.groups.values() if group.classic is not None)
         self._is_earlier = asyncio.Event()
-        """Something is due before the task wakes up."""
+        """Set if something is due before `run` would wake up by itself."""
         self._sleeps_until_s = 0.0
         self._is_over = False
 
     @property
     def waiting(self) -> int:
-        """How many joins and syncs wait."""
+        """The number of JoinGroup and SyncGroup requests that wait."""
         return len(self._waits)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def join(self, request: JoinGroup, deadline_s: float) -> JoinAnswer:
-        """Raises what `JoinGroup` says, and as all of these `NotCoordinator` and `CoordinatorNotAvailable`."""
+        """Lets a member join, and waits for the rebalance. Raises what `JoinGroup` says; like all requests here,
+        `NotCoordinator` and `CoordinatorNotAvailable` besides."""
         if self._context.level() < CLASSIC_LEVEL:
             raise UnsupportedLevel(
                 f"classic groups need feature level {CLASSIC_LEVEL}, and the cluster is at {self._context.level()}; "
@@ -115,7 +118,7 @@ class Classics:
         return answer
 
     async def sync(self, request: SyncGroup, deadline_s: float) -> SyncAnswer:
-        """Raises what `SyncGroup` says."""
+        """Waits for the member's assignment, or takes the leader's assignments. Raises what `SyncGroup` says."""
 
         def decide(wait: int) -> Turn:
             return decide_sync(self._state.shard, request, wait, self._context.settings, self._state.now())
@@ -126,7 +129,7 @@ class Classics:
         return answer
 
     async def heartbeat(self, request: ClassicHeartbeat, deadline_s: float) -> None:
-        """Raises what `ClassicHeartbeat` says."""
+        """Extends a member's session. Raises what `ClassicHeartbeat` says."""
         with self._told_as_coordinator():
             self._state.require_in_force()
             try:
@@ -140,8 +143,8 @@ class Classics:
             raise told
 
     def heard_now(self, request: ClassicHeartbeat) -> bool:
-        """Hears a member whom all is well with, in one call. Returns False, and has done nothing, where a heartbeat has
-        to wait, or to be answered with an error."""
+        """Extends a member's session without waiting, if the heartbeat can be answered at once and without an error.
+        Returns False, and has done nothing, if it cannot."""
         if not self._state.is_true_now:
             return False
         try:
@@ -153,7 +156,7 @@ class Classics:
         return told is None
 
     async def leave(self, request: LeaveGroup, deadline_s: float) -> LeaveAnswer:
-        """Raises `InvalidGroupName`."""
+        """Removes members from their group. Raises `InvalidGroupName`."""
         with self._told_as_coordinator():
             self._state.require_in_force()
             settings = self._context.settings
@@ -164,7 +167,8 @@ class Classics:
         return answer
 
     async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:
-        """Raises what `CommitAsMember` says; `CoordinatorLost` if it may have been done."""
+        """Commits a member's offsets. Raises what `CommitAsMember` says, and `CoordinatorLost` if they may have been
+        committed."""
         state, around = self._state, self._context
         with self._told_as_coordinator(is_commit=True):
             state.require_in_force()
@@ -186,7 +190,8 @@ class Classics:
 
     @contextmanager
     def _told_as_coordinator(self, *, is_commit: bool = False) -> Iterator[None]:
-        """Tells what befalls a coordinator in words after which a member looks for the next one."""
+        """Turns the errors of a coordinator that is overloaded or has ended into those upon which a member looks for
+        its coordinator again: `CoordinatorNotAvailable` and `NotCoordinator`."""
         try:
             yield
         except Overloaded as error:
@@ -206,7 +211,8 @@ class Classics:
     # -- waiting -----------------------------------------------------------------------------------------------------
 
     async def _wait_for(self, decide: Callable[[int], Turn], deadline_s: float) -> Told:
-        """The answer, as soon as it is known and true. Raises `RebalanceInProgress` after the deadline."""
+        """Returns the answer to a join or sync, once it is known and all that it was derived from is committed. Raises
+        `RebalanceInProgress` after the deadline."""
         if len(self._waits) >= WAITS_MAX:
             raise CoordinatorNotAvailable(f"{WAITS_MAX} members wait for this coordinator already; try again later")
         self._state.require_in_force()
@@ -228,7 +234,8 @@ class Classics:
         return told
 
     def _refused(self, decide: Callable[[int], Turn], wait: int) -> _Answered | None:
-        """Decides; returns the answer if that is a refusal."""
+        """Decides about a join or sync, and carries the decision out. Returns the answer at once if it is refused, else
+        None."""
         try:
             turn = decide(wait)
         except TidelogError as error:
@@ -237,7 +244,8 @@ class Classics:
         return None
 
     def _carry_out(self, turn: Turn) -> None:
-        """Writes what was decided, and has it be so. Raises `Overloaded`, `TooLarge`: nothing was done."""
+        """Writes the records of a decision, and replaces the group with the decided one. Raises `Overloaded` or
+        `TooLarge`; then nothing was done."""
         group = turn.group
         before = self._state.shard.groups.get(group.name)
         grown = group.size - (0 if before is None or before.classic is None else before.classic.size)
@@ -259,7 +267,7 @@ class Classics:
     # -- the clock ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Does what is due, until cancelled."""
+        """Ends rebalances and expels silent members when their deadlines pass, until cancelled."""
         clock = self._context.clock
         while True:
             await self._do_what_is_due()
@@ -287,7 +295,7 @@ class Classics:
             self._tell_all(lambda: CoordinatorNotAvailable(told))
 
     async def _do_what_is_due(self) -> None:
-        """Between two groups others have their turn."""
+        """Acts on all deadlines that have passed, and yields to other tasks after each."""
         while due := self._deadlines.pop(self._context.clock.monotonic_s()):
             self._follow_silence(*due)
             await asyncio.sleep(0)
@@ -304,7 +312,7 @@ class Classics:
             self._deadlines.later(name, member_id, now.monotonic_s + AGAIN_S)
 
     def end(self) -> None:
-        """Everybody who waits is told that this broker coordinates no more."""
+        """Answers all who wait that this broker does not coordinate any more."""
         self._is_over = True
         self._tell_all(self._none_any_more)
 

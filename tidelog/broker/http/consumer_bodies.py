@@ -52,8 +52,9 @@ class NewConsumer(Body, kw_only=True):
     metadata_refresh_ms: Ignored = field(default_factory=Raw, name="topic.metadata.refresh.interval.ms")
 
     def to_settings(self, request_timeout_ms: int, request_timeout_ms_max: int, owner: str) -> InstanceSettings:
-        """Returns them, with the broker's default and bound of how long a read waits. Raises `ConsumerConfigRefused`
-        (42204) for what no instance can have."""
+        """Returns the settings of the instance. `request_timeout_ms` is the default of how long a read waits, and
+        `request_timeout_ms_max` its bound. Raises `ConsumerConfigRefused` (42204) for a value that no instance can
+        have."""
         bytes_min, timeout = self.fetch_bytes_min, self.request_timeout_ms
         fetch_bytes_min = _number(
             "fetch.min.bytes", self.fetch_bytes_min_too if bytes_min is None else bytes_min, -1, FETCH_BYTES_MIN_MAX
@@ -75,7 +76,8 @@ class NewConsumer(Body, kw_only=True):
         )
 
     def named(self, made_up: str) -> str:
-        """The instance's name."""
+        """Returns the instance's name: `name`, else `id`, else `made_up`. Raises `InvalidRequest` if it is not a valid
+        name."""
         return check_instance_name(self.name or self.id or made_up, "consumer instance")
 
     def _commits_by_itself(self) -> bool:
@@ -107,7 +109,8 @@ class PartitionsNamed(Body):
     partitions: list[PartitionNamed]
 
     def listed(self) -> tuple[TopicPartitions, ...]:
-        """Sorted, each once."""
+        """Returns the partitions by topic, sorted, without duplicates. Raises `UnprocessableBody` for more than
+        `PARTITIONS_MAX` partitions, and `InvalidRequest` for a name that no topic can have."""
         if len(self.partitions) > PARTITIONS_MAX:
             raise UnprocessableBody(f"{len(self.partitions)} partitions: name at most {PARTITIONS_MAX}")
         return grouped([(check_topic_name(named.topic), named.partition) for named in self.partitions])
@@ -120,7 +123,8 @@ class Subscription(Body):
     topic_pattern: str | None = None
 
     def to_request(self, group: str, instance: str) -> Subscribe:
-        """`UnprocessableBody` if it is neither, or both."""
+        """Returns the request to subscribe. Raises `UnprocessableBody` unless there is either `topics` or
+        `topic_pattern`."""
         if (self.topics is None) == (self.topic_pattern is None):
             raise UnprocessableBody("say either topics or topic_pattern")
         if not (self.topics or self.topic_pattern):
@@ -152,7 +156,7 @@ class SoughtPositions(Body):
     timestamps: list[SoughtTime] | None = None
 
     def to_request(self, group: str, instance: str) -> Seek:
-        """`UnprocessableBody` if it says nothing."""
+        """Returns the request to seek. Raises `UnprocessableBody` if there are neither offsets nor timestamps."""
         if not (self.offsets or self.timestamps):
             raise UnprocessableBody("say offsets, or timestamps, to go on at")
         return Seek(
@@ -178,9 +182,9 @@ class OffsetsToCommit(Body):
     offsets: list[OffsetToCommit] | None = None
 
     def to_offsets(self, *, offset_is_next: bool) -> tuple[CommittedOffset, ...] | None:
-        """Returns the offsets as the coordinator keeps them; `offset_is_next` is Kafka's reading of `offset`, which is
-        not Confluent's.
-        """
+        """Returns the offsets as the coordinator keeps them: the next offset to be read. `offset_is_next` says how
+        `offset` is meant: True for the next offset, as Kafka does, False for the last one processed, as Confluent's
+        proxy does. Returns None if the body names none."""
         if self.offsets is None:
             return None
         if len(self.offsets) > PARTITIONS_MAX:
@@ -201,7 +205,7 @@ class CommittedShown(Struct, frozen=True):
 
 
 class CommittedListed(Struct, frozen=True):
-    """Committed offsets; of partitions that a group has none in, nothing."""
+    """Committed offsets of a group, without the partitions in which it has none."""
 
     offsets: list[CommittedShown]
 

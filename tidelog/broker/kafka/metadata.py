@@ -28,13 +28,13 @@ FLEXIBLE_FROM: Final = 9
 OPERATIONS_NOT_ASKED: Final = INT32.pack(-(1 << 31))
 NO_ID: Final = "0" * 32
 UUID_AND_NAME: Final = 18
-"""The least that a topic of a request takes which names it by both."""
+"""The fewest bytes that a topic takes in a request which names topics by id and name."""
 KNOWN_MAX: Final = 20_000
-"""Topics whose bytes are kept, of all versions together."""
+"""The most encoded topics in the cache, counting each version of the answer."""
 
 
 class Asked(NamedTuple):
-    """Names a topic of a request, by its name or its id."""
+    """A topic that a Metadata request asks for, by its name or its id."""
 
     name: str | None
     topic_id: str = NO_ID
@@ -61,7 +61,7 @@ def read_asked(call: Call) -> Steps[list[Asked] | None]:
 
 
 class MetadataCalls:
-    """Answers the call, and keeps the bytes of answers."""
+    """Answers Metadata requests, and caches the encoded topics and brokers of its answers."""
 
     def __init__(self, cluster: Cluster, admission: Admission, work: HeavyWork, ids: TopicIds) -> None:
         self._cluster = cluster
@@ -72,7 +72,7 @@ class MetadataCalls:
         self._brokers: dict[int, tuple[ClusterImage, bytes]] = {}
 
     def answer(self, call: Call, caller: Caller) -> Steps[Answer | None]:
-        """Returns the answer, of one image. Raises `Malformed`."""
+        """Returns the answer to a request, all of it from one cluster image. Raises `Malformed`."""
         asked = yield from read_asked(call)
         image = self._cluster.image
         version, is_flexible = call.version, call.is_flexible
@@ -91,7 +91,8 @@ class MetadataCalls:
         ]
 
     async def answer_later(self, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
-        """Returns the answer, a slice at a time, and False: it is no error."""
+        """Finishes `steps` in slices, between which the event loop serves other connections; returns the answer. The
+        second value says whether the answer is an error: always False here."""
         answer = await self._work.finish(steps)
         assert answer is not None
         return answer, False
@@ -118,7 +119,8 @@ class MetadataCalls:
         return bodies
 
     def _brokers_of(self, image: ClusterImage, version: int) -> bytes:
-        """Returns the brokers, the cluster's id, and a broker for administration: any does, this one is as good."""
+        """Returns the encoded brokers, cluster id and controller id. The controller id names this broker, since every
+        broker takes requests of administration."""
         known = self._brokers.get(version)
         if known is not None and known[0] is image:
             return known[1]

@@ -19,13 +19,13 @@ ENTRIES: Final = 250
 
 
 TURN_REQUESTS: Final = 32
-"""So many requests are begun in one turn of the loop, and beyond that one of each connection."""
+"""The number of requests that are begun in one turn of the event loop; beyond it, each connection begins only one."""
 TURN_BYTES: Final = 4 << 20
-"""Records that are read in one turn, but for those of the request that passes this."""
+"""The bytes of records after which no further request reads from logs in this turn of the event loop."""
 
 
 class Turn:
-    """Counts what one listener does for all its clients in this turn of the event loop."""
+    """The number of requests and bytes that one listener has served in this turn of the event loop."""
 
     __slots__ = ("_bytes", "_is_counted", "_requests")
 
@@ -35,7 +35,7 @@ class Turn:
 
     @property
     def has_many_requests(self) -> bool:
-        """True if a connection that has had its turn waits for the next one."""
+        """True if a connection that has begun a request in this turn of the event loop has to wait for the next one."""
         return self._requests >= TURN_REQUESTS
 
     @property
@@ -57,7 +57,7 @@ class Turn:
 
 
 class Slices:
-    """Counts the entries of one request."""
+    """The number of entries of one request that were served in its current slice."""
 
     __slots__ = ("_count",)
 
@@ -79,7 +79,8 @@ class Slices:
 
 
 async def finished(work: HeavyWork, steps: Steps[T]) -> T:
-    """Does steps that are mostly done with their first slice. Returns their outcome; raises what they raise."""
+    """Runs steps to their end. The first slice is run at once, since most requests have only one; further slices are
+    left to `work`. Returns the outcome of the steps; raises what they raise."""
     try:
         next(steps)
     except StopIteration as end:

@@ -46,7 +46,8 @@ class Entry:
 
 @dataclass(slots=True)
 class Remains:
-    """A directory has these; its replicas of the log are of one history, since its broker was in one cluster only."""
+    """The metadata that is left in one directory. Its replicas of the log are of one history, since its broker was in
+    one cluster only."""
 
     name: str
     files: Files
@@ -55,16 +56,17 @@ class Remains:
     node_id: int = 0
     storage: str = ""
     snapshot: tuple[int, str, bytes, VoterSet] | None = None
-    """Position, root, body and voters of the newest that is whole."""
+    """The newest undamaged snapshot in the directory: its position, its root hash in hexadecimal digits, its body and
+    its voters. None if there is no such snapshot."""
     floors: list[Prefix] = field(default_factory=list)
     entries: dict[int, Entry] = field(default_factory=dict)
     number_max: int = 0
-    """The largest number that this disk has heard of."""
+    """The largest Paxos number on this disk: promised, issued, or of a slot."""
     damage: list[str] = field(default_factory=list)
 
     @property
     def has_log(self) -> bool:
-        """True if a metadata log can be read there, were it empty."""
+        """True if the directory has a readable metadata log, even an empty one."""
         return bool(self.floors or self.entries)
 
     @property

@@ -19,9 +19,9 @@ WANTED_MAX: Final = 64
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """A batch that is asked for. Without a sound catalog row, `epoch` is -1 and `digest` empty: then it is the batch
-    that is committed at `offset`, or that the leader's log has there of which both logs are prefixes.
-    """
+    """A batch that a replica asks for, by its offset, leader epoch and digest. If the asking replica has lost its
+    catalog row, `epoch` is -1 and `digest` empty. Then it asks for the batch that is committed at `offset`; or, if both
+    logs are prefixes of one leader's log, for the batch that this leader's log has there."""
 
     offset: Natural
     epoch: NaturalOrNone
@@ -39,21 +39,20 @@ class RecoverQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
-    """About one batch; `size` bytes of it follow."""
+    """The answer about one batch: whether the replica holds it. `size` is the number of its bytes behind the message; 0
+    if it is not sent."""
 
     holding: Holding
     size: Natural = 0
 
 
 class RecoverReply(msgspec.Struct, frozen=True, tag=True):
-    """Answers for the first of the batches that were asked for: the others did not fit into one message. The bytes of
-    the batches come one after the other.
-    """
+    """The answer to a `RecoverQuery`: about the first batches that it asked for, as many as fit into one message. The
+    bytes of the batches follow the message, one batch after the other."""
 
     leader_epoch: NaturalOrNone
-    """The leader epoch in which the answering replica follows or leads; -1 if it does neither. It takes nothing from
-    older ones.
-    """
+    """The leader epoch in which the answering replica follows or leads, so that it takes nothing from leaders of older
+    epochs; -1 if it does neither."""
     broker_epoch: NaturalOrNone
     """The broker epoch of the answering process."""
     high_watermark: NaturalOrNone
@@ -64,7 +63,7 @@ class RecoverReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class VerifyQuery(msgspec.Struct, frozen=True, tag=True):
-    """Has a replica read and check what it holds of [offset, to), as far as it is committed, or the first part of that.
+    """Asks a replica to read and check its committed batches of offsets [offset, to), or the first part of them.
     Answered by `VerifyReply`."""
 
     topic_id: str
@@ -99,25 +98,25 @@ class VerifyReply(msgspec.Struct, frozen=True, tag=True):
     next_offset: Int64
     size: Natural
     checksum: bytes
-    """XXH3, 128 bits, over the digests of the batches that the catalog names there."""
+    """The 128-bit XXH3 hash of the digests of the batches that the catalog lists in the range."""
     damaged: tuple[DamagedRange, ...]
     batches: tuple[NamedBatch, ...] = ()
     """The batches of the range, if they were asked for."""
 
 
 class VerifyFilesQuery(msgspec.Struct, frozen=True, tag=True):
-    """Has a broker read and check what it keeps besides logs, from the first name behind `after` on, or the first part
-    of that. Answered by `VerifyFilesReply`."""
+    """Asks a broker to read and check its files that are not logs, in the order of their names, from the first name
+    after `after` on, or the first part of them. Answered by `VerifyFilesReply`."""
 
     after: str = ""
 
 
 SUSPECTS_MAX: Final = 512
-"""Batches that one answer names."""
+"""The most damaged batches that one `DamageReply` names."""
 
 
 class DamageQuery(msgspec.Struct, frozen=True, tag=True):
-    """Asks a replica what of the offsets [start, end) it knows to be damaged. Answered by `DamageReply`."""
+    """Asks a replica which of the offsets [start, end) it knows to be damaged. Answered by `DamageReply`."""
 
     topic_id: str
     partition: Int64
@@ -126,7 +125,8 @@ class DamageQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 class Suspect(msgspec.Struct, frozen=True, array_like=True):
-    """Tells of a damaged batch what its catalog row says; where that is lost too, of offsets [start, end)."""
+    """A damaged batch, as its catalog row describes it. If the row is lost too, only the offsets [start, end) are
+    known."""
 
     start: Natural
     end: Natural
@@ -137,7 +137,7 @@ class Suspect(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DamageReply(msgspec.Struct, frozen=True, tag=True):
-    """Tells the first `SUSPECTS_MAX` damaged batches, in order of offsets."""
+    """The answer to a `DamageQuery`: the first `SUSPECTS_MAX` damaged batches, in order of offsets."""
 
     log_start_offset: Natural
     high_watermark: Natural
@@ -146,39 +146,41 @@ class DamageReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class StandingQuery(msgspec.Struct, frozen=True, tag=True):
-    """Asks a replica of a partition that nobody leads what it has, and whether it may vote. Answered by `Standing`."""
+    """Asks a replica of a partition without a leader how far its log and its journal go, and whether it may vote.
+    Answered by `Standing`."""
 
     topic_id: str
     partition: Int64
 
 
 class Standing(msgspec.Struct, frozen=True, tag=True):
-    """Tells what a replica has. The fields from `era` to `is_named` are those of one that has a
-    journal."""
+    """The answer to a `StandingQuery`: how far a replica's log and journal go, and under which ids it votes. The fields
+    from `era` to `is_named` have a meaning only for a replica with a journal (`commit.protocol=paxos`)."""
 
     log_start_offset: Natural
     log_end_offset: Natural
     epoch: NaturalOrNone
     """The leader epoch of its log's end."""
     partition_epoch: NaturalOrNone = 0
-    """The partition's, as far as it has come in the metadata."""
+    """The partition epoch in the newest metadata that the answering broker has."""
     era: Natural = 0
     engine_ids: tuple[Natural, ...] = ()
-    """The ids that it votes under; none if it has forgotten what it promised."""
+    """The ids under which this disk votes; none if it has forgotten what it promised."""
     is_leading: bool = False
     agreed_end: Natural = 0
     """The end of what is agreed on, by its journal."""
     journal_end: Natural = 0
     """The end of the offsets that values in its journal take, agreed on or not."""
     top_position: Natural = 0
-    """The position behind all that its journal has."""
+    """The position behind the last slot of its journal."""
     position: Natural = 0
     """The position behind the last batch of its log that names one, and `birth` is that batch's."""
     birth: Natural = 0
     is_named: bool = True
     """True if its log ends with that batch; a copied batch names no position."""
     awaited: tuple[Natural, ...] = ()
-    """The brokers that it asks about the damaged end of its log before it leads; none if it leads, or follows."""
+    """The brokers whose answers about the damaged end of its log it waits for before it leads; none if it leads or
+    follows."""
     unsettled: NaturalOrNone = -1
     """The first position of the journal that its election waits for, with the promises of enough voters; -1 if there is
     none."""
@@ -187,7 +189,8 @@ class Standing(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckedFiles(msgspec.Struct, frozen=True, array_like=True):
-    """A journal, a pair of copies, or the snapshots: how many pieces of it were damaged, and how many are."""
+    """The result of checking a journal, a file that is kept in two copies, or the snapshots: how many pieces were found
+    damaged, and how many are left damaged."""
 
     name: str
     size: Natural
@@ -197,7 +200,7 @@ class CheckedFiles(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VerifyFilesReply(msgspec.Struct, frozen=True, tag=True):
-    """Tells what was checked, in the order of names."""
+    """The answer to a `VerifyFilesQuery`: the files that were checked, in the order of their names."""
 
     checked: tuple[CheckedFiles, ...]
     is_last: bool
@@ -215,4 +218,4 @@ REPAIR_MESSAGES: Final = (
     VerifyFilesQuery,
     VerifyFilesReply,
 )
-"""All messages of this page: a peer node has to know them."""
+"""All messages of this module: a peer node has to know them."""

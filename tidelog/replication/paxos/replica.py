@@ -58,7 +58,8 @@ from tidelog.replication.paxos.state import (
 )
 
 BEATS_TO_REST = 10
-"""The number of CATCHUP timers without a lazy write after which `Metadata.may_forget` is cleared again."""
+"""The number of CATCHUP timers in a row without a lazy write (one that is answered before it is on disk) after which
+`Metadata.may_forget` is cleared."""
 SLOTS_PER_ANSWER_MAX = 64
 """Learned slots that one `LearnResponse` carries."""
 

@@ -44,7 +44,7 @@ class Process:
         await self._tasks.cancel(self.coordinator)
 
     async def die(self) -> None:
-        """Says nothing to anybody any more."""
+        """Kills the process: calls that it has not answered raise `ConnectionLost`."""
         self.is_gone.set()
         await self._tasks.cancel(self.coordinator)
 
@@ -54,7 +54,7 @@ async def _nothing_to_found(deadline_s: float) -> None:
 
 
 class Brokers:
-    """All of one run."""
+    """The brokers of one run."""
 
     def __init__(self, scenario: Scenario, rng: random.Random, failed: Callable[[], None]) -> None:
         self._scenario = scenario
@@ -71,12 +71,13 @@ class Brokers:
 
     @property
     def coordinator(self) -> Coordinator | None:
-        """The one in force."""
+        """The coordinator on the broker that leads the offsets partition; None while there is no such broker."""
         process = self._processes.get(self.leader)
         return None if process is None else process.coordinator
 
     async def call(self, node_id: int, do: Callable[[ClassicGroups], Awaitable[T]]) -> T:
-        """Asks a broker. Raises what it does, and `ConnectionLost` if it dies meanwhile, or is dead."""
+        """Calls the classic groups of a broker. Raises what `do` raises, `NotCoordinator` if that broker does not
+        coordinate, and `ConnectionLost` if it is dead or dies meanwhile."""
         if node_id in self._dead:
             raise ConnectionLost
         process = self._processes.get(node_id)
@@ -97,7 +98,8 @@ class Brokers:
     # -- what happens ------------------------------------------------------------------------------------------------
 
     async def strike(self, action: str, lasts_s: float) -> None:
-        """The coordinator's broker dies, hands over, or is replaced and does not know it."""
+        """Disturbs the coordinator. `kill`: its broker dies, and stays down for `lasts_s`; `zombie`: another broker
+        leads, and the old one learns of it after `lasts_s`; otherwise it hands over."""
         node_id = self.leader
         process, others = self._processes.get(node_id), self._free()
         if process is None or not others:
@@ -125,7 +127,7 @@ class Brokers:
         return [one for one in range(1, NODES + 1) if one not in self._processes and one not in self._dead]
 
     def be_calm(self) -> None:
-        """No faults of the log any more."""
+        """Ends the faults of all logs, those of later leaders as well."""
         self._is_calm = True
         for process in self._processes.values():
             process.log.is_calm = True

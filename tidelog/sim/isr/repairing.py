@@ -32,7 +32,8 @@ class Repairing(Replication):
             self.ask_for_copy(process, other, dice.pick(damaged))
 
     def ask_for_copy(self, process: Process, other: Process, offset: int) -> None:
-        """The question names the batch, and the answer's copy proves that it is this one."""
+        """Asks another replica for its copy of the batch at an offset. The question names the batch, so that a copy can
+        be checked against it."""
         if offset >= len(process.disk.log):
             return
         wanted, role_epoch = process.disk.log[offset], process.role_epoch
@@ -81,8 +82,8 @@ class Repairing(Replication):
     # -- the fault atlas -----------------------------------------------------------------------------------------------
 
     def rot(self, disk: Disk, offset: int) -> None:
-        """Damages a batch, if another that the controller counts with has it whole: who takes the last good copy cannot
-        demand that it be there."""
+        """Damages a batch on one disk, if another disk of the ISR or ELR has it undamaged: a test that damages the last
+        good copy cannot demand that the batch be there."""
         others = [other for other in self.counted_on() if other is not disk]
         if any(holding_of(other, offset, disk.log[offset]) is Holding.HAVE for other in others) or (
             others and not any(other.faulty for other in others) and offset >= len(self.truth.committed)
@@ -92,8 +93,8 @@ class Repairing(Replication):
             disk.faulty[offset] = None
 
     def rot_alike(self, offset: int, *, spares_one: bool, dice: Dice) -> list[Disk]:
-        """Damages the committed batch at an offset wherever it is whole, perhaps but for one disk; returns the others.
-        If none is spared, the batch is gone, and nothing else may be."""
+        """Damages the committed batch at an offset on every disk that has it undamaged, but for one drawn disk if
+        `spares_one`; returns the damaged disks. If no disk is spared, that batch is lost, and no other batch may be."""
         wanted = self.truth.committed[offset]
         holders = [disk for disk in self._replicas() if holding_of(disk, offset, wanted) is Holding.HAVE]
         spared = dice.pick(holders) if holders and spares_one else None
@@ -108,13 +109,13 @@ class Repairing(Replication):
         return [self.disks[image.brokers[node].storage] for node in self.controller.now.replicas]
 
     def counted_on(self) -> list[Disk]:
-        """The disks of ISR and ELR."""
+        """Returns the disks of the members of ISR and ELR."""
         image = self.controller.image
         now = self.controller.now
         return [self.disks[image.brokers[node].storage] for node in (*now.isr, *now.elr)]
 
     def is_anything_gone(self) -> bool:
-        """No whole copy of some damaged batch is left, wherever the controller would find one."""
+        """Returns True if there is a damaged batch of which no replica has an undamaged copy."""
         disks = self._replicas()
         return any(
             not any(holding_of(other, offset, disk.log[offset]) is Holding.HAVE for other in disks)

@@ -46,7 +46,7 @@ class Truth:
         self.offered: dict[int, bool] = {}
         """Values that clients have sent; False if they were refused."""
         self._deleted = 0
-        """Below, a leader has called the records deleted for good."""
+        """The offset below which a leader has called the records deleted for good."""
         self._disks = disks
         self._processes = processes
         self._image = ClusterImage("")
@@ -54,12 +54,13 @@ class Truth:
         self._unclean_epoch = -1
         """The leader epoch of the newest unclean election."""
         self._proved: int | None = None
-        """The rest of what is committed is hearsay."""
+        """The end of the entries that are surely committed; those behind it are hearsay. None if there is no
+        hearsay."""
         self._is_unclean_pending = False
         """True from an unclean election until the elected leader begins to lead."""
 
     def saw(self, name: str, is_seen: bool = True) -> None:
-        """For `sometimes`."""
+        """Counts a situation that at least one run of many has to reach."""
         if is_seen:
             self.counters[name] += 1
 
@@ -70,7 +71,8 @@ class Truth:
     # -- the controller ----------------------------------------------------------------------------------------------
 
     def decided(self, command: Command, before: ClusterImage, after: ClusterImage, min_isr: int) -> None:
-        """The controller has changed something."""
+        """Judges a decision of the controller by its images before and after it: epochs, ISR and ELR, registrations and
+        elections."""
         self._image = after
         if TOPIC not in before.topics:
             return
@@ -145,8 +147,8 @@ class Truth:
         return len(self.committed) if self._proved is None else self._proved
 
     def advanced(self, process: Process, core: IsrLeader, to: int, *, is_acknowledged: bool = True) -> None:
-        """A leader calls everything below committed: acknowledged by the members, or, as it takes office, settled
-        among them; and shown to readers."""
+        """Judges a leader that raises its high watermark to `to`: everything below is acknowledged by the members of
+        the ISR, or, when the leader takes office, settled among them; and readers are shown it."""
         if not self._counts(process, core):
             return
         log, start = process.disk.log, process.disk.start
@@ -180,15 +182,17 @@ class Truth:
             self.require("a torn copy is none", not torn or is_lost, f"{offset} is committed, and torn on {torn}")
 
     def _counts(self, process: Process, core: IsrLeader) -> bool:
-        """Not what somebody of the time before an unclean election says; nor one whose disk was replaced while it went
-        on, and that waits for nobody else: no protocol can know of that."""
+        """Returns False for a leader whose word is not held against the truth: one of an epoch before the newest
+        unclean election, or one that is alone in its ISR and whose disk was replaced while it ran. No protocol can know
+        of the latter."""
         if core.leader_epoch < self._unclean_epoch:
             return False
         storage = next((b.storage for b in self._image.brokers.values() if b.node_id == process.node), "")
         return storage == process.disk.storage or core.in_sync != (process.node,)
 
     def judge_maximal(self, core: IsrLeader, min_isr: int) -> None:
-        """After each step of a leader."""
+        """Judges, after each step of a leader, that its maximal ISR contains the controller's ISR, and the ELR if
+        enough are in sync."""
         now = partition_of(self._image)
         if core.leader_epoch != now.leader_epoch:
             return
@@ -197,7 +201,7 @@ class Truth:
         self.require("the maximal set is large enough", holds, f"{now.isr} is not within {core.maximal_isr}")
 
     def deleted(self, process: Process, core: IsrLeader) -> None:
-        """A leader answers who waited for a deletion."""
+        """Notes the low watermark of a leader when it answers the requests that waited for a deletion."""
         if self._counts(process, core) and core.low_watermark > self._deleted:
             self.saw("records are deleted for good", len(core.in_sync) > 1)
             self._deleted = core.low_watermark
@@ -226,8 +230,8 @@ class Truth:
     # -- followers ---------------------------------------------------------------------------------------------------
 
     def followed(self, process: Process, core: IsrFollower, to: int) -> None:
-        """A follower shows its readers everything below. Once there was an unclean election, that is the truth only if
-        its log has been found to be its leader's."""
+        """Judges a follower that shows its readers everything below `to`. After an unclean election a follower is only
+        judged once its log has been found to be its leader's."""
         is_unclean = self._unclean_epoch >= 0 and not core.is_aligned
         if is_unclean or core.leader_epoch < self._unclean_epoch or self._is_unclean_pending:
             return
@@ -253,7 +257,8 @@ class Truth:
             )
 
     def judge_matching(self, disk: Disk) -> None:
-        """After an append. A log begins later if its start was deleted, and says nothing of what was before."""
+        """Judges, after an append, that two logs which have a batch of the same epoch at one offset are the same before
+        it. Only offsets that neither log has deleted are compared."""
         for other in self._disks.values():
             for at in range(min(len(disk.log), len(other.log)) - 1, -1, -1):
                 if disk.log[at][0] == other.log[at][0]:
@@ -276,6 +281,7 @@ class Truth:
 
 
 def _is_fsynced(image: ClusterImage, broker_epoch: int) -> bool:
-    """Whether all that was acknowledged in this life is on the disk."""
+    """Returns True if everything that a broker acknowledged under this epoch is on its disk
+    (`ack.durability=fsynced`)."""
     topic = image.topics[TOPIC]
     return topic.configs["ack.durability"] == "fsynced" and broker_epoch >= topic.volatile_before

@@ -47,7 +47,7 @@ class ProcessNetwork:
         return await _in_the_world(self._host.listen(host, port, self._hearing(receiver, [])))
 
     def abandon(self) -> None:
-        """The process is no more: nobody waits for its connections."""
+        """Cancels the process's attempts to connect: it is dead, and nobody waits for them."""
         for attempt in list(self._attempts):
             attempt.cancel()
 

@@ -1,4 +1,5 @@
-"""How far a job is, on standard error: a line that is written over on a terminal, a line now and then elsewhere."""
+"""The progress of a job, on standard error: a line that is overwritten on a terminal, a new line every 10 s
+elsewhere."""
 
 from __future__ import annotations
 
@@ -18,18 +19,19 @@ LINE_S = 10.0
 
 
 def quiet(text: str) -> None:
-    """Tells nobody."""
+    """Shows no progress."""
 
 
 class Line:
-    """Tells standard error."""
+    """A progress line on standard error."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
         self._told_s = 0.0
 
     def __call__(self, text: str) -> None:
-        """Says how far it is, if it is time to."""
+        """Shows a text: at once on a terminal, else if `LINE_S` seconds have passed since the last one; otherwise drops
+        it."""
         if self._is_terminal:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
         elif time.monotonic() >= self._told_s + LINE_S:
@@ -37,13 +39,14 @@ class Line:
             print(text, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leaves the line to what comes next."""
+        """Clears the line on a terminal, for output that follows."""
         if self._is_terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def follow(query: StreamingQuery, what: str, tell: Tell) -> int:
-    """Waits for a query that ends by itself; how many records it read. Raises what it failed with."""
+    """Waits for a streaming query that ends by itself; returns how many records it read. Raises the error that the
+    query failed with."""
     seen: dict[int, int] = {}
     is_over = False
     while not is_over:
@@ -56,7 +59,7 @@ def follow(query: StreamingQuery, what: str, tell: Tell) -> int:
 
 @contextmanager
 def watched(spark: SparkSession, what: str, tell: Tell) -> Iterator[None]:
-    """Tells of the tasks of whatever Spark does meanwhile."""
+    """Shows the number of finished tasks of Spark's active stages, until the context ends."""
     is_over = threading.Event()
     tracker = spark.sparkContext.statusTracker()
 
