@@ -28,9 +28,10 @@ from tidelog.standalone.replica import LogReplica
 HOST = "127.0.0.1"
 APPEND_S_MAX = 10.0
 PATIENT = ElectionSettings(heartbeat_ms=200, lease_ms=1_000, timeout_ms=3_000)
-"""More patient than a cluster: whose leader is lost because the machine was busy has measured nothing."""
+"""The timeouts of elections, longer than a cluster's: a benchmark that loses its leader because the machine was busy
+has measured nothing."""
 DISTINCT = 64
-"""Random payloads repeat after so many: none of them is in any cache that matters here."""
+"""The number of different random payloads, which repeat after that: too many for any cache that matters here."""
 
 
 class Appends(msgspec.Struct):
@@ -41,29 +42,28 @@ class Appends(msgspec.Struct):
 
 
 class Measured(msgspec.Struct):
-    """How it went."""
+    """The measurements of a series of appends."""
 
     seconds: list[float]
     """The seconds that each append took."""
     fsync_seconds: float | None
-    """How long the leader's disk thread was at its fsyncs meanwhile; None if it was not asked."""
+    """The seconds that the leader's disk thread spent in fsyncs meanwhile; None if that was not measured."""
     elapsed_s: float
     started_s: float
-    """Unix time."""
+    """The Unix time of the first append."""
 
 
 async def measure_at(replica: LogReplica, appends: Appends) -> Measured:
-    """Measures as `measure`, at the leader, whose fsyncs are measured as well."""
+    """Has the leader append, one after the other, and measures each append, as `measure` does; and the time of its
+    fsyncs."""
     fsync_before_s = replica.stats.fsync_seconds
     measured = await measure(replica.append, appends)
     return msgspec.structs.replace(measured, fsync_seconds=replica.stats.fsync_seconds - fsync_before_s)
 
 
 async def measure(append: Callable[[bytes], Awaitable[object]], appends: Appends) -> Measured:
-    """Appends one after the other, each when the one before it is agreed on.
-
-    Raises as `append`, or `TimeoutError`.
-    """
+    """Makes appends one after the other, each when the one before it is agreed on; measures how long each took, in
+    seconds."""
     # Away from the loop: 64 random payloads of megabytes take longer than a leader may be silent.
     payloads = {size: await asyncio.to_thread(make_payloads, appends.kind, size) for size in sorted(set(appends.sizes))}
     seconds: list[float] = []

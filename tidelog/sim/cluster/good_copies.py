@@ -27,7 +27,7 @@ FILES_PER_SEGMENT = 2
 
 
 class Copy(NamedTuple):
-    """A copy of some batches."""
+    """A copy of one batch in a log, or of the batches of one value in a journal."""
 
     extent: CopyExtent
     batches: tuple[Held, ...]
@@ -51,8 +51,12 @@ def _by_segment(files: Mapping[str, bytes]) -> Iterator[list[str]]:
 
 
 def end_of(partition_id: PartitionId, files: Mapping[str, bytes]) -> int:
-    """Returns where the log in these files ends when it is opened: at the first offset of which neither a row nor a
-    batch tells. (A hole in what was durable once does not end it; behind one, nothing is demanded all the same.)"""
+    """Returns the end offset that the log in these files has when it is opened: the first offset that is in no sound
+    row of the catalog and in no sound batch.
+
+    (A log that was durable up to behind such a hole does not end there; its batches behind the hole are not counted as
+    copies all the same.)
+    """
     paths = _connected(files)
     rows = [row for path in paths for row in RowCodec(partition_id).bodies(files[_catalog_of(path)]) if row is not None]
     spans = [(row.first_offset, row.next_offset) for row in rows]
@@ -65,8 +69,8 @@ def end_of(partition_id: PartitionId, files: Mapping[str, bytes]) -> int:
 
 
 def _sound_spans(path: str, content: bytes) -> Iterator[tuple[int, int]]:
-    """Yields the offsets of sound batches, each with those that were left out before it, which nothing but the batch
-    before tells."""
+    """Yields the offset range of each sound batch. A range begins at the end of the batch before, if that is sound,
+    since offsets that were skipped between them are told by nothing else."""
     known = _base_of(path)
     for batch, extent in batches_in(0, path, content):
         is_sound = _is_sound(content[extent.position : extent.position + extent.size])
@@ -92,7 +96,7 @@ def _base_of(path: str) -> int:
 
 
 class GoodCopies:
-    """The disks of one run."""
+    """The undamaged copies of batches on the disks of one run."""
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
@@ -117,7 +121,7 @@ class GoodCopies:
         ]
 
     def read(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
-        """Returns all that is durable and sound in a log, or of values with batches in a journal; in order."""
+        """Returns the durable and sound batches of a log, or the values with batches of a journal, in order."""
         return self._in_journal(node, partition_id) if is_journal else self._in_log(node, partition_id)
 
     def committed(self, partition_id: PartitionId, node: int, *, is_journal: bool) -> list[Copy]:
@@ -130,7 +134,8 @@ class GoodCopies:
         return [copy for copy in copies if committed.issuperset(copy.batches)]
 
     def may_go(self, partition_id: PartitionId, copies: list[Copy]) -> bool:
-        """True if each batch of these is whole elsewhere, too, on the disk of a replica, where a start finds it."""
+        """Returns True if each batch of these copies has another undamaged copy on the disk of a replica, where the
+        replica finds it when it starts."""
         others = {
             batch
             for node in self._ledger.replicas(partition_id)
@@ -151,7 +156,8 @@ class GoodCopies:
     def pick(
         self, drawn: Mapping[PartitionId, list[Copy]], rng: random.Random
     ) -> tuple[PartitionId, list[Copy]] | None:
-        """Returns one of the partitions whose drawn copies may go, with these; None, noted as withheld, without any."""
+        """Returns one of the partitions whose drawn copies may be damaged (`may_go`), and these copies. Returns None if
+        there is none; the fault is then counted as withheld."""
         found = [(one, copies) for one, copies in drawn.items() if copies and self.may_go(one, copies)]
         if not found:
             self._world.truth.saw("fault withheld")

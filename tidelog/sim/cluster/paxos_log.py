@@ -56,16 +56,17 @@ class PaxosLog:
         self.book = book
         self.truth = Truth(founders)
         self.proposed: list[VoterSet] = [founders]
-        """Sets that somebody has proposed, in that order."""
+        """The voter sets that were proposed, in the order of their proposals, the founders first."""
         self.lost: dict[int, None] = {}
         """Engine ids whose journals are gone, or may have forgotten something."""
         self.lazy: dict[int, None] = {}
-        """Engine ids that answer from memory, or whose disks may say so already: who dies so never votes again."""
+        """The engine ids whose disks have the mark `may_forget`, or may have it: after a crash such an id never votes
+        again."""
         self._durable_of = durable_of
         self._same: dict[int, tuple[int, ...]] = {}
-        """All ids of a disk, by engine id."""
+        """All engine ids of the same disk, by each of them."""
         self._kept: dict[int, dict[Value, set[int]]] = {}
-        """The ids that have a value durably in their journals, by position."""
+        """The engine ids that have a value durably in their journals, by position and value."""
         self._owners: dict[int, tuple[int, str]] = {}
         self._users: dict[int, tuple[int, int]] = {}
         self._leaders: dict[int, int] = {}
@@ -74,7 +75,7 @@ class PaxosLog:
 
     @property
     def start_offset(self) -> int:
-        """Records below are deleted, by agreement."""
+        """The offset below which the agreed log has deleted its records."""
         return self.truth.prefixes[-1].start_offset
 
     @property
@@ -82,7 +83,7 @@ class PaxosLog:
         return self.truth.prefixes[-1].next_offset
 
     def possible_voters(self) -> Iterator[VoterSet]:
-        """Yields the voters in force, and all that may yet be."""
+        """Yields the voter set in force, and all sets proposed after it, which may come into force yet."""
         _, in_force = self.truth.voters[-1]
         yield from self.proposed[self.proposed.index(in_force) :]
 
@@ -99,37 +100,39 @@ class PaxosLog:
     # -- what replicas do --------------------------------------------------------------------------------------------
 
     def found(self, actor: Actor, record: Record) -> None:
-        """A replica that starts has this on its disk; as good as written, whoever was told of it before."""
+        """Notes a record that a replica finds on its disk when it starts: it counts as stored, even if its write was
+        never confirmed."""
         if not isinstance(record, Slot) or record.number in self.truth.attempts:
             self.stored(actor.engine_id, record)
         if isinstance(record, Metadata):  # the mark that it may forget is read, and gone with the id
             self.rests(actor.engine_id)
 
     def stored(self, engine_id: int, record: Record) -> None:
-        """This is durable, under whatever name the disk goes."""
+        """Notes that a record is durable on the disk of an engine id, for all ids of that disk."""
         for one in self.names_of(engine_id):
             self._stored_as(one, record)
 
     def begins_to_be_lazy(self, engine_id: int) -> None:
-        """The mark that it may forget is on its way to the disk. Who finds it there at a start asks for another id,
-        whether anything was answered from memory by then or not."""
+        """Notes that the mark `may_forget` is being written to the disk of an engine id. A start that finds the mark
+        asks for another id, even if nothing was answered from memory yet."""
         self.lazy[engine_id] = None
 
     def rests(self, engine_id: int) -> None:
-        """Notes that the disk of an engine id says that it forgets nothing."""
+        """Notes that the mark `may_forget` is cleared on the disk of an engine id: it answers from memory no more, and
+        may vote again after a crash."""
         for one in self.names_of(engine_id):
             self.lazy.pop(one, None)
 
     def is_lazy(self, engine_id: int) -> bool:
-        """Would it be dead if it died now?"""
+        """Returns True if an engine id could never vote again after a crash at this moment."""
         return any(one in self.lazy for one in self.names_of(engine_id))
 
     def names_of(self, engine_id: int) -> tuple[int, ...]:
-        """All ids that the disk with this one goes by, or did."""
+        """Returns all engine ids, earlier ones among them, of the disk that has this one."""
         return self._same.get(engine_id, (engine_id,))
 
     def accepts_in_memory(self, engine_id: int, records: tuple[Record, ...]) -> None:
-        """These are answered before they are durable (`ack.durability=replicated`)."""
+        """Notes slots that are answered before they are durable (`ack.durability=replicated`): they count as stored."""
         for record in records:
             if isinstance(record, Slot):
                 self.stored(engine_id, record)
@@ -142,7 +145,7 @@ class PaxosLog:
             self._let_go(engine_id, record.position)
 
     def _let_go(self, engine_id: int, floor: int) -> None:
-        """A journal begins there now."""
+        """Notes that the journal of an engine id begins at the position `floor` now."""
         dropped = [position for position in self._kept if position < floor]
         for position in dropped:
             for holders in self._kept[position].values():
@@ -166,7 +169,7 @@ class PaxosLog:
             self._require(len(holders) >= needed or self.book.is_volatile, "kept by enough", what)
 
     def renamed(self, before: int, now: int) -> None:
-        """A disk goes by another id, and remembers what it said under the one before, as it will say more."""
+        """Notes that a disk gets another engine id, and keeps what it promised and accepted under the one before."""
         ids = tuple(dict.fromkeys((*self.names_of(before), now)))
         self._same.update(dict.fromkeys(ids, ids))
         for holders in self._all_holders():
@@ -179,14 +182,15 @@ class PaxosLog:
         yield from (holders for values in self._kept.values() for holders in values.values())
 
     def asks(self, actor: Actor, number: int, quorum: Quorum, voters_position: int) -> None:
-        """A candidate begins."""
+        """Judges a candidate that begins an attempt under a number: no other replica may have used the number."""
         attempt = Attempt(tuple(tuple(part.members) for part in parts_of(quorum)), voters_position)
         self.truth.attempts.setdefault(number, attempt)
         user = self._users.setdefault(number, (actor.node, actor.life))
         self._require(user == (actor.node, actor.life), "one leader a number", f"{number} of {user} is {actor}'s, too")
 
     def proposes(self, actor: Actor, proposed: Proposed, voters: VoterSet | None) -> None:
-        """A leader gives a value a position; with whom it names, if it is about voters."""
+        """Judges a leader that proposes a value at a position. `voters` are the voters that the value names, if it
+        changes them."""
         value = proposed.value
         if voters is not None:
             self.truth.voter_sets[value.digest] = voters
@@ -195,7 +199,7 @@ class PaxosLog:
         self._require(is_first, "barrier first", f"{actor} proposes {value}")
 
     def applies(self, actor: Actor, applied: Applied) -> None:
-        """The next position is in force at a replica."""
+        """Judges a replica that applies its next position."""
         truth, position = self.truth, applied.position
         is_first = position == len(truth.log)
         truth.on_applied(applied)
@@ -208,13 +212,13 @@ class PaxosLog:
             self._check_kept(range(position))
 
     def jumps(self, actor: Actor, jumped: Jumped) -> None:
-        """A replica goes on at another's floor."""
+        """Judges a replica that goes on at the floor of another, since that one's log begins behind its own end."""
         floor, prefixes = jumped.floor, self.truth.prefixes
         known = prefixes[floor.position] if floor.position < len(prefixes) else None
         self._require(floor == known, "applied alike", f"{actor} jumps to {floor}, where others have {known}")
 
     def elects(self, actor: Actor, elected: Elected, applied_position: int) -> None:
-        """A replica leads."""
+        """Judges a replica that is elected."""
         unknown = self.truth.log[applied_position:]
         older = [value for value, _ in unknown if 0 < value.birth < elected.number]
         self._require(not older, "elected knows", f"{actor}, elected under {elected.number}, lacks {older[:1]}")
@@ -224,14 +228,15 @@ class PaxosLog:
         self._require(leader == actor.node, "one leader a number", f"epoch {epoch} has leaders {leader}, {actor.node}")
 
     def may_serve(self, number: int, log_end: int, committed: int) -> None:
-        """A leader elected under this number takes requests; its log ends at `log_end`."""
+        """Judges a leader that begins to take requests: `log_end` is the end of its log, `committed` the end of what is
+        committed."""
         self._require(number in self.truth.barriers, "barrier first", f"{number} serves before its barrier is chosen")
         is_newest = number >= max(self._users, default=0)
         is_whole = log_end >= committed or not is_newest
         self._require(is_whole, "elected knows", f"{number} serves a log that ends at {log_end}, not at {committed}")
 
     def votes(self, actor: Actor, status: Status, response: PromiseResponse | WriteResponse) -> None:
-        """A replica says yes."""
+        """Judges a replica that promises, or accepts a write."""
         owner = self._owners.setdefault(actor.engine_id, (actor.node, actor.incarnation))
         is_its_own = owner == (actor.node, actor.incarnation)
         self._require(is_its_own, "an id is one disk's", f"{actor} votes, and {owner[0]} did with journal {owner[1]}")

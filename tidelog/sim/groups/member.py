@@ -42,11 +42,12 @@ GROUP = "g"
 PAUSE_S = 0.05
 CALL_S = 1.0
 COMMIT_S = 15.0
-"""Longer than a coordinator tries an append: a commit's fate is told, not guessed by its caller."""
+"""The seconds that a commit may take: longer than a coordinator tries an append, so that it tells the outcome before
+the member gives up."""
 
 
 class World:
-    """All that members have in common; `next_value` is the number of the next commit."""
+    """The state that all members share. `next_value` is the number of the next commit."""
 
     def __init__(self, scenario: Scenario, brokers: Brokers, post: Post, rules: Rules, rng: random.Random) -> None:
         self.scenario = scenario
@@ -58,20 +59,20 @@ class World:
 
     @property
     def wait_s(self) -> float:
-        """How long a join or sync may take: twice the longest wait for others, as static members may all be away, a
-        session, and the time for an append that stalls."""
+        """The seconds that a join or sync may take: twice the rebalance timeout and twice the session timeout, since
+        all static members may be away; the initial delay; and 3 s for an append that stalls."""
         return 2 * self.scenario.rebalance_s + 2 * self.scenario.session_s + self.scenario.initial_delay_ms / 1000 + 3
 
 
 class Member:
-    """A process with a seat in the group. It ends when it is fenced, or told to leave."""
+    """A process that is a member of the group, until it is fenced or told to leave."""
 
     def __init__(self, world: World, seat: Seat) -> None:
         self.member_id = ""
         self.generation = -1
         self.owned: list[int] = []
         self.asleep_s = 0.0
-        """It does nothing for so long, and does not notice."""
+        """Pauses the process for so many seconds; it does not notice."""
         self.is_leaving = False
         self.metadata = b"1"
         self._world = world
@@ -80,11 +81,11 @@ class Member:
 
     @property
     def identity(self) -> str:
-        """The name under which the rules know it."""
+        """The member's name in the rules."""
         return self._seat.instance_id or self.member_id
 
     async def live(self) -> None:
-        """Is a member again and again, until it leaves or is fenced."""
+        """Joins the group again and again, until the member leaves or is fenced."""
         while not self.is_leaving:
             self.owned = []
             try:
@@ -209,7 +210,7 @@ class Member:
         return await self._world.brokers.call(node_id, lambda groups: do(groups, until_s))
 
     async def _waits(self, what: str, node_id: int, do: Callable[[ClassicGroups, float], Awaitable[T]]) -> T:
-        """Asks for what may take its time; nobody may be forgotten meanwhile."""
+        """Sends a join or sync, which may wait for other members; judges that its answer comes in time."""
         loop, rules = asyncio.get_running_loop(), self._world.rules
         began_s = loop.time()
         try:

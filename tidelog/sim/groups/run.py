@@ -1,4 +1,5 @@
-"""A run: members come, things happen, everything is well again, and the group has to be."""
+"""A run of the simulated group: members join, brokers and members are disturbed, the faults end, and the group has to
+become stable."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from tidelog.sim.kit.seeds import stream
 
 Outcome: TypeAlias = ScenarioOutcome[Scenario]
 SETTLED_S_MAX = 10.0
-"""How long the group may need in the end, beyond all the waits that its members ask for."""
+"""The seconds that the group may take to become stable after the last fault, in addition to twice the time that a join
+or sync may take."""
 LOOK_S = 0.05
 SOMETIMES = (
     "join told of another coordinator",
@@ -40,7 +42,7 @@ class Broken(AssertionError):
 
 
 class Run:
-    """Everything that there is in one run."""
+    """The brokers, members and rules of one run."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.rules = Rules()
@@ -57,7 +59,7 @@ class Run:
         self.rules.violate("no failure", "a task of a coordinator has ended by an error that nobody foresaw")
 
     async def play(self) -> None:
-        """The whole of it."""
+        """Plays the scenario from its first action to the last check."""
         seats = [asyncio.ensure_future(self._seat(number, seat)) for number, seat in enumerate(self._scenario.seats)]
         try:
             await self._happen()
@@ -72,7 +74,7 @@ class Run:
             await self._brokers.close()
 
     async def _seat(self, number: int, seat: Seat) -> None:
-        """Another process comes whenever one has ended, in whatever way."""
+        """Starts another member's process whenever one has ended, for whatever reason."""
         await asyncio.sleep(seat.joins_s)
         while True:
             member = self._members[number] = Member(self._world, seat)
@@ -128,7 +130,7 @@ class Run:
         return None if group is None else group.classic
 
     async def _settle(self) -> None:
-        """Everything is well: soon all are in one generation."""
+        """Ends all faults, and demands that all members soon are in one generation."""
         self._post.is_calm = True
         self._brokers.be_calm()
         await self._post.drain()
@@ -154,7 +156,7 @@ class Run:
         return None
 
     async def _look_at_offsets(self) -> None:
-        """Each commits once more, then nobody does, and what was kept is there."""
+        """Has each member commit once more and leave, and demands that the last commits are found then."""
         for member in self._members.values():
             member.is_leaving = True
         await asyncio.sleep(2.0)
@@ -167,7 +169,7 @@ class Run:
 
 
 def run_scenario(scenario: Scenario) -> Outcome:
-    """Plays a scenario, and says what it came to."""
+    """Plays a scenario; returns its outcome."""
     rules = Rules()
     failure: Exception | None = None
 
@@ -189,7 +191,7 @@ def run_scenario(scenario: Scenario) -> Outcome:
 
 
 def run_seed(seed: int) -> Outcome:
-    """Plays the scenario of a seed."""
+    """Plays the scenario of a seed; returns its outcome."""
     return run_scenario(draw_scenario(seed))
 
 

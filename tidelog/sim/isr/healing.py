@@ -18,7 +18,8 @@ class Healing:
         self._dice = dice
 
     def run(self) -> None:
-        """Comes to rest, has one batch more committed, and comes to rest again."""
+        """Demands that all replicas become equal, that one more batch is committed, and that they become equal
+        again."""
         self._recover()
         if not self._rest():
             return
@@ -32,7 +33,7 @@ class Healing:
         world.truth.judge_end()
 
     def _recover(self) -> None:
-        """Processes of the past end, disks that failed are opened anew, and whoever is gone starts."""
+        """Ends earlier processes, reopens disks that failed or are damaged, and starts every broker that is down."""
         world = self._world
         world.wire.cuts.clear()
         for process in world.running():
@@ -43,7 +44,8 @@ class Healing:
                 world.register(world.new_process(process.node, process.disk))
 
     def _rest(self) -> bool:
-        """False if that is not to be had any more, because no whole copy of something is left."""
+        """Runs rounds until all replicas are in sync and equal; returns True then. Returns False if they cannot become
+        so, because no undamaged copy of a batch is left."""
         world = self._world
         for _ in range(80 + 2 * max(len(disk.log) for disk in world.disks.values())):
             self._round()
@@ -61,7 +63,8 @@ class Healing:
         return False
 
     def _judge_damaged(self) -> None:
-        """A damaged offset keeps down only itself: whoever has all rows of its leader's log is in sync with it."""
+        """Judges that a lost batch keeps nobody out of sync: every replica with the same log as the leader, damaged
+        batches included, is in the ISR."""
         world = self._world
         now = world.controller.now
         leader = world.registered(now.leader)

@@ -35,7 +35,8 @@ Content = dict[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of bytes [start, end) of a file. `does` returns nothing and books nothing but the damage."""
+    """A kind of damage to bytes [start, end) of a file. `does` applies it: it takes the medium, the file's path, start
+    and end."""
 
     name: str
     does: Callable[[Medium, str, int, int], None]
@@ -73,7 +74,7 @@ FAULTS = (Fault("flip", _flip), Fault("zero", _zero), Fault("truncate", _truncat
 
 
 class Sweep:
-    """A sound log, and the checks of what damage leaves of it."""
+    """An undamaged log, the cases that damage it, and the checks of what is read after each."""
 
     def __init__(self, segment_bytes: int) -> None:
         self._segment_bytes = segment_bytes
@@ -100,7 +101,8 @@ class Sweep:
     # -- cases -------------------------------------------------------------------------------------------------------
 
     def cases(self) -> Iterator[Case]:
-        """Each fault on each stretch of 16 bytes, of 64, and on each field of rows, batches and metainfo copies."""
+        """Yields every case: each fault on each stretch of 16 and of 64 bytes of each file, and on each field of some
+        rows, batches and copies of the metainfo."""
         for path, content in self.content.items():
             if not content:
                 continue
@@ -122,7 +124,8 @@ class Sweep:
     # -- checking ----------------------------------------------------------------------------------------------------
 
     def check(self, damage: Callable[[Medium], None]) -> None:
-        """Raises `AssertionError` if damage breaks a promise, or whatever the log raised."""
+        """Damages a fresh copy of the log, opens it and checks all promises. Raises `AssertionError` if one is broken,
+        or the log's own error."""
         disk = SimDisk(0)
         for path, content in self.content.items():
             rot.plant(disk.medium, path, content)
@@ -144,7 +147,7 @@ class Sweep:
         self.check(lambda medium: case.fault.does(medium, case.path, case.start, case.end))
 
     def _lost(self, medium: Medium) -> list[int]:
-        """Batches whose own bytes are not all there any more, by base offset."""
+        """Returns the base offsets of the batches whose own bytes are damaged."""
         files = medium.walk()
         lost = []
         for base, (path, start, end) in self._extents.items():

@@ -23,7 +23,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 
 
 async def append(broker: Broker, topic: str, number: int, value: bytes) -> int:
-    """Appends a record in a batch of its own; returns its offset when all who must have it do. Raises as `produce`."""
+    """Appends a record in a batch of its own with acks=all; returns its offset. Raises as `produce`."""
     batches = split_batches(
         bytes(encode_batch([Record(broker.face.clock.wall_ms(), None, value)])), batch_bytes_max=BATCH_BYTES_MAX
     )
@@ -34,10 +34,11 @@ async def append(broker: Broker, topic: str, number: int, value: bytes) -> int:
 
 
 class Reader:
-    """Reads the entries of a partition at one broker, as far as they can be had."""
+    """Reads the records of a partition at one broker, until each of them has been read or answered as damaged."""
 
     def __init__(self, expected: Mapping[int, bytes], good: Set[int], lacked: Set[int] = frozenset()) -> None:
-        """`lacked` are offsets that were never on this disk: what nobody has a good copy of can't be had there."""
+        """Expects records by offset. `good` are the offsets of which some disk has a good copy; `lacked` are offsets
+        that were never on this disk, and cannot be read here if nobody has a good copy."""
         self.problems: dict[Verdict, str] = {}
         self.answered = 0
         self.last = "not asked"
@@ -52,7 +53,8 @@ class Reader:
         return self.last == DamagedBatch.__name__
 
     async def read(self, handle: ReadHandle) -> None:
-        """Asks for all entries that are left at once: a read of a damaged one is kept waiting for its repair."""
+        """Reads all offsets that have no verdict yet, at the same time: a read of a damaged batch waits for its
+        repair."""
         await asyncio.gather(*(self._ask(handle, offset) for offset in self.left))
 
     async def _ask(self, handle: ReadHandle, offset: int) -> None:
@@ -75,7 +77,7 @@ class Reader:
             self.left.clear()  # a replica that was behind waits there for a copy, and shows nothing that follows
 
     def expect(self, offset: int, value: bytes) -> None:
-        """Waits for one more record."""
+        """Adds a record that has to be read."""
         self._expected[offset] = value
         self._good.add(offset)
         self.left.append(offset)
@@ -88,7 +90,7 @@ class Reader:
 
 
 class Judge:
-    """Judges a partition. `seconds` is how long it took until all was told."""
+    """Judges a partition. `seconds` is how long it took until every read had a verdict."""
 
     def __init__(
         self,
@@ -113,7 +115,8 @@ class Judge:
 
     @property
     def left(self) -> int:
-        """How much is still to be told."""
+        """The number of reads without a verdict yet, at the leader and all replicas; one more until the new record is
+        written."""
         return sum(len(reader.left) for reader in self._readers) + (self._after is None)
 
     @property
@@ -121,7 +124,8 @@ class Judge:
         return [self._leader, *self._replicas.values()]
 
     async def ask_leader(self, topic: str, broker: Broker, *, is_late: bool) -> None:
-        """Asks for what is still to be told. When it is late, a record is written without having read all."""
+        """Reads the records without a verdict at the leader; then has a new record written. If `is_late`, it is written
+        though records are still unread."""
         try:
             handle = broker.partition(topic, self.number)
             await self._leader.read(handle)
@@ -141,7 +145,7 @@ class Judge:
                 reader.expect(self._after, AFTER)
 
     async def ask_replica(self, node: int, broker: Broker) -> None:
-        """Reads the copy of one broker, once the record behind all others is written."""
+        """Reads the replica of one broker, once the new record is written."""
         reader = self._replicas.get(node)
         if self._after is None or reader is None or not reader.left:
             return
@@ -150,7 +154,7 @@ class Judge:
             await reader.read(copy)
 
     def result(self) -> Result:
-        """Returns the worst that was seen, and why that is said."""
+        """Returns the worst verdict on the partition, with the reason."""
         verdict, detail = worst(self._problems())
         return Result(self.case, verdict, detail, self._lost, self._leader.answered, self.seconds)
 

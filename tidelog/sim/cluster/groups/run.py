@@ -29,10 +29,10 @@ from tidelog.sim.kit.loop import SimLoop
 from tidelog.sim.kit.seeds import stream
 
 STABLE_S_MAX = 10.0
-"""How long a group may need to settle, on a healthy cluster, once the sessions of the dead are over."""
+"""The seconds that a group may take to settle on a healthy cluster, once the sessions of dead members are over."""
 DRAIN_S_MAX = 120.0
-"""How long members may need to be handed out, and commit, what is left: a few records at a time, where segments are
-small and answers slow."""
+"""The seconds that members may take to be handed out and commit all records: a few at a time, where segments are small
+and answers slow."""
 LOOK_S = 0.1
 ASK_S = 1.0
 FIND_TRIES_MAX = 50
@@ -54,7 +54,7 @@ class Group:
         return max(member.session_timeout_ms for member in self.plan.members) / 1000
 
     def has(self, topic: str) -> bool:
-        """True if anybody reads it."""
+        """Returns True if a member of the group subscribes to the topic."""
         return any(wants(member, topic) for member in self.plan.members)
 
 
@@ -96,13 +96,13 @@ class Groups:
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The first members are on their way."""
+        """Starts the first members of all groups."""
         for group in self._groups:
             for slot in group.slots:
                 self._joining.append(asyncio.ensure_future(_join(slot)))
 
     async def befall(self, mishap: Mishap, administrators: Administrators) -> None:
-        """Something happens to a member, or to a topic."""
+        """Carries out an action on a member, or on a topic."""
         group = self._groups[mishap.group % len(self._groups)]
         if mishap.kind == "grow":
             has_happened = await self._grow(mishap, administrators)
@@ -128,7 +128,8 @@ class Groups:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     async def become_stable(self) -> None:
-        """Everything is back: each group settles, with each partition given to one member that wants it."""
+        """Demands, on a healthy cluster, that each group settles, with each partition assigned to one member that
+        subscribes to it."""
         self._post.is_calm = True
         await asyncio.gather(*self._joining)
         begun_s = self._world.true_time
@@ -167,7 +168,8 @@ class Groups:
         self._truth.note(rule, group.name)
 
     def _has_lost_offsets(self) -> bool:
-        """Some partition of the groups' topic is gone with its last disk: excused, whichever groups lived there."""
+        """Returns True if the last disk of any partition of the offsets topic was lost: then no group is held to its
+        committed offsets."""
         topic = self._truth.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return False
@@ -212,7 +214,7 @@ class Groups:
         self._truth.violate("offsets", f"{group.name}: its committed offsets cannot be asked for: {found}")
 
     async def _ask(self, group: Group, request: Asked) -> object:
-        """The answer, or why there is none."""
+        """Returns the answer to a request, or the reason in words why there is none."""
         anywhere = AnyBroker(self._world, self._asking)
         try:
             return await self._post.ask(anywhere, group.rules, request, ASK_S)
@@ -220,7 +222,7 @@ class Groups:
             return f"{type(error).__name__}: {error}"
 
     async def close(self) -> None:
-        """Ends all that may still run."""
+        """Ends the tasks of all members."""
         for task in self._joining:
             task.cancel()
         await asyncio.gather(*self._joining, return_exceptions=True)
