@@ -46,13 +46,13 @@ class Fetcher:
         self._ending: list[asyncio.Task[None]] = []
         self._wanted: dict[Cursor, asyncio.Event] = {}
         self.failure: BaseException | None = None
-        """The error that no task should ever die of, and one did: a bug, which the caller must see."""
+        """The unexpected error that ended a task: a bug, which is raised to the caller. None if there was none."""
 
     # -- tasks ---------------------------------------------------------------------------------------------------
 
     def begin(self, cursor: Cursor) -> None:
-        """Starts fetching for a cursor, or starts over after a seek: a poll at the old position would only
-        delay it."""
+        """Starts fetching for a cursor. After a seek a fetch from the old position may still wait at the broker: it is
+        cancelled, and the new one begins at once."""
         self.end(cursor)
         self._wanted[cursor] = asyncio.Event()
         task = self._tasks[cursor] = asyncio.get_running_loop().create_task(self._run(cursor))
@@ -74,7 +74,7 @@ class Fetcher:
             self._on_news()
 
     def wake(self, cursor: Cursor) -> None:
-        """The cursor may want more: something was taken from it, or it was resumed."""
+        """Tells the task of a cursor that it may fetch again: records were taken from the cursor, or it was resumed."""
         wanted = self._wanted.get(cursor)
         if wanted is not None:
             wanted.set()
@@ -106,7 +106,7 @@ class Fetcher:
                 await self._recover(cursor, generation, error, backoff)
 
     async def _fetch(self, cursor: Cursor, generation: int) -> None:
-        """Fetches once for a cursor. Raises what went wrong with it."""
+        """Fetches once for a cursor. Raises the error that the fetch failed with."""
         topic, partition = cursor.partition
         options = self._options
         await self._session.topic(topic)  # from the cache, nearly always

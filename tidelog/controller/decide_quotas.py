@@ -1,4 +1,4 @@
-"""Deciding about quotas: an entity gets rates, or loses them. What comes twice ends in the same."""
+"""Deciding about quotas: an entity is given rates, or its rates are removed. A repeated command changes nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tidelog.model.errors import InvalidRequest, UnsupportedLevel
 from tidelog.model.quotas import Entity, altered, check_rates, checked_entity
 
 ENTITIES_MAX: Final = 1000
-"""Entities that may have quotas."""
+"""The most entities that may have quotas."""
 CHANGES_MAX: Final = 100
-"""Entities that one command may change."""
+"""The most entities whose quotas one command may change."""
 
 
 def alter_quotas(image: ClusterImage, command: AlterQuotas) -> Decision:
-    """Raises `UnsupportedLevel`, or `InvalidRequest`: what is no entity, no rate, or too many."""
+    """Decides about new rates of entities. Raises `UnsupportedLevel`, or `InvalidRequest` for an invalid entity or
+    rate, or too many entities."""
     if image.level < QUOTAS_LEVEL:
         raise UnsupportedLevel(
             f"quotas need feature level {QUOTAS_LEVEL}, and the cluster is at level {image.level}: brokers of an older "

@@ -143,7 +143,7 @@ class Group:
 
     @property
     def is_nothing(self) -> bool:
-        """True if the log has no key of the group any more."""
+        """True if no record of the group is left in the compacted log: each of its keys has a tombstone."""
         return not (self.record or self.members or self.targets or self.currents or self.offsets or self.classic_record)
 
     def target_of(self, member_id: str) -> Mapping[Partition, str]:

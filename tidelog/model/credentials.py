@@ -20,7 +20,7 @@ from tidelog.model.errors import NotAuthenticated
 from tidelog.model.wire_numbers import Int64
 
 NEVER: Final = 0
-"""Stands for the end of a token that has none."""
+"""The expiry time of a token that does not expire."""
 
 _principal: Final = lru_cache(maxsize=1_024)(check_principal)  # each request that shows a token asks
 
@@ -35,7 +35,7 @@ class ScramKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     iterations: Int64
 
     def __repr__(self) -> str:
-        """Returns no key."""
+        """Returns a text without the keys, so that no log line shows them."""
         return f"ScramKeys({self.mechanism})"
 
 
@@ -47,7 +47,7 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scram: tuple[ScramKeys, ...] = ()
 
     def __repr__(self) -> str:
-        """Returns no hash."""
+        """Returns a text without the password's hash, so that no log line shows it."""
         return f"User({self.name!r})"
 
 
@@ -62,21 +62,21 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
 
     def __repr__(self) -> str:
-        """Returns no hash."""
+        """Returns a text without the secret's hash, so that no log line shows it."""
         return f"Token({self.token_id}, {self.principal})"
 
     def is_over(self, now_ms: int) -> bool:
-        """Returns True if it has ended by then."""
+        """Returns True if the token has expired at that time."""
         return self.expires_ms != NEVER and self.expires_ms <= now_ms
 
     @property
     def caller(self) -> Principal:
-        """Whom it stands for."""
+        """The principal that the token stands for."""
         return _principal(self.principal)
 
 
 def secret_hash(secret: str) -> str:
-    """Returns what is kept of a token's secret."""
+    """Returns the hash of a token's secret, which is kept in its place."""
     return sha256(secret.encode()).hexdigest()
 
 
@@ -100,4 +100,4 @@ class Access:
 
 
 NO_ACCESS: Final = Access()
-"""Stands for what a cluster knows in which none of it was ever made."""
+"""The users, tokens and ACLs of a cluster that has none of them."""

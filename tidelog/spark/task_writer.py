@@ -1,8 +1,8 @@
-"""What a task that writes does: gathers its rows into chunks and has them appended, each once.
+"""The work of a task that writes: its rows are gathered into chunks and appended, each once.
 
-Chunks go to the leaders of their partitions, several in a request when they belong to the same one. A request may be
-repeated as often as it takes, since the broker knows every chunk again (`identity`); without progress for the query's
-timeout the last error is raised, and Spark repeats the task.
+Chunks go to the leaders of their partitions, several in a request when they belong to the same partition. A request may
+be repeated as often as it takes, since the broker recognises a chunk that it has (`identity`). After the query's
+timeout without progress the last error is raised, and Spark repeats the task.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Written:
 
 
 class TaskWriter:
-    """One attempt of one task. `scope` names the task and its write, the same for all attempts."""
+    """The writer of one attempt of a task. `scope` names the task and its write, the same for all attempts."""
 
     def __init__(self, cluster: Cluster, options: SinkOptions, scope: str) -> None:
         self._cluster, self._options, self._scope = cluster, options, scope

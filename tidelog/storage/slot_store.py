@@ -159,10 +159,8 @@ class SlotStore:
         return Head(EntryKind.SLOT, position, number, digest, identity), payload
 
     def set_floor(self, position: int, floor: bytes) -> int:
-        """Says that the log begins here; `floor` is what is to be known of what lay before. Returns as `put`.
-
-        Slots below are not given back at the next opening once this is durable; `delete_below` removes them.
-        """
+        """Puts the floor: the log begins at this position, and `floor` describes the log before it. Returns as
+        `put`."""
         last = self._entries.index.floor
         # What lay below a floor may be gone. A lower one would bring back slots without what was decided there.
         assert last is None or position >= last.position, "a floor never falls"
@@ -347,9 +345,8 @@ class SlotStore:
     # -- space ----------------------------------------------------------------------------------------------------
 
     def delete_below(self, position: int) -> None:
-        """Forgets the slots below `position`, which the floor must allow, and gives back the space of segments that are
-        of no more use: when all that was put until now, the floor included, is durable. Raises as a put.
-        """
+        """Forgets the slots below `position`, which is at most the floor. Segments of the journal without live entries
+        are deleted once all earlier puts, that of the floor among them, are durable. Raises as a put."""
         floor = self._entries.index.floor
         assert floor is not None and position <= floor.position, f"the floor is not at {position} yet"
         # Before `vacate`: slots below the floor are dead, and what is dead is not moved.
@@ -357,11 +354,10 @@ class SlotStore:
         self._delete_entries(self._entries.vacate())
 
     def give_up(self, start: int, end: int) -> bool:
-        """Gives up the segments through the one that holds [start, end) of the journal, where entries and their rows
-        are damaged: the next opening would find that something is lost, and not what. What is live there is written
-        anew, a bounded part with each call; the segments go when that is durable. False while a slot or the floor still
-        needs what is lost: it has to be put again first. Raises as a put.
-        """
+        """Gives up the segments of the journal up to the one with [start, end), where entries and their rows are
+        damaged: else the next opening would find that entries are lost, but not which. Their live entries are written
+        anew, a bounded part with each call; the segments are deleted once these are durable. Returns False while a slot
+        or the floor still needs the damaged entries: it has to be put again first. Raises as a put."""
         # Its slot has to be put again first, by who knows the value. To give up the segment before that would forget a
         # vote.
         if self._entries.index.needing(start, end):
@@ -372,7 +368,8 @@ class SlotStore:
         return True
 
     def _delete_entries(self, start: int) -> None:
-        """Deletes the entries below `start`, which nobody needs, when all that was put until now is durable."""
+        """Deletes the journal's entries below the journal offset `start`, none of which is live, once all earlier puts
+        are durable."""
         if start > self.journal.log_start_offset:
             self._entries.index.drop_entries_below(start)
             # The row that orders a deletion may reach the disk before the copies of what lives below it. So it is
@@ -381,7 +378,8 @@ class SlotStore:
             self._delete_records()
 
     def _delete_records(self) -> None:
-        """Orders the deletion if the entries copied for it are durable. One that fails for now is tried again."""
+        """Orders the deletion that waits, if the entries that were copied before it are durable. A deletion that fails
+        for now is tried again."""
         # `durable_end`, so that a vouching store has its mark behind the copies as well.
         if self._deletion is None or self._deletion[1] > self.durable_end or self.offline_reason is not None:
             return
@@ -391,8 +389,8 @@ class SlotStore:
 
 
 def _vouch_for_all(journal: PartitionLog) -> None:
-    """Marks what an opening found, durably: a voter answers for all of it from now on. On a full disk the next flush
-    does."""
+    """Writes a durable mark for all entries that an opening has found, since a voter answers for them from now on. On a
+    full disk the next flush writes it."""
     # Nothing to do if rows or metainfo vouch for all of it; behind a truncation its own rows do.
     if journal.offline_reason is None and not journal.is_behind_a_truncation and journal.marked < journal.tail.durable:
         with suppress(DiskFull, Overloaded):

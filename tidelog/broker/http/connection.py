@@ -123,7 +123,7 @@ class Connection(web.RequestHandler):
         self._shares = shares
         self._is_admitted = False
         self._is_held = False
-        """True while other large bodies are read than the one that comes here."""
+        """True while the body of this connection waits for other large bodies to be read."""
         self._is_serving = False
         self._is_astray = False
         """True once something came that is not HTTP."""
@@ -132,22 +132,25 @@ class Connection(web.RequestHandler):
         self._holder: str | None = None
         """The user that it is counted for, if there are quotas."""
         self.address = ""
-        """The client's, without its port."""
+        """The client's address, without its port."""
         self.has_asked = False
         """True once a request has come."""
         self.is_probe = False
-        """True if only what is always on is served here."""
+        """True if the connection has one of the places that are kept for probes: only requests that are always served
+        are served on it."""
         self.waits_since_s = 0.0
-        """When the head of the request whose turn is next was there and the one before it was answered, by the
-        broker's clock."""
+        """The time from which the next request waits, by the broker's clock: its head had come, and the request before
+        it was answered."""
 
     @property
     def certificate(self) -> dict[str, Any] | None:
-        """The client's, verified, as `ssl` parses it: its subject, its other names. None if it showed none."""
+        """The client's verified certificate, as `ssl` parses it: its subject and its other names. None if it showed
+        none."""
         return self._certificate
 
     def hold_for(self, user: str) -> None:
-        """A request of this user has come. Raises `TooManyConnections` if it has enough others."""
+        """Counts the connection for the user of its request. Raises `TooManyConnections` if that user has enough
+        others."""
         if user != self._holder and self._shares is not None:
             self._release()
             self._shares.hold(user)
@@ -169,7 +172,7 @@ class Connection(web.RequestHandler):
         return self._resting.is_draining
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admits the client, or not."""
+        """Admits the client, or answers that there are too many connections and closes."""
         now_s = self._loop.time()
         peer_name = transport.get_extra_info("peername")
         self.address = peer_name[0] if peer_name else ""
@@ -204,7 +207,7 @@ class Connection(web.RequestHandler):
         return False
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Counts it out."""
+        """Frees the connection's place."""
         self._heads.end(self)
         self._large_bodies.leave(self)
         if self._is_admitted:
@@ -251,7 +254,7 @@ class Connection(web.RequestHandler):
             self._lingering.end()
 
     async def _linger(self, content: StreamReader) -> None:
-        """Drops what still comes, then closes."""
+        """Reads and drops the rest of what the client sends, then closes."""
         assert self.transport is not None
         ended = asyncio.Event()
         self._lingering = Lingering(self.transport, self._limits, self._loop, ended.set)
@@ -291,7 +294,7 @@ class Connection(web.RequestHandler):
             self._heads.begin(self)
 
     def head_is_late(self) -> None:
-        """Says so to the client, and drops what still comes."""
+        """Answers 408 to a client whose head did not come in time, and drops the rest of what it sends."""
         if not self.is_busy and self.transport is not None:
             self._metrics.refused("slow head")
             self._say_and_close(self.transport, _LATE_HEAD)

@@ -32,12 +32,12 @@ MAPPED: Final = "::ffff:"
 
 @dataclass(slots=True, eq=False)
 class Pass:
-    """Holds what one request was let in with."""
+    """The caller that a request was admitted for, the proof of who it is, and the rights that the request uses."""
 
     caller: Caller
     proof: Proof = NO_PROOF
     needs: dict[tuple[Operation, Resource], None] = field(default_factory=dict)
-    """The rights that it uses."""
+    """The rights that the request uses, each an operation on a resource."""
 
 
 class Guard:
@@ -63,7 +63,8 @@ class Guard:
         *,
         is_judged_by_handler: bool,
     ) -> Pass:
-        """Lets a request in. Raises `NotAuthenticated`, `NotAuthorized`, `TooManyAttempts` or `Overloaded`."""
+        """Admits a request: authenticates its caller, and checks its right unless the handler does. Raises
+        `NotAuthenticated`, `NotAuthorized`, `TooManyAttempts` or `Overloaded`."""
         host = address.removeprefix(MAPPED) if "." in address else address
         proof = await self.authentication.prove(header, host, certificate)
         made = Pass(Caller(proof.principal, host), proof)
@@ -84,8 +85,9 @@ class Guard:
     async def while_it_may(
         self, entry: Pass, served: Awaitable[web.StreamResponse], *, is_read: bool
     ) -> web.StreamResponse:
-        """Awaits what serves a request. Raises `NotAuthenticated` or `NotAuthorized` as soon as it would not be let in
-        any more; `ConnectionAbortedError` instead, if it may have changed something."""
+        """Awaits the handler of a request, and ends it as soon as its caller would not be admitted any more. Raises
+        `NotAuthenticated` or `NotAuthorized` then; or, if the request is no read and may have changed something,
+        `ConnectionAbortedError`."""
         patience = asyncio.timeout_at(self._end_s(entry))
         self._under_way[patience] = entry
         try:
@@ -101,14 +103,15 @@ class Guard:
             del self._under_way[patience]
 
     def _end_s(self, entry: Pass) -> float | None:
-        """When its token or certificate ends, in the loop's time."""
+        """Returns when the caller's token or certificate expires, in the loop's time; None if it does not."""
         expires_ms = getattr(entry.proof.rests_on, "expires_ms", NEVER)
         if expires_ms == NEVER:
             return None
         return asyncio.get_running_loop().time() + max(0, expires_ms - self._clock.wall_ms()) / 1000
 
     def look_again(self) -> None:
-        """Ends what may not go on, if users, tokens, ACLs or keys have changed since the last look."""
+        """Ends the requests under way whose callers have lost their rights, if users, tokens, ACLs or keys have changed
+        since the last call."""
         access, keys = self._access(), self.authentication.keys
         if access is self._seen[0] and keys is self._seen[1]:
             return

@@ -15,11 +15,11 @@ from tidelog.broker.face.admission import ConnectionCount
 from tidelog.broker.http.limits import Limits
 
 LOOKED_AT_MAX: Final = 64
-"""Bounds the search for a connection at rest: so many are looked at, the longest silent ones first."""
+"""The most connections that are looked at in one search for a silent one, longest silence first."""
 
 
 class Silent(Protocol):
-    """A connection, as it is seen by whoever looks for one at rest."""
+    """A connection that may be closed for a new one while it is silent."""
 
     address: str
     has_asked: bool
@@ -31,7 +31,7 @@ class Silent(Protocol):
         ...
 
     def give_way(self) -> None:
-        """Closes it; it counts no more."""
+        """Closes the connection, and frees its place at once."""
         ...
 
 
@@ -41,11 +41,12 @@ class Resting:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.refused = ConnectionCount(limits.refused_max)
-        """Beside them, those that got no place and are given time to read that."""
+        """The number of connections, besides those in places, that were refused for want of a place and are kept open a
+        moment, so that their clients can read the refusal."""
         self._silent_since: OrderedDict[Silent, float] = OrderedDict()
         self._waiter: asyncio.Future[None] | None = None
         self.is_draining = False
-        """True once each request is to be the last one on its connection."""
+        """True once the listener stops: each request is then the last one on its connection."""
 
     @property
     def is_empty(self) -> bool:
@@ -53,29 +54,31 @@ class Resting:
         return not self._silent_since
 
     def heard(self, connection: Silent, now_s: float) -> None:
-        """A connection is new, or something has come on it."""
+        """Notes the time at which a connection was made, or received something."""
         self._silent_since[connection] = now_s
         self._silent_since.move_to_end(connection)
 
     def heard_again(self, connection: Silent, now_s: float) -> None:
-        """A connection has been busy until now, if it is still known."""
+        """Notes the time at which a connection has ceased to be busy, unless it was closed meanwhile."""
         if connection in self._silent_since:
             self.heard(connection, now_s)
 
     def forget(self, connection: Silent) -> bool:
-        """It is lost, or closed; False if that was known."""
+        """Removes a connection that is lost or closed; returns False if it was removed before."""
         was_known = self._silent_since.pop(connection, None) is not None
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
         return was_known
 
     async def one_left(self) -> None:
-        """Returns when a connection was forgotten. For one caller."""
+        """Waits until a connection is lost or closed. Only one caller may wait at a time."""
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
     def close_one(self, now_s: float, *, probe: bool, address: str | None = None) -> None:
-        """Closes a connection whose client asks nothing, if there is one (of that address), and counts it out."""
+        """Closes a connection that has been silent for long enough, if there is one, to free its place. `probe` says
+        whether to look among the connections of probes or among the others; with `address`, only connections from there
+        are closed."""
         known = (item for item in self._silent_since.items() if address in (None, item[0].address))
         for connection, since_s in [*islice(known, LOOKED_AT_MAX)]:
             rest_s = self._limits.rested_s if connection.has_asked else self._limits.fresh_s

@@ -40,7 +40,7 @@ from tidelog.model.cluster import HTTP, Endpoint
 from tidelog.model.ports import LogLevel
 
 BACKLOG = 1024
-"""Connections that the system completes for us while we are busy."""
+"""The most connections that the system accepts while the broker is busy."""
 ACCEPTED_AT_ONCE = 16
 """An event loop of libuv accepts one connection of each listening descriptor in a turn, so a listener has as many."""
 OPERATORS = "ops"
@@ -78,7 +78,8 @@ class HttpServer:
         context: Context,
         busy_s: Callable[[], float] | None = None,
     ) -> None:
-        """`busy_s` tells for how long the thread that calls it was busy."""
+        """Makes the listener. `busy_s` returns the seconds, in all, that the calling thread has run or waited for a
+        processor."""
         self._busy_s = busy_s
         self._server = server
         self._listeners = listeners
@@ -89,7 +90,7 @@ class HttpServer:
         self.advertised = context.advertised
 
     async def _measure_lag(self) -> None:
-        """Tells the brake how late timers fire, until the listener stops; and how busy the loop is, now and then."""
+        """Measures how late timers fire, for the brake, and how busy the event loop is, until the listener stops."""
         now_s, brake = self.context.face.clock.monotonic_s, self.context.admission.shedding.brake
         busy = self.context.busy
         while True:
@@ -103,9 +104,8 @@ class HttpServer:
                 busy.measured(now_s(), self._busy_s())
 
     async def stop(self, grace_s: float, *, linger_s: float = 0.0) -> None:
-        """Takes no more connections, ends waits at once, serves what comes on the connections that there are for
-        `linger_s`, each time as its connection's last request, gives requests under way `grace_s` to finish, and cuts
-        the rest. Idempotent."""
+        """Stops the listener: accepts no more connections, ends long polls at once, and for `linger_s` answers one more
+        request on each connection. Requests under way have `grace_s` to finish; the others are cut off. Idempotent."""
         for listener in self._listeners:
             listener.close()
         self.context.admission.close()

@@ -14,7 +14,7 @@ from tidelog.model.cluster import ClusterImage, Topic
 from tidelog.model.steps import Steps
 
 SLICE_PARTITIONS: Final = 2_000
-"""So many are written in some 3 ms."""
+"""The number of partitions that are encoded in one slice, in some 3 ms."""
 
 
 class PartitionVoterShown(Struct, frozen=True):
@@ -50,13 +50,15 @@ class TopicShown(Struct, frozen=True):
 
 
 class TopicTexts:
-    """The texts of one listener. A topic's object is replaced whenever something of it changes."""
+    """The encoded topics of one listener. A topic is encoded again when its object in the image is another one, as
+    after each change."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Topic, Raw]] = {}
 
     def of(self, image: ClusterImage, names: Iterable[str]) -> Steps[list[Raw]]:
-        """Returns the texts of those topics that exist, in order."""
+        """Returns the JSON of the topics among `names` that exist, in the order of `names`. Ends a slice after about
+        `SLICE_PARTITIONS` partitions were encoded."""
         texts: list[Raw] = []
         written = 0
         for topic in [image.topics[name] for name in names if name in image.topics]:

@@ -41,14 +41,16 @@ Led = list[tuple[ProduceEntry, LedPartition | None]]
 
 
 class Production:
-    """Carries one request out, and waits for the outcomes of all its partitions."""
+    """A Produce request under way: its batches are handed to the partitions, and the outcomes of all partitions are
+    waited for."""
 
     def __init__(self, parts: Parts, call: Call, request: ProduceRequest, finish: Callable[[Production], None]) -> None:
         """`finish` is called once, when all partitions have an outcome; not from inside `begin`."""
         self.call = call
         self.request = request
         self.has_failed = False
-        """True if a partition has refused; whoever asked for acks=0 can be told that in one way only."""
+        """True if a partition has refused its batch. A client that asked for acks=0 gets no answer, so its connection
+        is closed."""
         self.is_gone = False
         """True once the connection is lost: what is not appended yet will not be."""
         self._parts = parts
@@ -61,11 +63,12 @@ class Production:
 
     @property
     def is_done(self) -> bool:
-        """True if nothing is waited for."""
+        """True if no partition's outcome is waited for."""
         return self._left == 0
 
     def led(self, entries: Sequence[ProduceEntry]) -> Led:
-        """Returns entries with the partitions that this broker leads; the others have an error now."""
+        """Returns each entry with its partition, if this broker leads it, else with None; the entry then has its error
+        set."""
         found: Led = []
         for entry in entries:
             try:
@@ -76,7 +79,8 @@ class Production:
         return found
 
     def wants_room(self, led: Led, call: Callable[[], None]) -> bool:
-        """Returns True if one of them has no room now, and has `call` called when it may."""
+        """Returns True if a partition among `led` has no room for its batch in its mailbox now. Then `call` is called
+        once that partition may have room."""
         for entry, partition in led:
             if partition is None or entry.records is None:
                 continue
@@ -87,13 +91,14 @@ class Production:
         return False
 
     def begin(self, led: Led, caller: Caller) -> None:
-        """Hands all batches over."""
+        """Hands all batches to their partitions."""
         self._start_clock()
         self._hand_over(led, caller)
         self._wait_for_rest()
 
     async def begin_in_slices(self, caller: Caller) -> None:
-        """Hands all batches of a long request over."""
+        """Hands the batches of a long request to their partitions in slices, between which other connections are
+        served; waits for room in full mailboxes."""
         self._start_clock()
         room_until_s = asyncio.get_running_loop().time() + self._parts.limits.room_s_max
         for begin in range(0, len(self.request.entries), ENTRIES):
@@ -104,7 +109,8 @@ class Production:
         self._wait_for_rest()
 
     async def _wait_for_room(self, led: Led, until_s: float) -> None:
-        """Returns also when there is none in time: the partition then refuses."""
+        """Waits until all partitions have room for their batches. Returns at `until_s` (loop time) in any case: a
+        partition without room then refuses its batch."""
         is_time = asyncio.Event()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
@@ -203,17 +209,18 @@ class Production:
         self._proposals.clear()
 
     def leave(self) -> None:
-        """The connection is lost: nobody hears the answer."""
+        """Notes that the connection is lost: batches that are not appended yet are not appended any more, and outcomes
+        are not waited for."""
         self.is_gone = True
         self._end()
 
     def answer(self, throttle_ms: int) -> Steps[Answer]:
-        """Returns what the client is told."""
+        """Returns the encoded answer."""
         return write_produced(self.call, self.request, throttle_ms)
 
 
 class _Waiting:
-    """An `Asker`: one partition of a request."""
+    """The `Asker` of one partition of a request: takes its outcome."""
 
     __slots__ = ("_entry", "_partition", "_production")
 

@@ -170,10 +170,10 @@ class MetadataBootstrap:
                 self._tell(reason)
 
     def described(self) -> QuorumDescribed:
-        """Describes a disk without a cluster to a broker that starts.
+        """Describes a disk that is in no cluster yet to another broker that starts.
 
-        Raises `NotController` until the disk is read: taken for new, it would make another found a cluster beside the
-        one that it remembers.
+        Raises `NotController` until the disk is read: if the other took it for new, it would found a second cluster
+        beside the one that this disk remembers.
         """
         if self._past is None:
             raise NotController("this broker is still reading its disk; ask again")

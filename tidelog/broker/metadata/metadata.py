@@ -422,7 +422,8 @@ class ClusterMetadata:
     # -- as other brokers use it -------------------------------------------------------------------------------------
 
     def described(self) -> QuorumDescribed:
-        """Describes this broker to one that starts. Raises as `MetadataBootstrap.described`."""
+        """Describes this broker's metadata log, or that it has none yet, to another broker, which decides by that
+        whether to join or to found a cluster. Raises as `MetadataBootstrap.described`."""
         if self._is_open:
             described = self._log.described(self._bootstrap.named)
             return msgspec.structs.replace(

@@ -48,7 +48,7 @@ from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.scan import BadEnd
 
 LONE_END = replace(BadEnd.KEEP, kept_from_number=ACCOUNTED)
-"""The end of an only replica's log."""
+"""The treatment of a bad log end at the only replica of a partition."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -122,7 +122,10 @@ def open_replica(
 def founding_facts(
     engine_id: int, founders: VoterSet | None, incarnation: str, *, renewals: int, era: int
 ) -> ReplicaFacts:
-    """Returns the facts of a journal that is made for a new replica."""
+    """Returns the `ReplicaFacts` with which the journal of a new replica begins. `founders` are the partition's first
+    voters, if this replica is one of its first; `renewals` counts how often the broker has begun anew on this
+    directory; `era` is the leader epoch in which the partition was last continued with what was left of it, 0 if it
+    never was."""
     founding = b"" if founders is None else encode_voters(founders)
     return ReplicaFacts(engine_id, Metadata(incarnation), founding, renewals=renewals, era=era)
 

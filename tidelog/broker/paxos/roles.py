@@ -115,7 +115,8 @@ class PaxosRoles:
         return replica
 
     def _engine_id(self, info: PartitionInfo, image: ClusterImage) -> int:
-        """Returns the engine id under which this disk votes, or is to vote; 0 if it has no vote."""
+        """Returns the engine id that the metadata gives this disk in a partition's Paxos log: as a voter, or as one
+        that is to become a voter; 0 if it has none."""
         storage = image.brokers[self._node_id].storage
         # Wanted first: a disk that has lost its vote is a member under the dead id, and wanted under the next.
         members = [*info.wanted, *info.members]
@@ -139,7 +140,7 @@ class PaxosRoles:
             await self._tasks.cancel(partition_id)
 
     def mark_journals(self) -> None:
-        """Vouches for what is durable in those that are at rest."""
+        """Notes on disk how far each idle replica is durable."""
         for replica in self.holders.values():
             replica.mark_journal()
 

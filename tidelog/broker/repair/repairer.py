@@ -34,7 +34,7 @@ from tidelog.storage.segment import Segment
 
 PAUSE_S = 0.5
 PAUSE_S_MAX = 5.0
-"""Between attempts, while nobody has a good copy."""
+"""The longest pause between two attempts, in seconds, while nobody has a good copy."""
 
 logger = structlog.get_logger("tidelog.repair")
 
@@ -59,17 +59,18 @@ class Repairer:
         self._stats = stats
         self._damaged: dict[PartitionId, None] = {}
         self._news: dict[PartitionId, None] = {}
-        """The damaged partitions that somebody asked for since the last attempt."""
+        """The damaged partitions that were noticed since the last attempt."""
         self._has_news = asyncio.Event()
         self._found_s: dict[PartitionId, dict[int, float]] = {}
         """When each damaged range was first seen here, by its start (loop time)."""
         self.without_copy: dict[PartitionId, int] = {}
-        """So many damaged ranges nobody who could be asked had a good copy of, at the last attempt."""
+        """The number of damaged batches, by partition, of which none of the brokers that answered at the last attempt
+        had a good copy."""
         self.unasked: dict[PartitionId, frozenset[int]] = {}
-        """The brokers that may have a copy of these, and could not be asked."""
+        """The brokers that may have good copies, by partition, but could not be asked at the last attempt."""
 
     def noticed(self, partition_id: PartitionId) -> None:
-        """Something of this partition is damaged here."""
+        """Notes that a partition has damage on this disk, and wakes `run`."""
         self._damaged[partition_id] = self._news[partition_id] = None
         self._has_news.set()
 
@@ -79,7 +80,9 @@ class Repairer:
         return {known: now_s - min(found.values()) for known, found in self._found_s.items() if found}
 
     async def run(self) -> None:
-        """Repairs until cancelled: what has news at once, and everything that is left when a pause is over."""
+        """Repairs damaged partitions until cancelled. A partition of which damage was just noticed is tried at once;
+        all that are still damaged are tried again after each pause, which doubles up to `PAUSE_S_MAX` while nothing can
+        be repaired."""
         loop = asyncio.get_running_loop()
         pause_s = PAUSE_S
         again_s = loop.time() + pause_s
@@ -101,7 +104,7 @@ class Repairer:
                 again_s = loop.time() + pause_s
 
     async def _wait(self, seconds_max: float | None) -> None:
-        """Until there is news; with something left to do, not for ever."""
+        """Waits until damage is noticed, or until so many seconds have passed, if there is a bound."""
         try:
             async with asyncio.timeout(seconds_max):
                 await self._has_news.wait()
@@ -110,7 +113,7 @@ class Repairer:
         self._has_news.clear()
 
     def _keep_times(self, partition_id: PartitionId) -> None:
-        """Notes when what is damaged was first seen, and forgets what is not any more."""
+        """Notes the time at which each damaged range was first seen, and forgets the ranges that are repaired."""
         holder, now_s = self._holder(partition_id), asyncio.get_running_loop().time()
         starts = [] if holder is None else [damage.start for damage in holder.log.damaged_ranges()]
         known = self._found_s.pop(partition_id, {})
@@ -121,9 +124,8 @@ class Repairer:
             self.unasked.pop(partition_id, None)
 
     async def _attend_to(self, partition_id: PartitionId) -> bool:
-        """Makes one attempt to repair a partition; returns True if something is left. A replica without a role is left
-        alone: its next role brings the damage up again.
-        """
+        """Makes one attempt to repair a partition; returns True if damage is left. A replica without a role is not
+        repaired: its next role notices the damage again."""
         holder = self._holder(partition_id)
         if holder is None or not holder.log.damage or holder.log.offline_reason is not None:
             return False
@@ -142,7 +144,8 @@ class Repairer:
         return bool(holder.log.damage)
 
     async def _ask(self, holder: Holder, node_id: NodeId, wanted: dict[Identity, None]) -> bool:
-        """Repairs what a broker has of the wanted, which it then is no more; False if it could not be asked."""
+        """Asks a broker for copies of the wanted batches, and repairs those that it has; they are removed from
+        `wanted`. Returns False if it could not be asked."""
         partition_id = holder.partition_id
         if not wanted or self._holder(partition_id) is not holder:
             return True
@@ -165,7 +168,7 @@ class Repairer:
     async def _put_back_own(
         self, holder: Holder, partition_id: PartitionId, wanted: dict[Identity, None]
     ) -> dict[Identity, None]:
-        """Repairs what this disk holds a second time; returns what is left."""
+        """Repairs the batches of which this disk has a second copy; returns the others of `wanted`."""
         left: dict[Identity, None] = {}
         for identity in wanted:
             try:
@@ -177,7 +180,7 @@ class Repairer:
         return left
 
     def others(self, partition_id: PartitionId) -> list[NodeId]:
-        """Live brokers that hold a replica, the leader first."""
+        """Returns the other live brokers that have a replica of the partition, the leader first."""
         image = self._image()
         return [node for node in self._all_others(partition_id) if image.is_live(node)]
 
@@ -199,7 +202,8 @@ class Repairer:
         *,
         is_aligned: bool = False,
     ) -> bool:
-        """Repairs one batch with a copy, from an aligned log or another; True if it can be read now."""
+        """Repairs one batch with a copy from the broker `giver`; returns True if it can be read now. `is_aligned` says
+        that both logs are prefixes of one leader's log, so that the copy belongs there even if it is not committed."""
         log = holder.log
         verdicts: list[Repair] = []
         belongs_there = not identity.is_known and (is_aligned or identity.offset < holder.high_watermark)
@@ -236,7 +240,8 @@ class Repairer:
 
 
 def _look_again(holder: Holder) -> None:
-    """Forgets what can be read now, and has that told: a follower's leader waits for it."""
+    """Reads damaged ranges again, and forgets those that can be read now. The leader is told of these, since it may
+    wait for them."""
     log = holder.log
     known = log.damaged_ranges()
     for damage in known[:WANTED_MAX]:
@@ -253,4 +258,4 @@ def _identities(log: PartitionLog) -> dict[Identity, None]:
 
 
 def _nothing() -> None:
-    """There is no file to hold."""
+    """Does nothing: there is no file to release."""

@@ -26,7 +26,7 @@ class Addressed(msgspec.Struct, frozen=True, array_like=True):
     partition: Int64
     leader_epoch: Int64
     position: Int64
-    """The metadata position of the caller's image: an older image at the leader proves nothing."""
+    """The metadata position of the caller's image. A callee with an older image lets it catch up before it refuses."""
 
 
 class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
@@ -40,7 +40,7 @@ class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
     expected_end: Int64 | None = None
     """The offset at which the last batch must end; otherwise nothing is appended."""
     is_own: bool = False
-    """The broker's own writing, to the topic that all brokers write to."""
+    """True for a record of a broker itself, to the topic to which all brokers write."""
 
 
 class Produced(msgspec.Struct, frozen=True, tag=True):

@@ -238,7 +238,8 @@ class IsrLeader:
         return [*self._advance(), *self._expand()]
 
     def _forget(self, nodes: Iterable[int]) -> None:
-        """Forgets the reports of members that the controller has put out, until they are heard again."""
+        """Forgets the log ends reported by members that the controller has removed from the ISR, until they fetch
+        again."""
         # A disk may have failed, and what it acknowledged is gone with it: the reports of before must not let it join.
         for node in nodes:
             if node in self._followers:
@@ -325,7 +326,8 @@ class IsrLeader:
         return self._is_eligible(node) and is_whole and is_steady
 
     def _is_eligible(self, node: int) -> bool:
-        """Returns True if the follower was heard in this epoch, by the process that the controller would admit."""
+        """Returns True if the follower has fetched in this epoch, from the process that the controller would admit to
+        the ISR."""
         # `_broker_epochs` has no broker that is fenced or about to stop (KIP-841). And no earlier process of a broker
         # counts: its fetch may be of a log that a crash has made shorter since (KIP-903).
         follower = self._followers[node]
@@ -418,7 +420,7 @@ class IsrLeader:
         return [AdvanceHighWatermark(end)]
 
     def _raise_low_watermark(self) -> None:
-        """Counts what all members have deleted as deleted for good."""
+        """Raises the low watermark to the offset below which all members have deleted their records."""
         # It never passes the leader's own start, so there is nothing to raise unless a deletion is under way. Below the
         # minimum a replica outside the set may be elected, which has not deleted it.
         if self._low_watermark < self._log_start_offset and not self.is_below_min_isr:

@@ -34,7 +34,7 @@ from tidelog.model.levels import (
 PROTOCOL_VERSION: Final = 1
 
 ENDED_MAX: Final = 32
-"""Earlier lives of one node that are remembered as over."""
+"""The most earlier processes of one node that are remembered as over."""
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -52,14 +52,15 @@ class Hello(msgspec.Struct, frozen=True):
     generation: int = 0
     """How often the cluster's metadata log was begun anew; it counts with a `cluster_id`."""
     recovery_id: str = ""
-    """The id of the last time: logs that were begun anew apart have the same generation."""
+    """The id of the last recovery, which began the metadata log anew: two logs recovered from the same one apart from
+    each other have the same generation, and different ids."""
     levels: LevelRange = FIRST_LEVEL
     """The feature levels that it speaks."""
     cluster_level: int = UNKNOWN_LEVEL
     """The feature level of the cluster, as far as it has read the metadata; unknown without a cluster."""
 
     def describe(self) -> str:
-        """For people."""
+        """Returns the hello in words, for log lines."""
         cluster = f"cluster {self.cluster_id}" if self.cluster_id else "no cluster yet"
         return f"node {self.node_id} of {cluster}, incarnation {self.incarnation}, epoch {self.broker_epoch}"
 
@@ -72,7 +73,7 @@ passes over what it does not know."""
 
 
 def refusal(mine: Hello, theirs: Hello) -> str | None:
-    """Why two brokers cannot talk to each other, in words; None if they can."""
+    """Returns why two brokers cannot talk to each other, in words; None if they can."""
     if theirs.protocol_version != mine.protocol_version:
         return (
             f"node {theirs.node_id} speaks version {theirs.protocol_version} of the peer messages, and node "
@@ -94,7 +95,7 @@ def refusal(mine: Hello, theirs: Hello) -> str | None:
 
 
 def _level_refusal(mine: Hello, theirs: Hello) -> str | None:
-    """Judges two brokers of one cluster, or of none yet."""
+    """Returns why two brokers cannot talk to each other, by the feature levels that they speak; None if they can."""
     level = max(mine.cluster_level, theirs.cluster_level)
     for hello in (theirs, mine):
         if level != UNKNOWN_LEVEL and level not in hello.levels:
@@ -137,7 +138,7 @@ def recovered_apart(generation: int, recovery_ids: Mapping[int, str]) -> str:
 
 
 class Incarnations:
-    """Knows the newest life of each node, as far as this broker has read the metadata log."""
+    """The newest process of each node, as far as this broker has read the metadata log."""
 
     def __init__(self) -> None:
         self._newest: dict[int, str] = {}
@@ -145,7 +146,8 @@ class Incarnations:
         self._ended: dict[int, list[str]] = {}
 
     def accept_only(self, node_id: int, incarnation: str, broker_epoch: int = -1) -> None:
-        """The newest registered life of a node: what it replaces is over. Older news than is known already is void."""
+        """Notes the newest registered process of a node; the one that it replaces is over. News of an earlier
+        registration is ignored."""
         ended = self._ended.setdefault(node_id, [])
         newest, epoch = self._newest.get(node_id), self._epochs.get(node_id, -1)
         if newest == incarnation:
@@ -160,7 +162,8 @@ class Incarnations:
         self._epochs[node_id] = broker_epoch
 
     def hear(self, theirs: Hello) -> str | None:
-        """Says why not to listen, if it is an earlier life. A hello changes nothing here."""
+        """Returns why a hello is refused, in words, if another process of that node is known to have registered later;
+        else None. A hello is judged here, and not remembered."""
         if self.is_stale(theirs):
             return (
                 f"this is an earlier life of node {theirs.node_id} (incarnation {theirs.incarnation}, epoch "
@@ -170,7 +173,8 @@ class Incarnations:
         return None
 
     def is_stale(self, theirs: Hello) -> bool:
-        """True if another life of the node is known to be newer."""
+        """Returns True if another process of the node is known to have registered later than the one that sent this
+        hello."""
         newest = self._newest.get(theirs.node_id)
         if newest is None or newest == theirs.incarnation:
             return False
