@@ -63,31 +63,30 @@ class OffsetsV2(Struct, frozen=True):
 
 
 async def get_root(_context: Context, _call: Call) -> web.StreamResponse:
-    """Answers `GET /` with an empty object."""
+    """An empty object."""
     return json_answer(Nothing(), content_type=ANSWER_TYPE)
 
 
 async def post_root(context: Context, call: Call) -> web.StreamResponse:
-    """Answers `POST /` with an empty object, whatever the body: some clients post here to find out whether the server
-    accepts bodies."""
+    """An empty object, whatever the body: some clients post here to find out whether bodies are accepted."""
     await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     return json_answer(Nothing(), content_type=ANSWER_TYPE)
 
 
 async def list_brokers(context: Context, _call: Call) -> web.StreamResponse:
-    """Answers with the node ids of the live brokers."""
+    """Node ids of the live brokers."""
     live: list[int] = [broker.node_id for broker in context.face.cluster.image.live_brokers]
     return json_answer(BrokersV2(live), content_type=ANSWER_TYPE)
 
 
 async def list_topics(context: Context, call: Call) -> web.StreamResponse:
-    """Answers with the names of all topics that the caller may see."""
+    """Names of all topics that the caller may see."""
     names = context.visible(call, "Topic", sorted(context.face.cluster.image.topics))
     return json_answer(names, content_type=ANSWER_TYPE)
 
 
 async def get_topic(context: Context, call: Call) -> web.StreamResponse:
-    """Answers with a topic: its settings in force and its partitions."""
+    """A topic: its settings in force and its partitions."""
     topic = context.face.cluster.topic(call.topic_name())
     entries = describe_topic(
         context.face.cluster.config, topic.configs, replication_factor=len(topic.partitions[0].replicas)
@@ -98,20 +97,20 @@ async def get_topic(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def list_partitions(context: Context, call: Call) -> web.StreamResponse:
-    """Answers with the partitions of a topic."""
+    """The partitions of a topic."""
     topic = context.face.cluster.topic(call.topic_name())
     return json_answer([_shown(partition) for partition in topic.partitions], content_type=ANSWER_TYPE)
 
 
 async def get_partition(context: Context, call: Call) -> web.StreamResponse:
-    """Answers with one partition of a topic."""
+    """A partition of a topic."""
     return json_answer(
         _shown(partition_of(context.face.cluster.topic(call.topic_name()), call)), content_type=ANSWER_TYPE
     )
 
 
 async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
-    """Answers with the readable range of a partition: its log start offset and its high watermark."""
+    """The readable range of a partition."""
     extent = await context.face.partitions.handle(call.topic_name(), call.partition_number()).extent()
     return json_answer(OffsetsV2(extent.log_start_offset, extent.high_watermark), content_type=ANSWER_TYPE)
 
