@@ -60,7 +60,7 @@ class ClusterMetrics(Collector):
         yield _gauge("controller_active", "1 if this broker is the active controller.", controller.is_controller)
         yield _gauge(
             "controller_node_id",
-            "The node id of the active controller; -1 if none is known.",
+            "The node id of the active controller; -1 while it is not known.",
             NOBODY if leader is None else leader,
         )
         yield _gauge("controller_epoch", "Rises with each active controller.", image.controller_epoch)
