@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import orjson
+
 from tests.pages.blocks import ROOT
+from tidelog.broker.http.openapi import describe
+from tidelog.broker.http.routes import ROUTES
 from tools import api_reference, cli_reference
 
 
@@ -12,6 +16,12 @@ def test_the_python_api() -> None:
 
 def test_the_commands() -> None:
     assert (ROOT / "docs" / "commands.md").read_text() == cli_reference.page(), "run `make docs`"
+
+
+def test_the_openapi_document() -> None:
+    assert orjson.loads((ROOT / "docs" / "openapi.json").read_bytes()) == orjson.loads(describe(ROUTES)), (
+        "run `make docs`"
+    )
 
 
 def test_every_command_has_an_example() -> None:
