@@ -111,6 +111,19 @@ def test_settings_modules_and_files(page: Path) -> None:
             assert ending in sources() or ending.replace(".", "_") in sources(), f"{span} is named nowhere in the code"
 
 
+@cache
+def paths() -> str:
+    return "\n".join(f"/{file.relative_to(ROOT)}" for file in ROOT.rglob("*.py")) + "\n"
+
+
+@each_page
+def test_paths_of_code(page: Path) -> None:
+    if page.name == "hacking.md":
+        return  # its example of a commit protocol is the reader's to write
+    for path in named(r"^[\w./-]+/\w+\.py$", page):
+        assert f"/{path}\n" in paths(), f"there is no {path}"
+
+
 @each_page
 def test_routes(page: Path) -> None:
     paths = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"]
