@@ -36,6 +36,14 @@ def test_each_page_has_one_place_in_the_site() -> None:
     assert set(named) == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page not in records}
 
 
+def test_each_decision_is_in_the_table_once() -> None:
+    records = {page.name: page.read_text().splitlines()[0] for page in (DOCS / "decisions").glob("[0-9]*.md")}
+    rows = re.findall(
+        r"^\| (\d{4}) \| \[(.+)\]\((.+)\) \| .+\. \|", (DOCS / "decisions/README.md").read_text(), re.MULTILINE
+    )
+    assert [(name, f"# {number} {title}") for number, title, name in rows] == sorted(records.items())
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in LINK.findall(FENCED.sub("", page.read_text())):
