@@ -131,7 +131,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "leaders not told of another min ISR": Mutant(Parts(leader=OldMinIsr)),
     "answers before their metadata": Mutant(Parts(waits_for_metadata=False)),
     "failed fsyncs are repeated": Mutant(Parts(disk=RetriesSync)),
-    "logs cut at their first damaged batch": Mutant(Parts(disk=CutsAtDamage)),
+    "logs truncated at their first damaged batch": Mutant(Parts(disk=CutsAtDamage)),
     "denials of any replica": Mutant(Parts(settlement=AnybodyDenies)),
     "denials of any life": Mutant(Parts(settlement=AnyLifeDenies)),
     "denials of any epoch": Mutant(Parts(settlement=AnyEpochDenies)),
@@ -139,7 +139,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "anybody's high watermark is the leader's": Mutant(Parts(settlement=AnybodysHighWatermark)),
     "one damaged copy more is all": Mutant(Parts(settlement=MinorityIsAll)),
     "torn copies are acknowledged": Mutant(patches=((disk.Disk, "acknowledged_end", _all_durable),)),
-    "logs cut at their checkpoint": Mutant(Parts(disk=CheckpointCuts)),
+    "logs truncated at their checkpoint": Mutant(Parts(disk=CheckpointCuts)),
 }
 
 

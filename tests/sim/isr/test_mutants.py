@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ WHERE = {
     "failed fsyncs are repeated": ("swarm", 0),
     "fetches of any leader epoch": ("control", 150),
     "leaders not told of another min ISR": ("control", 70),
-    "logs cut at their first damaged batch": ("rot", 0),
+    "logs truncated at their first damaged batch": ("rot", 0),
     "metadata of any partition epoch": ("disk", 45),
     "no broker epochs": ("crashes", 35),
     "no log start condition": ("crashes", 600),
@@ -46,6 +47,12 @@ TOLD = (
 
 KEPT = {"a new min ISR before the set": "kept_min_isr_first.json"}
 """One in a million walks finds these, so scenarios are kept that do, made small."""
+
+
+def test_the_page_lists_rules_by_their_names() -> None:
+    page = (Path(__file__).parents[3] / "docs/replication-isr.md").read_text()
+    rows = re.findall(r"^\| ([^|`]+) \| `[a-z]+` \| [\d,]+ \|", page, re.MULTILINE)
+    assert rows and set(rows) <= set(MUTANTS)
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -249,11 +249,11 @@ def a_high_watermark_is_of_another_log(parts: Parts) -> None:
 
 
 STORIES: dict[Callable[[Parts], None], str] = {
-    a_committed_last_batch_rots: "logs cut at their first damaged batch",
+    a_committed_last_batch_rots: "logs truncated at their first damaged batch",
     a_follower_loses_power_before_anybody_notices: "unclean restart not noticed",
     a_follower_restarts_with_an_old_high_watermark: "truncate to the high watermark",
     somebody_out_of_sync_denies: "denials of any replica",
-    a_checkpoint_is_lost: "logs cut at their checkpoint",
+    a_checkpoint_is_lost: "logs truncated at their checkpoint",
     an_fsync_fails_once: "failed fsyncs are repeated",
     an_answer_about_the_set_is_lost: "revert on an ambiguous answer",
     a_replica_is_taken_away_and_given_back: "no new reign when a replica goes",
