@@ -13,7 +13,10 @@ import pytest
 import typer
 
 from tests.pages.blocks import PAGES, ROOT, blocks
+from tidelog.broker.peer_service import MESSAGE_ADDITIONS
 from tidelog.cli.main import build
+from tidelog.controller.records import RECORD_ADDITIONS
+from tidelog.model.levels import Additions
 from tools.error_reference import error_classes
 
 OURS: Final = [page for page in PAGES if page.name != "divergences.md" and page.parent.name != "coming-from"]
@@ -122,6 +125,17 @@ def test_paths_of_code(page: Path) -> None:
         return  # its example of a commit protocol is the reader's to write
     for path in named(r"^[\w./-]+/\w+\.py$", page):
         assert f"/{path}\n" in paths(), f"there is no {path}"
+
+
+@pytest.mark.parametrize(
+    ("name", "additions"),
+    [("peer-protocol", MESSAGE_ADDITIONS), ("metadata-log", RECORD_ADDITIONS)],
+    ids=["peer-protocol", "metadata-log"],
+)
+def test_what_is_new_at_a_level(name: str, additions: Additions) -> None:
+    known = named(r"\w+", ROOT / "docs" / f"{name}.md")
+    fields = {field for fields in additions.fields.values() for field in fields}
+    assert fields | {kind.__name__ for kind in additions.types} <= known
 
 
 @each_page
