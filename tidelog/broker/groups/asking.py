@@ -42,4 +42,6 @@ def _handle(broker: GroupHost, topic: str, partition: int) -> PartitionHandle | 
     try:
         return broker.partition(topic, partition)
     except TidelogError as error:
+        # The error takes the handle's place: a group may have committed offsets of a topic that is deleted by now, and
+        # the extents of the other partitions are still wanted.
         return error

@@ -37,8 +37,11 @@ class Chores:
         self._state = state
         self._context = context
         self._has_news = asyncio.Event()
+        # Topics may have changed while nobody coordinated these groups, so the first look is due at once.
         self._has_news.set()
         now_s = context.clock.monotonic_s()
+        # Not before a whole interval has passed: a broker that has just taken over may have an older image, and would
+        # take the offsets of a new topic for those of a deleted one.
         self._expire_at_s = now_s + context.retention_check_s
 
     def topics_changed(self) -> None:
@@ -54,6 +57,7 @@ class Chores:
                 self._follow_topics()
             self._expel()
             if clock.monotonic_s() >= self._expire_at_s:
+                # The next time is set first: a look that fails waits for it as well, since old offsets are in no hurry.
                 self._expire_at_s = clock.monotonic_s() + self._context.retention_check_s
                 await self._expire()
             with suppress(TimeoutError):
@@ -69,6 +73,8 @@ class Chores:
     def _follow_topics(self) -> None:
         state = self._state
         if not self._write_groups(with_topics(state.shard, self._context.view(), state.now())):
+            # Nothing has to be remembered: the digest in a group's record is still that of the old topics, so the next
+            # look finds the same groups.
             asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._has_news.set)
 
     def _expel(self) -> None:
@@ -76,12 +82,17 @@ class Chores:
         now = state.now()
         overdue = state.sessions.expired(now.monotonic_s)
         if overdue and not self._write_groups(expelled(state.shard, overdue, self._context.view(), now)):
+            # `expired` has forgotten these deadlines. Without new ones a member that is silent would keep its
+            # partitions for ever.
             for group, member_id in overdue:
                 state.sessions.heard(group, member_id, AGAIN_MS, now.monotonic_s)
 
     def _write_groups(self, records: Sequence[GroupLogRecord]) -> bool:
         """The records of each group together. False if the outbox took not all of them."""
         try:
+            # A group's records go into one batch: a log that ends between its new epoch and its targets would tell of a
+            # state that nobody decided. The groups need not share one. `groupby` relies on a group's records standing
+            # together.
             for _, of_group in groupby(records, key=lambda record: record.group):
                 self._state.write(tuple(of_group))
         except TidelogError as error:
@@ -94,8 +105,12 @@ class Chores:
         and so knows of the newest topics."""
         state, around = self._state, self._context
         try:
+            # This raises if the broker's lease has run out: one that is cut off knows neither the newest topics nor its
+            # successor's commits.
             await state.partition.extent()
             over = iter(expired(state.shard, around.view(), around.settings, state.now()))
+            # In pieces: all of them at once might be more than one batch can have (`TooLarge`), today and at each later
+            # try.
             while piece := tuple(islice(over, TOMBSTONES_AT_ONCE)):
                 state.write(piece)
         except TidelogError as error:

@@ -68,13 +68,18 @@ class ClassicGroups:
         """Returns the classic groups of a coordinator. With `is_first` the topic is made, if it is not there."""
         check_group_name(group)
         if is_first:
+            # A join or a commit has something to keep. A heartbeat of a member that never was must not make a topic.
             await self._found(deadline_s)
         coordinator = self._local(group)
         if coordinator is None:
+            # Unlike other requests about groups this one is not forwarded: a join waits for the slowest member, and
+            # would hold its place on the peer connection all that time.
             raise NotCoordinator(f"this broker does not coordinate group {group!a}; find who does")
         try:
             return await coordinator.classics(deadline_s)
         except NotLeader as error:
+            # NOT_COORDINATOR sends a Kafka client to look for the coordinator. It expects no other code for this from a
+            # group's request; the one of `NotLeader` belongs to produce and fetch.
             raise NotCoordinator(error.message) from error
         except Overloaded as error:
             raise CoordinatorNotAvailable(error.message) from error

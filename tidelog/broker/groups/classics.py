@@ -81,6 +81,7 @@ class Classics:
     def __init__(self, state: CoordinatorState, context: CoordinatorContext) -> None:
         self._state = state
         self._context = context
+        # Sessions begin when silence counts: until then the coordinator before may still hear the members.
         self._deadlines = ClassicDeadlines.of(state.shard, state.silent_from_s)
         self._waits: dict[int, asyncio.Future[_Answered]] = {}
         self._waits_begun = 0
@@ -100,12 +101,16 @@ class Classics:
     async def join(self, request: JoinGroup, deadline_s: float) -> JoinAnswer:
         """Lets a member join, and waits for the rebalance. Raises what `JoinGroup` says; like all requests here,
         `NotCoordinator` and `CoordinatorNotAvailable` besides."""
+        # A broker of a lower level cannot decode the record of a classic group. If the partition moved there, all of
+        # its groups would be without a coordinator.
         if self._context.level() < CLASSIC_LEVEL:
             raise UnsupportedLevel(
                 f"classic groups need feature level {CLASSIC_LEVEL}, and the cluster is at {self._context.level()}; "
                 "raise it with `tidelog cluster upgrade --finalize` when all brokers are upgraded"
             )
         name = (request.instance_id or request.client_id)[:NAME_LENGTH]
+        # The coordinator draws the id of a new member (KIP-394). The client joins again with it, so a join whose answer
+        # was lost does not leave a second member behind.
         drawn_id = f"{name}-{self._context.entropy.token_hex(16)}"
 
         def decide(wait: int) -> Turn:
@@ -138,6 +143,8 @@ class Classics:
                 told = error
             else:
                 self._hear(request.group, request.member_id)
+            # A refusal waits as well. It may rest on a decision that is not committed: told too early, and then lost,
+            # an UNKNOWN_MEMBER_ID would make a live member give up its partitions for nothing.
             await self._state.until_true(None, self._state.newest, deadline_s)
         if told is not None:
             raise told
@@ -145,11 +152,14 @@ class Classics:
     def heard_now(self, request: ClassicHeartbeat) -> bool:
         """Extends a member's session without waiting, if the heartbeat can be answered at once and without an error.
         Returns False, and has done nothing, if it cannot."""
+        # With nothing on its way and the lease in force there is nothing to wait for, and most heartbeats come in such
+        # a moment.
         if not self._state.is_true_now:
             return False
         try:
             told = decide_heartbeat(self._state.shard, request)
         except TidelogError:
+            # `heartbeat` says the error, once what it rests on is committed.
             return False
         if told is None:
             self._hear(request.group, request.member_id)
@@ -163,6 +173,8 @@ class Classics:
             turn, answer = decide_leave(self._state.shard, request, settings, self._state.now())
             if turn is not None:
                 self._carry_out(turn)
+            # The turn's own batch is waited for as the newest, not as `own`: a leave may be repeated at the next
+            # coordinator, so its caller need not be told that its outcome is unknown.
             await self._state.until_true(None, self._state.newest, deadline_s)
         return answer
 
@@ -177,7 +189,10 @@ class Classics:
             except TidelogError:
                 await state.until_true(None, state.newest, deadline_s)
                 raise
+            # As `own`, so that a failure halfway is told as unknown (`CoordinatorLost`). Nobody else can tell the
+            # caller whether its offsets count.
             own = state.write(decision.records)
+            # An accepted commit is a sign of life, as in Kafka: a consumer that commits is at work.
             self._hear(request.group, request.member_id)
             await state.until_true(own, None, deadline_s)
         assert isinstance(decision.answer, CommitAnswer), "a commit is answered as one"
@@ -219,14 +234,21 @@ class Classics:
         self._waits_begun += 1
         wait = self._waits_begun
         answered = self._waits[wait] = asyncio.get_running_loop().create_future()
+        # While nobody waits the task may sleep for a minute. From here on it looks each second whether this broker
+        # leads.
         self._wake_by(self._context.clock.monotonic_s() + LOOK_S)
         try:
             async with asyncio.timeout_at(deadline_s):
+                # The future was put there first, since the decision may answer it at once: this may be the last member
+                # that the others wait for.
                 told, batch = self._refused(decide, wait) or await answered
         except TimeoutError:
             raise RebalanceInProgress("the other members are waited for still; ask again") from None
         finally:
+            # The group still has the number. An answer to it later finds nobody, and the member is expelled if it does
+            # not come again.
             del self._waits[wait]
+        # This answer is none of the group's: it needs no commit, and this broker may never commit anything again.
         if not isinstance(told, CoordinatorNotAvailable):
             await self._state.until_true(None, batch, deadline_s)
         if isinstance(told, TidelogError):
@@ -249,8 +271,12 @@ class Classics:
         group = turn.group
         before = self._state.shard.groups.get(group.name)
         grown = group.size - (0 if before is None or before.classic is None else before.classic.size)
+        # Only growth is refused. With no room left a leave must still go through, or there would never be room again.
         if grown > 0 and self._bytes + grown > BYTES_MAX:
             raise Overloaded("the members of this coordinator's groups say too much of themselves; try again later")
+        # The write comes first because it may refuse: then the copy is thrown away, and nothing has happened. And
+        # applying the record of a group drops what is only in memory, its phases and waits; those of the copy are set
+        # after it.
         self._state.write(turn.records)
         self._bytes += grown
         self._state.shard.groups[group.name].classic = group
@@ -262,6 +288,8 @@ class Classics:
         for wait, told in turn.tells:
             answered = self._waits.get(wait)
             if answered is not None and not answered.done():
+                # With the newest batch, not the turn's own: the answer rests also on what was decided before, and a
+                # turn may have no records at all.
                 answered.set_result((told, self._state.newest))
 
     # -- the clock ---------------------------------------------------------------------------------------------------
@@ -272,6 +300,7 @@ class Classics:
         while True:
             await self._do_what_is_due()
             await self._look_who_leads()
+            # After the awaits: whatever became due earlier while they lasted is in `next_s` now.
             self._is_earlier.clear()
             due_s = self._deadlines.next_s()
             pause_s = PAUSE_S_MAX if due_s is None else due_s - clock.monotonic_s()
@@ -289,6 +318,8 @@ class Classics:
         if not self._waits:
             return
         try:
+            # A broker that is cut off does not hear that it was replaced. Its members would wait here for their whole
+            # rebalance timeout, while the group goes on without them elsewhere.
             await self._state.partition.extent()
         except LeaderNotAvailable as error:
             told = f"another broker may coordinate the group: {error.message}"
@@ -297,6 +328,7 @@ class Classics:
     async def _do_what_is_due(self) -> None:
         """Acts on all deadlines that have passed, and yields to other tasks after each."""
         while due := self._deadlines.pop(self._context.clock.monotonic_s()):
+            # One at a time: what follows from one silence may give the members behind it more time.
             self._follow_silence(*due)
             await asyncio.sleep(0)
 
@@ -309,14 +341,17 @@ class Classics:
             self._carry_out(turn)
         except TidelogError as error:
             logger.warning("a group is looked after a little later", group=name, error=error.message)
+            # `pop` has forgotten the deadline. Without another one a dead member would hold up its group for ever.
             self._deadlines.later(name, member_id, now.monotonic_s + AGAIN_S)
 
     def end(self) -> None:
         """Answers all who wait that this broker does not coordinate any more."""
+        # Before anybody is woken: a request that fails by this end looks at it, and says NOT_COORDINATOR too.
         self._is_over = True
         self._tell_all(self._none_any_more)
 
     def _tell_all(self, what: Callable[[], TidelogError]) -> None:
         for answered in self._waits.values():
             if not answered.done():
+                # Each caller gets an error of its own, since each raises it.
                 answered.set_result((what(), None))

@@ -153,6 +153,8 @@ class Coordinator:
         while True:
             try:
                 await self._serve(await self._load())
+            # A coordinator never gives up: as long as this broker leads the partition, its groups have nowhere else to
+            # go.
             except TidelogError as error:
                 self._failed(error)
             await asyncio.sleep(self._backoff.next_s())
@@ -161,10 +163,13 @@ class Coordinator:
         """A claim is good until something was appended behind it: a log that cannot be read now needs no other."""
         around = self._context
         began_s = around.clock.monotonic_s()
+        # Each claim is a commit of its own. A damaged log may be tried for hours, and would grow by a claim with each
+        # try.
         if self._claimed is None:
             self._claimed = await claim(self.partition, around.node_id, around.clock.wall_ms())
         loaded = await load(self.partition, self._claimed, around.clock.wall_ms())
         state = CoordinatorState(self.partition, loaded, around, self._changed)
+        # From here on records are appended behind the claim, so that the next load needs another one at the new end.
         self._claimed = None
         if loaded.lost:
             logger.error(
@@ -179,10 +184,13 @@ class Coordinator:
 
     async def _serve(self, state: CoordinatorState) -> None:
         """Until it fails, which it raises."""
+        # After a loss the copy is due at once: as long as the lost range is in the log each load passes it, and takes
+        # all members out of their groups again.
         chores, copying = Chores(state, self._context), CopyForward(state, self._context.stats, is_due=bool(state.lost))
         classics = Classics(state, self._context)
         self._backoff.reset()
         self._trouble = None
+        # All three together, without an await: `classics` relies on it that they come and go as one.
         self._state, self._chores, self._classics = state, chores, classics
         self._news.wake_all()
         name = f"{self.partition.topic}-{self.partition.partition}"
@@ -194,8 +202,11 @@ class Coordinator:
         try:
             await state.run()
         except TidelogError as error:
+            # Out of sight before anything is ended: a request that is woken must wait for the next load, not find this
+            # state.
             self._state = self._chores = self._classics = None
             classics.end()
+            # Definite only if the append did not happen for sure; any other batch that was sent may still be committed.
             state.end(f"the group's coordinator could not write ({error.message})", is_definite=error.definite)
             raise
         finally:
@@ -221,6 +232,7 @@ class Coordinator:
         if self._classics is not None:
             self._classics.end()
         if state is not None:
+            # Never definite: the next leader may commit what was sent, so nobody is told that it was not done.
             state.end("the group has another coordinator now", is_definite=False)
         self._news.wake_all()
 

@@ -107,6 +107,7 @@ class CoordinatorState:
         self.polls = Polls()
         self.progressed = asyncio.Event()
         """Set with each batch that is committed."""
+        # Asked each time: the topic's `max.message.bytes` may be changed while this coordinator works.
         self._outbox = Outbox(lambda: partition.config.max_message_bytes)
         self._context = context
         self._changed = changed
@@ -125,6 +126,8 @@ class CoordinatorState:
         answer = await self._settled(request, deadline_s)
         if isinstance(request, Heartbeat) and isinstance(answer, HeartbeatAnswer) and _may_wait(request, answer):
             await self._wait_for_news(request, answer, deadline_s)
+            # Without `owned`: it was obeyed when the wait began, and partitions may have been given and taken since.
+            # Said again it could pass for the member's answer to those.
             again = msgspec.structs.replace(request, owned=None, wait_ms=0)
             answer = await self._settled(again, deadline_s)
         return answer
@@ -145,6 +148,8 @@ class CoordinatorState:
                 outcome, own, barrier = await self._in_turn(request, deadline_s)
             else:
                 outcome, own, barrier = self._act_on(request)
+            # A refusal waits as an answer does. An `UnknownMember` that rests on a batch which is lost would send a
+            # live member away.
             await self.until_true(own, barrier, deadline_s)
         finally:
             self._requests -= 1
@@ -167,6 +172,8 @@ class CoordinatorState:
             outcome = self._act_on(request)
             _, own, _ = outcome
             if own is not None:
+                # The lock is held over this pause, so the next heartbeat in line comes behind everything that became
+                # ready meanwhile.
                 await asyncio.sleep(0)
         finally:
             self._turn.release()
@@ -177,10 +184,16 @@ class CoordinatorState:
         try:
             decision = self._decided(request)
         except TidelogError as error:
+            # Without a batch of its own the refusal waits for the newest one (`until_true`), on which it was decided.
             return error, None, None
         own, barrier = self.write(decision.records), None
+        # The lease leans on clocks, and an election on purpose does not wait for it. A deposed coordinator that told
+        # its last committed offset would have the partition's next owner do again what was done. So an append that
+        # began after the question has to be committed first: only who leads now can have one.
         if isinstance(request, FetchOffsets):
             barrier = self._outbox.barrier(claim_entry(self.partition, self._context.node_id))
+        # After the records were applied: the deadlines follow from where the member stands now, and one that left has
+        # none.
         if isinstance(request, Heartbeat):
             self._hear(request)
         return decision.answer, own, barrier
@@ -204,10 +217,13 @@ class CoordinatorState:
         if not records:
             return None
         try:
+            # Into the outbox first, for that may refuse. A shard that is ahead of its log cannot be taken back.
             batch = self._outbox.put(records)
         except TidelogError:
             self._context.stats.group_requests_refused += 1
             raise
+        # The records count before they are committed: the next request is decided on them, and its answer waits for
+        # them. So no request waits for another one's fsync before it is decided.
         for record in records:
             self.shard.apply(record)
         self._context.stats.group_changes += 1
@@ -215,7 +231,9 @@ class CoordinatorState:
 
     def rewrite(self, record: GroupLogRecord) -> OutgoingBatch:
         """Has a record appended that is true already. Raises what ended the state, `TooLarge` or `Overloaded`."""
+        # Nobody empties the outbox of a state that has ended: whoever waited for this batch would wait for ever.
         self.require_in_force()
+        # A copy is no news. Otherwise each round of copying would wake the long polls of all groups.
         return self._outbox.put((record,), is_news=False)
 
     # -- when is it true? --------------------------------------------------------------------------------------------
@@ -228,16 +246,21 @@ class CoordinatorState:
     async def until_true(self, own: OutgoingBatch | None, barrier: OutgoingBatch | None, deadline_s: float) -> None:
         """Returns when this broker leads, and what an answer rests on is committed: `own`, which was written for it,
         else `barrier`, else all that there is. Raises `CoordinatorNotAvailable`, or with an `own` `CoordinatorLost`."""
+        # Batches are committed in order, so the last one that matters stands for all before it.
         newest = own or barrier or self._outbox.newest
         if newest is not None:
             try:
                 async with asyncio.timeout_at(deadline_s):
+                    # Shielded: all who wait for the batch share its outcome, and one caller's deadline must not cancel
+                    # it for the others.
                     failure = await asyncio.shield(newest.outcome)
             except TimeoutError:
                 raise _gave_up(own) from None
             if failure is not None:
                 raise _told(own, failure)
         try:
+            # All may be committed, and yet be old: another coordinator may have decided more since. So the lease has to
+            # be in force when the answer is given, not only when it was decided.
             await self.partition.extent()
         except LeaderNotAvailable as error:
             raise _untold(own, error) from error
@@ -256,6 +279,7 @@ class CoordinatorState:
     def require_in_force(self) -> None:
         """Raises `CoordinatorNotAvailable` if this state has ended."""
         if self._over is not None:
+            # One error object serves all callers: each raise would add to its traceback.
             raise self._over.with_traceback(None)
 
     # -- the log -----------------------------------------------------------------------------------------------------
@@ -265,8 +289,11 @@ class CoordinatorState:
         while True:
             batch = await self._outbox.next()
             base = await self._append(batch)
+            # The next append expects the log to end here. If anybody else has written in between, the append is
+            # refused, and this state ends: it has not applied what is there.
             self.end_offset = base + len(batch.entries)
             self._context.stats.group_batches += 1
+            # Durable before visible: members that wait are told to look only when what they will see is committed.
             self._outbox.done(batch)
             self.progressed.set()
             for group in batch.changed:
@@ -280,6 +307,8 @@ class CoordinatorState:
             try:
                 return await append(self.partition, batch.entries, now_ms, deadline_s, expected_end=self.end_offset)
             except TidelogError as error:
+                # Nothing was appended, and the refusal passes: the same batch is tried at the same end. After any other
+                # failure the log may have the batch or not, so no further try could be right.
                 if not (error.definite and error.retriable):
                     raise
             await asyncio.sleep(AGAIN_S)
@@ -287,8 +316,10 @@ class CoordinatorState:
     def end(self, reason: str, *, is_definite: bool) -> None:
         """Everybody who waits is told; nothing is decided any more. With `is_definite` nothing of what was under way
         was appended."""
+        # A batch that was never sent was not done for sure, and its callers may repeat it without a doubt.
         unsent = CoordinatorNotAvailable(f"{reason}; nothing was done, try again")
         sent = unsent if is_definite else CoordinatorLost(f"{reason}; it may have been done, try again")
+        # Before anybody is woken: no request may be decided any more on a state that nobody writes.
         self._over = unsent
         self._outbox.fail(sent, unsent)
         self.polls.end()
@@ -298,6 +329,8 @@ def _silent_from_s(predecessor: int | None, around: CoordinatorContext) -> float
     """From when on silence counts (monotonic). A member may still be heard by the coordinator before, and rely on that,
     until that one's lease is over, as it is when its broker is fenced."""
     now_s = around.clock.monotonic_s()
+    # The last claim names the coordinator before. If that was this broker, or is fenced, nobody else hears members now;
+    # without a claim it has to be taken for alive.
     is_over = predecessor == around.node_id or (predecessor is not None and not around.is_live(predecessor))
     return now_s if is_over else now_s + around.lease_s
 

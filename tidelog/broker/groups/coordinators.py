@@ -51,6 +51,8 @@ class Coordinators:
     def of(self, partition: LedPartition) -> Coordinator | None:
         """The coordinator of this very leadership."""
         found = self._running.get(partition.partition)
+        # By identity: a request that found its way to an earlier leadership is not answered by the coordinator of this
+        # one.
         return found if found is not None and found.partition is partition else None
 
     def at(self, partition: int) -> Coordinator | None:
@@ -64,10 +66,13 @@ class Coordinators:
 
     def on_metadata_applied(self) -> None:
         """Ends the coordinators of leaderships that have ended, and begins those of new ones."""
+        # A change may still be heard of while the broker stops. A coordinator begun then would have no one to end it.
         if self._is_closed:
             return
         led = self._led(self._host.image.topics.get(OFFSETS_TOPIC))
         for number, coordinator in list(self._running.items()):
+            # By identity again: a broker that lost the partition and leads it anew has missed what was written in
+            # between.
             if led.get(number) is not coordinator.partition:
                 self._end(number)
         for number, partition in led.items():
@@ -77,6 +82,7 @@ class Coordinators:
             self._tell_topics(self._context.view())
 
     def _tell_topics(self, topics: TopicsView) -> None:
+        # The view stays the same object as long as names, ids and sizes do, so an election somewhere disturbs no group.
         if topics is not self._topics:
             self._topics = topics
             for coordinator in self._running.values():
@@ -97,6 +103,7 @@ class Coordinators:
         self._running_tasks[number] = self._tasks.spawn(coordinator, coordinator.run())
 
     def _end(self, number: int) -> asyncio.Task[None]:
+        # Closed before the task is cancelled: whoever waits has to be told why, and repeats the request elsewhere.
         self._running.pop(number).close()
         task = self._running_tasks.pop(number)
         task.cancel()

@@ -62,7 +62,10 @@ class CopyForward:
                     self._is_due_anyway = False
                 except TidelogError as error:
                     logger.warning("the groups' log stays long for now", error=error.message)
+                    # Not again at the next commit: where a copy fails halfway, each try would make the log longer
+                    # still.
                     self._look_at = 2 * self._length
+            # The log grows by commits alone, so there is nothing to look at before the next one.
             self._state.progressed.clear()
             await self._state.progressed.wait()
 
@@ -73,6 +76,7 @@ class CopyForward:
     def _is_due(self) -> bool:
         if self._length < self._look_at:
             return False
+        # The live records are counted only when the log has come to the length that the last count made worth it.
         self._look_at = max(LENGTH_MIN, GARBAGE_FACTOR * self._state.shard.live_count)
         return self._length >= self._look_at
 
@@ -83,6 +87,7 @@ class CopyForward:
         piece: Piece | None = None
         for record in islice(live, PIECE_RECORDS):
             batch = self._state.rewrite(record)
+            # The record that had no room is in the next batch by now, so the piece ends with that batch.
             is_full = piece is not None and piece.last is not batch
             piece = Piece(batch, 1 if piece is None else piece.copied + 1)
             if is_full:
@@ -92,13 +97,18 @@ class CopyForward:
     async def _copy(self) -> None:
         """Raises what ended the state, or as `LedPartition.delete_below`."""
         state = self._state
+        # Read before the keys are listed, with no await in between. So each key that is live now is copied behind
+        # `begin`, or was written there by a decision since; and whatever is below may go.
         begin, copied = state.end_offset, 0
         live = state.shard.live_records()
         while piece := self._copy_piece(live):
             copied += piece.copied
+            # Each piece is committed before the next one: the copies never fill the outbox, and requests have their
+            # turn.
             failure = await asyncio.shield(piece.last.outcome)
             if failure is not None:
                 raise failure.with_traceback(None)
+        # Only now: until the last copy is committed, a record below may be the only one that tells of its key.
         await state.partition.delete_below(begin, deadline_s=asyncio.get_running_loop().time() + DELETE_S_MAX)
         self._stats.group_records_copied += copied
         logger.info("copied forward", partition=state.partition.partition, records=copied, begins_at=begin)

@@ -141,6 +141,7 @@ class Groups:
         `TooLarge`, `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
+            # A question makes no topic: else each dashboard that lists groups would make one in every cluster.
             nothing = _of_nothing(request)
             if isinstance(nothing, TidelogError):
                 raise nothing
@@ -176,6 +177,7 @@ class Groups:
         numbers = [info.partition for info in topic.partitions if led_by is None or info.leader == led_by]
         asked = [self.ask(request(number), deadline_s=deadline_s) for number in numbers]
         found = await asyncio.gather(*asked, return_exceptions=True)
+        # One coordinator that cannot be asked fails the whole list: with its groups left out, they would seem deleted.
         for one in found:
             if isinstance(one, BaseException):
                 raise one
@@ -185,6 +187,7 @@ class Groups:
         """Answers another broker's request. Raises the error to be told; `NotLeader` if the group's coordinator is
         elsewhere."""
         deadline_s = deadline_of(asked)
+        # Led here, or refused: two brokers with old images would else pass a request back and forth.
         partition = await self._routing.led(asked.partition, deadline_s)
         return Answer(GroupAnswered(await self._reach.ask_here(partition, asked.request, deadline_s)))
 
@@ -243,6 +246,8 @@ class Groups:
     async def _make_topic(self, deadline_s: float) -> Topic:
         try:
             async with asyncio.timeout_at(deadline_s), self._making:
+                # Looked at again under the lock: of a thousand members that start at once one asks the controller for
+                # the topic.
                 known = self._host.image.topics.get(OFFSETS_TOPIC)
                 return known or await self._made()
         except TimeoutError:
@@ -262,6 +267,8 @@ class Groups:
 
 def partition_of(group: str, topic: Topic) -> int:
     """The partition of `__consumer_offsets` that keeps a group: Kafka's rule for keys."""
+    # Kafka's coordinators go by the Java hash of the name. No client sees the difference: it asks who coordinates a
+    # group.
     return partition_for_key(group.encode(), len(topic.partitions))
 
 

@@ -50,13 +50,16 @@ class GroupLags:
     def of(self, committed: OffsetRecord) -> int | None:
         """The lag in offsets; None if the topic is gone, or its end is not known yet."""
         end = self._end(committed)
+        # The end was asked for some seconds ago, and the group may have committed beyond it since.
         return None if end is None else max(0, end - committed.offset)
 
     def _end(self, committed: OffsetRecord) -> int | None:
         topic = self._broker.image.topics.get(committed.topic)
+        # A topic that was created anew under the name has other records; the old offset says nothing about them.
         if topic is None or topic.topic_id != committed.topic_id:
             return None
         led = self._broker.partitions.get(PartitionId(TopicId(committed.topic_id), committed.partition))
+        # What is led here is known exactly; `_ends` is up to `REFRESH_S` old.
         return self._ends.get((committed.topic, committed.partition)) if led is None else led.high_watermark
 
     async def run(self) -> None:
@@ -68,6 +71,8 @@ class GroupLags:
                 with suppress(TidelogError):  # whoever watches must never be what ends a broker
                     await self._refresh()
                 await asyncio.sleep(REFRESH_S)
+            # No await lies between the look at the clock and this, so a watcher who comes now is not missed. Old ends
+            # go: the next watcher would be shown the lags of long ago.
             self._watcher_came.clear()
             self._ends.clear()
 

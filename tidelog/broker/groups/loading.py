@@ -77,6 +77,7 @@ async def append(
     """Appends one batch, and waits until it is committed; returns its first offset. Raises as `LedPartition.append`."""
     data = encode_batch([Record(now_ms, key, value) for key, value in entries])
     batch = RecordBatch(parse_header(data), memoryview(data))
+    # With all acks, for answers rest on this: a record that only the leader has may be lost with it.
     receipt = await partition.append([batch], acks=ACKS_ALL, deadline_s=deadline_s, expected_end=expected_end)
     assert receipt.base_offset is not None, "it is no repeat of anything"
     return receipt.base_offset
@@ -93,10 +94,15 @@ async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
         lost += within(starmap(LostRange, fetched.lost), offset, claimed)
         for batch in iter_batches(fetched.data):
             if batch.header.base_offset < claimed:
+                # The last claim names the coordinator before. Behind a lost range no record of a member counts, for the
+                # lost part may have changed what it goes on from.
                 predecessor = await _replay(shard, batch, offset, has_members=not lost) or predecessor
         offset = fetched.next_offset
     if lost:
+        # Members from before the loss go as well: the lost part may have given their partitions to others.
         shard.forget_members(now_ms)
+    # The claim is the last record that is known. The first append expects the log to end behind it, and so finds out
+    # whether anybody has written since.
     return Loaded(shard, claimed + 1, None if predecessor is None else predecessor.node_id, tuple(lost))
 
 
@@ -105,14 +111,19 @@ async def _replay(shard: Shard, batch: RecordBatch, begin: int, *, has_members: 
     found: Claim | None = None
     try:
         for count, record in enumerate(decode_batch(batch)):
+            # A batch may hold thousands of records. Without pauses the broker's heartbeats would come late, and it
+            # would lose what it leads.
             if count % PIECE_RECORDS == 0:
                 await asyncio.sleep(0)
             if record.key == CLAIM_KEY:
                 found = msgspec.json.decode(record.value or b"", type=Claim)
+            # A batch is read whole, even where the log begins in its midst: what was deleted stays deleted.
             elif record.offset >= begin:
                 known = decode(record.key or b"", record.value)
                 if has_members or not isinstance(known.key, MEMBER_KEYS):
                     shard.apply(known)
     except (InvalidBatch, UnknownGroupRecord, msgspec.DecodeError) as error:
+        # Never passed over: without these records it would be other groups. A record of a kind that this version does
+        # not know is no better than a damaged one.
         raise DamagedBatch(f"the batch at offset {batch.header.base_offset} cannot be read: {error}") from error
     return found

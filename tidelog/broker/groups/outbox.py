@@ -41,6 +41,7 @@ class OutgoingBatch:
     def add(self, entries: Sequence[Entry], size: int, news: Sequence[GroupLogRecord]) -> None:
         self.entries += entries
         self.size += size
+        # Commits are left out: they are the most frequent records, and change nothing that a member waits to hear.
         self.changed.update((record.group, None) for record in news if not isinstance(record.key, OffsetKey))
 
 
@@ -63,6 +64,8 @@ class Outbox:
         nothing was taken."""
         entries = [encode(record) for record in records]
         size = _size(entries)
+        # A decision is never split over two batches: with half of it at the log's end a partition might be taken from
+        # one member, and given to nobody, or to two.
         if size + BATCH_OVERHEAD_BYTES > self._batch_bytes_max():
             raise TooLarge(
                 f"this would change {len(records)} records of the group, {size} bytes, which is over the "
@@ -77,6 +80,7 @@ class Outbox:
     def barrier(self, entry: Entry) -> OutgoingBatch:
         """A batch whose append has not begun, with nothing but this entry if there is no other: whoever has it
         committed leads now."""
+        # Not a batch that was sent: its append may have begun before the question, when this broker did lead.
         if self._batches and not self._batches[-1].is_sent:
             return self._batches[-1]
         batch = self._with_room_for(0)
@@ -90,6 +94,8 @@ class Outbox:
 
     def _with_room_for(self, size: int) -> OutgoingBatch:
         newest = self.newest
+        # What was sent takes nothing more: its records are encoded, and a late one would be told as committed without
+        # being there.
         if newest is None or newest.is_sent or newest.size + size > min(GATHERED_BYTES_MAX, self._batch_bytes_max()):
             newest = OutgoingBatch()
             self._batches.append(newest)
@@ -115,6 +121,7 @@ class Outbox:
         """Nothing of what is here will be known to be committed."""
         batches, self._batches, self._bytes = self._batches, deque(), 0
         for batch in batches:
+            # The batch under way may still be committed by the next leader. Those behind it never left this broker.
             batch.outcome.set_result(sent if batch.is_sent else unsent)
 
 

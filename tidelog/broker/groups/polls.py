@@ -27,7 +27,9 @@ class Polls:
     async def wait(self, group: str, member_id: str, has_news: Callable[[], bool], until_s: float) -> None:
         """Returns when `has_news()`, looked at whenever the group has changed; when the member is heard again; at
         `until_s` (loop time); or at once if too many wait."""
+        # The member's earlier poll ends first, even if this one will not wait: it speaks of what the member was.
         self.heard(group, member_id)
+        # Looked at once more before the wait: a change between the decision and now has woken nobody.
         if self.waiting >= self._polls_max or has_news():
             return
         self.waiting += 1
@@ -47,6 +49,7 @@ class Polls:
         try:
             await changed
         finally:
+            # A newer poll of this member may have taken the place, and stays in it.
             is_ours = members.get(member_id) is changed
             if is_ours:
                 del members[member_id]
@@ -57,6 +60,7 @@ class Polls:
     def heard(self, group: str, member_id: str) -> None:
         """The member has said something newer than what waits."""
         waiting = self._groups.get(group, {}).pop(member_id, None)
+        # It may be done already: woken or cancelled a moment ago, while its task has not had its turn.
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 

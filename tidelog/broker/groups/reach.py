@@ -73,16 +73,21 @@ class Reach:
         pauses: Pauses | None = None  # from the first failure on: a long poll may have lasted for longer than that
         is_uncertain = False
         while True:
+            # Read before the leader is looked up and asked. If another one comes meanwhile the epoch differs, and the
+            # wait below ends at once.
             epoch = self._calls.epoch(target)
             try:
                 leader = self._calls.locate(target, deadline_s)
                 return await self._ask_at(leader, target, request, deadline_s)
             except UNKNOWN as error:
                 failure: Exception = error
+                # This is never taken back: the request may have been done by that try, whatever the next ones say.
                 is_uncertain = True
             except NOT_DONE as error:
                 failure = error
             except TidelogError as error:
+                # The try that was lost may be why this one is refused: a group to be deleted is unknown once it is
+                # deleted.
                 if is_uncertain and not isinstance(request, SAY_AS_IT_IS):
                     raise CoordinatorLost(
                         f"an attempt before this one may have done it; now: {error.message}"
@@ -98,6 +103,7 @@ class Reach:
     ) -> GroupAnswer:
         if isinstance(leader, LedPartition):
             return await self.ask_here(leader, request, deadline_s)
+        # A paused leader keeps its connection and never answers, so the wait ends when another one is known.
         return await self._calls.while_it_leads(target, epoch_of(leader), self._ask_peer(leader, request, deadline_s))
 
     async def ask_here(self, partition: LedPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
@@ -111,6 +117,7 @@ class Reach:
 
     async def _ask_peer(self, leader: PeerPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
         with self._bounded(leader.peer.node_id, request) as bounded:
+            # The time that is left, not the moment: the two brokers' clocks need not agree.
             timeout_ms = math.ceil((deadline_s - asyncio.get_running_loop().time()) * 1000)
             message = ForwardGroup(leader.addressed, bounded, max(0, timeout_ms))
             answered = (await leader.peer.ask(message, deadline_s)).message
@@ -124,6 +131,7 @@ class Reach:
             return
         waiting = self._polls.get(node_id, 0)
         if waiting >= FORWARDED_POLLS_MAX:
+            # The member hears of a rebalance with its next heartbeat instead.
             yield msgspec.structs.replace(request, wait_ms=0)
             return
         self._polls[node_id] = waiting + 1

@@ -20,13 +20,17 @@ class TopicsSeen:
     def __call__(self) -> TopicsView:
         """The users' topics, by name."""
         topics = self._image().topics
+        # Images share what has not changed, so the same mapping means the same topics, and costs no comparison.
         if topics is not self._topics:
             self._topics = topics
             seen = {
                 name: TopicSeen(topic.topic_id, len(topic.partitions))
                 for name, topic in topics.items()
+                # Nobody subscribes to the brokers' own topics: with `.*` a group would read the log that it writes by
+                # its commits.
                 if not topic.is_internal
             }
+            # The old object stays if nothing that groups see has changed: coordinators compare by identity.
             if seen != self._view:
                 self._view = seen
         return self._view
