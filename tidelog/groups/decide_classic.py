@@ -85,6 +85,8 @@ def decide_leave(
     `InvalidGroupName`."""
     group = shard.groups.get(check_group_name(request.group))
     if group is None or group.classic is None:
+        # Each member gets its own verdict, as one request may let several go (KIP-345); a group that is not there has
+        # none of them.
         verdicts = (LeaveVerdict(leaving, unknown(request.group, leaving.member_id)) for leaving in request.members)
         return None, LeaveAnswer(tuple(verdicts))
     turn = Turn(group.classic.copy(), settings, now)

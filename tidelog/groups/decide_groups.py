@@ -28,6 +28,7 @@ def delete(shard: Shard, request: DeleteGroup) -> Decision:
     # Members would go on with partitions that the coordinator has given to nobody.
     if group.has_members:
         raise GroupNotEmpty(f"group {group.name} has {group.members_count} members; stop them first")
+    # All keys in one batch: whatever was left behind would be the group again at the next load.
     return Decision(tuple(gone(key) for key in group.live_keys()), GroupDone())
 
 

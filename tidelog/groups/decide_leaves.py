@@ -40,4 +40,6 @@ def without(group: Group, members: Sequence[str], view: TopicsView, now: Now) ->
     left = {member_id: member for member_id, member in group.members.items() if member_id not in members}
     targets = {member_id: target for member_id, target in group.targets.items() if member_id in left}
     keys = [key(group.name, member_id) for member_id in members for key in (MemberKey, CurrentKey)]
+    # Tombstones and new targets go together: between them the partitions of those that left would be in nobody's
+    # target.
     return (*map(gone, keys), *rebalance(group, left, targets, view, now).records)

@@ -69,6 +69,7 @@ def _beat(group: Group, request: Heartbeat, view: TopicsView, settings: GroupSet
         made = rebalance(group, {**group.members, request.member_id: member}, group.targets, view, now)
         epoch, target, records = made.epoch, made.targets[request.member_id], (*records, *made.records)
     after = reconciled(current, target, epoch, group.owners, request.member_id, owned)
+    # Most heartbeats change nothing: they write nothing, and cost no append.
     if after != current:
         records = (*records, current_record(group.name, request.member_id, after))
     return Decision(records, standing(member, after, settings))

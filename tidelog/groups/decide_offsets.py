@@ -234,10 +234,13 @@ def set_offsets(shard: Shard, request: SetOffsets, view: TopicsView, settings: G
     # Members would go on from where they are, and commit over what was set.
     _check_no_members(group, "its committed offsets are theirs")
     records = list[GroupLogRecord]()
+    # Any bad offset raises before a record is returned: a group that is reset by half would read some partitions again,
+    # and skip in others.
     for offset in request.offsets:
         _check_numbers(offset, NO_OFFSET)
         if offset.offset != NO_OFFSET:
             records.append(_record(request.group, offset, view, settings, now))
+        # There is nothing to delete otherwise, and a tombstone would only make the log longer.
         elif (offset.topic, offset.partition) in group.offsets:
             records.append(gone(OffsetKey(group.name, offset.topic, offset.partition)))
     return Decision(tuple(records), GroupDone())

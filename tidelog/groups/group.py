@@ -77,6 +77,7 @@ class Current:
 
     def of(self, partition: Partition) -> Held | None:
         """Returns the partition, if the member owns it, or has not given it up yet."""
+        # Also what it is giving up: its last commits for that come while it does, and must count.
         return self.held.get(partition) or self.revoking.get(partition)
 
 
@@ -220,6 +221,7 @@ class Group:
 
     def _disown(self, member_id: str) -> None:
         was = self.currents.get(member_id)
+        # `held` and `revoking` have no partition in common, so each is struck out once.
         for partition in () if was is None else (*was.held, *was.revoking):
             del self.owners[partition]
 
@@ -309,6 +311,7 @@ def current_from(record: CurrentRecord) -> Current:
 
 def _held_topics(held: Mapping[Partition, Held]) -> tuple[HeldTopic, ...]:
     by_topic = dict[tuple[str, str], tuple[list[int], list[int]]]()
+    # Sorted for the same reason as targets are: equal states make equal bytes.
     for (topic, partition), (topic_id, since) in sorted(held.items()):
         partitions, epochs = by_topic.setdefault((topic, topic_id), ([], []))
         partitions.append(partition)

@@ -40,6 +40,7 @@ def configure_instance(shard: Shard, request: ConfigureInstance) -> Decision:
     """Raises `UnknownInstance`, `IllegalState`, and `InvalidRequest` for a pattern that is none."""
     record = instance_of(shard, request.group, request.instance)
     is_subscribing = bool(request.topics or request.pattern)
+    # Compiled to be refused now, or the pattern would be met in the rebalance of a whole group.
     if request.pattern:
         matcher(request.pattern)
     # As in Kafka's consumer, subscribing and assigning exclude each other: an assigned instance is no member of the

@@ -24,6 +24,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     if len(pattern) > PATTERN_LENGTH_MAX:
         raise InvalidRequest(f"a pattern has at most {PATTERN_LENGTH_MAX} characters; this one has {len(pattern)}")
     options = re2.Options()
+    # The length alone bounds little: `\pL{1000}` has nine characters, and compiled it has more than 16 MiB.
     options.max_mem = PROGRAM_BYTES_MAX
     # RE2 writes to the process's standard error otherwise, at any client's request.
     options.log_errors = False
@@ -34,4 +35,5 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     except re2.error as error:
         (reason,) = error.args
         raise InvalidRequest(f"{pattern!a} is no pattern of RE2: {reason.decode(errors='replace')}") from None
+    # The whole name has to match, as in KIP-848: who asks for `orders` does not get `orders-failed`.
     return lambda name: compiled.fullmatch(name) is not None

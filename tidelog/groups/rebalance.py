@@ -55,6 +55,7 @@ def rebalance(
         # Only targets that changed are written: a member more in a group of thousands is a few records.
         if group.targets.get(member_id) != target
     )
+    # A target goes with its member: at the next load it would be the target of nobody.
     left = tuple(gone(TargetKey(group.name, member_id)) for member_id in group.targets if member_id not in members)
     return Rebalance(epoch, (record, *changed, *left), made)
 
@@ -72,6 +73,8 @@ def _elected(group: Group, members: Mapping[str, MemberRecord]) -> str:
     names none has no vote."""
     used = DEFAULT_ASSIGNOR if group.record is None else group.record.assignor
     votes = Counter(member.assignor for member in members.values() if member.assignor is not None)
+    # Members were checked by whatever version coordinated when they joined; a name that this one does not have is no
+    # vote.
     names = [name for name in sorted(votes) if name in ASSIGNORS]
     # Of equals the one in use stays: another assignor moves most partitions.
     return min(names, key=lambda name: (-votes[name], name != used), default=DEFAULT_ASSIGNOR)
@@ -84,6 +87,7 @@ def _targets(
     view: TopicsView,
     assignor: str,
 ) -> Mapping[str, Mapping[Partition, str]]:
+    # Sorted, because assignors go by the order: the same group has to get the same targets from any coordinator.
     subscribers = [
         Subscriber(member_id, subscribed[member_id], tuple(sorted(targets.get(member_id, NO_TARGET))))
         for member_id in sorted(members)
@@ -130,6 +134,7 @@ def digest(subscribed: Mapping[str, tuple[str, ...]], view: TopicsView) -> str:
 
 def has_other_topics(group: Group, view: TopicsView) -> bool:
     """Returns True if the topics that the members subscribe to are not those that their targets were made for."""
+    # Without members there is nobody to give a partition to, and whoever joins begins the next epoch anyway.
     if group.record is None or not group.members:
         return False
     return digest(resolved(group.members, view), view) != group.record.digest

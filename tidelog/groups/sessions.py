@@ -123,6 +123,7 @@ class Sessions:
         """Sets the deadlines of a member anew, after its heartbeat was decided and applied."""
         entry = shard.groups.get(group)
         member = None if entry is None else entry.members.get(member_id)
+        # The heartbeat that was applied may have been a leave.
         if entry is None or member is None:
             self.forget(group, member_id)
             return

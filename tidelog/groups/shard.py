@@ -76,6 +76,7 @@ class Shard:
             for key in list(group.live_keys()):
                 if isinstance(key, MEMBER_KEYS):
                     group.remove(key)
+            # A group that was empty before keeps its time, from which the retention of its committed offsets counts.
             if group.record is not None and group.record.empty_since_ms is None:
                 group.apply(msgspec.structs.replace(group.record, epoch=group.record.epoch + 1, empty_since_ms=now_ms))
             if group.classic_record is not None and group.classic_record.empty_since_ms is None:
