@@ -47,6 +47,7 @@ class Delivery:
     @property
     def needs_snapshot(self) -> int | None:
         """The position that a snapshot must reach at least, if nothing else can close the gap."""
+        # With nothing in the queue a jump is known by `_end` alone.
         following = self._waiting[0].position if self._waiting else self._end
         # The engine has jumped: nobody sends the positions in between any more.
         if following > self.position:
@@ -96,6 +97,8 @@ class Delivery:
                 # The state machine takes entries in order only: what lacks its payload holds up everything behind it.
                 if counts and payload is None and not self._is_lost(applied):
                     return
+                # Counted before it is delivered: whatever the delivery causes may lead back to `advance`, and must not
+                # deliver the value a second time.
                 self.position += 1
                 self._waiting.popleft()
                 self._deliver(applied, payload)

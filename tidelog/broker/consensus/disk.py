@@ -143,6 +143,7 @@ class ReplicaDisk:
         if self._put_off is not None:
             self._put_off.cancel()
             self._put_off = None
+        # While a record waits for room its timer tries again, and nothing may overtake it.
         if self._retry is None:
             self._write()
 
@@ -213,9 +214,11 @@ class ReplicaDisk:
         """Writes what was put off, and returns when all that was persisted so far is durable. False if it cannot be:
         there is no room, or the disk has failed."""
         self.resume()
+        # What waits for room is not written yet, so no flush can make it durable.
         if self._unwritten:
             return False
         end = self._end
+        # A flush that is under way may have begun before the last put, so one report is not always enough.
         while self._store.durable_end < end and not self._has_failed:
             self._flushed.clear()
             self._log_writer.submit(self)

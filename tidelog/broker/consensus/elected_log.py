@@ -214,6 +214,7 @@ class ElectedLog:
 
     def install(self, position: int, voters: VoterSet, voters_position: int) -> None:
         """Goes on from a snapshot of everything below `position`, which names these voters."""
+        # Voters come first: with what follows the snapshot this member may campaign, and must ask those in force then.
         self._voter_changer.on_snapshot(voters, voters_position, position)
         self.delivery.installed(position)
         self.leadership.on_read()
@@ -282,6 +283,7 @@ class ElectedLog:
 
     def peer_down(self, node_id: int) -> None:
         """Tells the election that a broker's process has ended."""
+        # The broker may have had an id for each of its disks, and the election goes by the one that leads.
         for engine_id in self.routes.ids_on(node_id):
             self._campaigner.step(PeerDown(engine_id))
 
@@ -373,6 +375,8 @@ class ElectedLog:
         if self.is_leading:
             ids = [self.routes.id_of(node) for node in self._learners]
             self.engine.push(applied, ids)
+        # Before the delivery, which an earlier entry may hold up: voters are in force by the engine's position, and
+        # this member must not campaign by the old ones until that entry has come.
         self._voter_changer.on_applied(applied)
         self.delivery.applied(applied)
         if self.delivery.needs_snapshot is not None:
@@ -402,5 +406,6 @@ class ElectedLog:
         # The position is decided, with another value, and ours was proposed nowhere else: a certain no.
         if not proposal.is_in_log(applied):
             proposal.fail(NotController("another leader came first; nothing was appended"))
+        # Those that were failed above have their outcome, and keep it.
         for pending in proposal.waiters:
             pending.complete(applied)

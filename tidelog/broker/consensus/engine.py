@@ -223,9 +223,12 @@ class Engine:
         if slot is None or slot.value.kind is Kind.UNKNOWN:
             return
         if slot.value.digest and not self.disk.log.has_payload(position, slot.value.digest):
+            # The engine hears of it first: until the payload is there again the slot counts as faulty, and nobody is
+            # told that this disk could give it.
             self.step(Damaged(position))
             if self._restore(position, slot.value) is not None:
                 return
+            # Read again, since that step has replaced the slot by a faulty one.
             slot = replica.slots[position]
         self.disk.rewrite(slot)
 
@@ -267,8 +270,10 @@ class Engine:
                 self._listener.on_effect(effect)
             case Applied():
                 self._listener.on_effect(effect)
+                # After the delivery, which reads the payload back.
                 self.payloads.release(effect.value.digest)
             case Proposed() | Refused():
+                # The first answer is the caller's; what follows from it in the same step may propose more.
                 if self._answer is None:
                     self._answer = effect
                 self._listener.on_effect(effect)
@@ -336,6 +341,7 @@ class Engine:
         previous = self._timers.pop(timer, None)
         if previous is not None:
             previous.cancel()
+        # Drawn anew each time: replicas that lost sight of each other at one moment would else ask in step for ever.
         delay_s = TIMER_MS[timer] * self._entropy.uniform(1, 2) / 1000
         fire = TimerFired(timer, token)
         self._timers[timer] = asyncio.get_running_loop().call_later(delay_s, self.step, fire)

@@ -158,6 +158,7 @@ async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
     except PeerRefused as error:
         raise ConfigError(f"the broker at {address[0]}:{address[1]} refuses this one: {error}") from error
     except (TidelogError, OSError, TimeoutError):
+        # It counts as silent, and not as new: it may be of a log already.
         return None
 
 

@@ -53,6 +53,7 @@ def encode_identity(identity: Identity, level: int) -> bytes:
 
 def decode_identity(content: bytes, digest: bytes) -> Identity:
     """Returns the identity, whatever the level that it was encoded at. Raises `ValueError` if it is none."""
+    # After an upgrade a journal has identities of both forms; the first byte tells which one this is.
     if is_of_first_level(content):
         packed = _decode_first_level(content)
         return Identity(packed.value, packed.learned)
