@@ -401,6 +401,8 @@ def _nodes(numbers: list[int]) -> tuple[NodeId, ...]:
 
 def _unthrottled_if_idle(image: ClusterImage) -> ClusterImage:
     """Returns the image without its throttle if no replica moves: a throttle ends with the last move."""
+    # Left in force, the throttle would slow down a later move that nobody meant it for. (In Kafka an operator has to
+    # remember to take it off.)
     if image.moves_throttle == NO_THROTTLE or any(
         info.is_moving for topic in image.topics.values() for info in topic.partitions
     ):

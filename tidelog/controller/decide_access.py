@@ -48,6 +48,7 @@ def _records(access: Access, command: AccessCommand, config: BrokerConfig) -> tu
         case StoreToken(token):
             return _store_token(access, token, config)
         case RemoveTokens(token_ids):
+            # What is gone already needs no record: a repetition finds nothing to do, and the log does not grow by it.
             present_ids = tuple(token_id for token_id in token_ids if token_id in access.tokens)
             return (TokensRemoved(present_ids),) if present_ids else ()
         case AddAcls():

@@ -99,6 +99,8 @@ def register(image: ClusterImage, command: RegisterBroker, config: BrokerConfig)
         peer_port=command.peer_port,
         storage=command.storage,
         is_clean=loss is None,
+        # A broker of the first version may still be running at the first level. It would stop at a record with fields
+        # that it does not know.
         starts=command.starts if image.level > LEVEL_MIN else 0,
         stamp=command.stamp if image.level > LEVEL_MIN else 0,
         levels=command.levels if image.level > LEVEL_MIN else FIRST_LEVEL,
@@ -181,6 +183,8 @@ def heartbeat(image: ClusterImage, command: BrokerHeartbeat, config: BrokerConfi
 
     def answer(after: ClusterImage) -> CommandAnswer:
         is_fenced = not after.is_live(node)
+        # Told by the image behind the records: a broker that stopped before its fencing is agreed on would still lead,
+        # and every commit would wait for it.
         return HeartbeatAnswered(after.position, is_fenced, command.wants_shutdown and is_fenced)
 
     # Fenced first, so that it leads nothing and is in no ISR when it stops; then its absence costs nobody a session.

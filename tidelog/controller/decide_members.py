@@ -63,6 +63,7 @@ def _alter(partitions: Partitions, sender: BrokerInfo, report: MembersAsked) -> 
 
 
 def _judge(sender: BrokerInfo, info: PartitionInfo, report: MembersAsked) -> AlterCode:
+    # This node may have been the controller once, with an image older than the leader's; by that it must not judge.
     if report.leader_epoch > info.leader_epoch or report.partition_epoch > info.partition_epoch:
         raise NotController(f"node {sender.node_id} knows later changes of partition {info.partition} than this one")
     # A later leader may have changed the voters since, so this report is old.
@@ -102,6 +103,8 @@ def _noted(info: PartitionInfo, reported: MemberSet, brokers: Brokers) -> Partit
         member for member in info.wanted if member.engine_id in ids or member.engine_id >= reported.next_engine_id
     )
     now = with_wanted(replace(info, members=in_order(reported.members), wanted=turns), brokers)
+    # The move ends only when the log's own voters are those wanted: until then a replica that is to go still counts in
+    # its quorums, and must keep its log.
     if now.members != now.wanted:
         return now
     return replace(now, replicas=now.target, adding=(), removing=())
@@ -122,6 +125,7 @@ def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote) -> N
     if entry is None:
         return
     topic, info = entry
+    # By id and node: the id may have been replaced since, or be another broker's, which goes on voting.
     lost = [member for member in info.wanted if (member.engine_id, member.node_id) == (vote.engine_id, broker.node_id)]
     if lost:
         partitions.settle(topic, info, with_new_id(info, lost[0]))

@@ -227,6 +227,7 @@ def _elect_preferred(partitions: Partitions, topic: Topic, info: PartitionInfo) 
 
 
 def _elect_unclean(partitions: Partitions, topic: Topic, info: PartitionInfo) -> tuple[ElectionCode, PartitionInfo]:
+    # Whoever leads has all that was committed; an unclean election beside it would give that up for nothing.
     if info.leader != NO_LEADER:
         return ElectionCode.ELECTION_NOT_NEEDED, info
     if not _is_rescuable(partitions.image, topic, info):

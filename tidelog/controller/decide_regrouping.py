@@ -81,6 +81,7 @@ def _without_leader(info: PartitionInfo, kept: tuple[NodeId, ...]) -> PartitionI
 
 
 def _led_by(info: PartitionInfo, command: RegroupPartition) -> PartitionInfo:
+    # Only those that are kept were seen to be live: another one could be elected, and never lead.
     if command.source not in command.kept:
         raise InvalidRequest(f"broker {command.source} is none of those that are kept; nothing was given up")
     leader = NodeId(command.source)

@@ -59,6 +59,7 @@ def create_topic(image: ClusterImage, command: CreateTopic, config: BrokerConfig
     # The command has come before, and its answer was lost: it gets the same answer.
     if existing is not None and existing.topic_id == command.topic_id:
         return Decision(answer=lambda after: placed(after, existing))
+    # The command has been carried out, and the topic was deleted since: carried out again it would undo that.
     if command.topic_id in image.deleted_topics:
         raise InvalidRequest(f"topic {request.name} was created, and deleted by somebody since")
     check_new_id(image, command.topic_id)
@@ -291,6 +292,7 @@ def _check_changes(topic: Topic, changes: Mapping[str, str | None]) -> None:
 
 def report_removed(image: ClusterImage, command: ReportRemoved) -> Decision:
     """Notes that a broker holds nothing of deleted topics any more; a topic that nobody holds is forgotten."""
+    # Brokers repeat a report until it is in the metadata, so only what is still noted makes a record.
     held = [
         topic_id
         for topic_id, holders in image.deleted_topics.items()

@@ -53,6 +53,7 @@ def _relieve(partitions: Partitions, node: NodeId, unfit: UnfitReplica) -> None:
         return
     topic, info = entry
     is_counted_on = node in info.isr or info.leader == node
+    # After an election the report is of the past: the replica may be well again, and lead by that election.
     if info.leader_epoch != unfit.leader_epoch or not is_counted_on:
         return
     others = _candidates(partitions.image, info, node)

@@ -91,6 +91,7 @@ def with_wanted(info: PartitionInfo, brokers: Brokers) -> PartitionInfo:
             members = [PartitionMember(next_engine_id, *disk)]
             next_engine_id += 1
         wanted.append(members[0])
+    # In the order of the ids, as members are kept: a move has ended when the two tuples are equal.
     ordered = tuple(sorted(wanted, key=lambda member: member.engine_id))
     return replace(info, wanted=ordered, next_engine_id=next_engine_id)
 

@@ -66,6 +66,8 @@ class Sessions:
         for node, broker in image.brokers.items():
             session = self._sessions.get(node)
             is_known = session is not None and session.broker_epoch == broker.epoch
+            # A new registration is another process: it gets a whole session, and nothing that was heard of the last
+            # one.
             followed[node] = session if session is not None and is_known else Session(broker.epoch, now_s)
         self._sessions = followed
         self._silences = {
@@ -126,6 +128,7 @@ class Sessions:
         clocks = [clock_ms for clock_ms in live if clock_ms is not None]
         if own is None or own.clock_ms is None or not clocks:
             return None
+        # The median, as one clock that is far off does not move it, as it would the mean.
         return int(own.clock_ms - median(clocks))
 
     def expired(self, image: ClusterImage, now_s: float) -> list[tuple[NodeId, int]]:

@@ -106,6 +106,7 @@ def _encode_in_format_9(image: ClusterImage) -> bytes:
 
 
 def _encode_in_format_8(image: ClusterImage) -> bytes:
+    # Never written any more: reading a snapshot of this format asks for the very bytes that it had.
     return _ENCODER.encode(_snapshot(image, FORMAT_WITHOUT_LEVELS, _without_level(image)))
 
 

@@ -67,6 +67,7 @@ def next_step(
 def _is_lost(image: ClusterImage, voter: Voter) -> bool:
     """Returns True if the voter's disk can never come back. (A founder that has yet to register still may.)"""
     broker = image.brokers.get(NodeId(voter.node_id))
+    # With another disk under the voter's node id its promises are gone, and so is the vote that rested on them.
     return voter.voter_id in image.voters_leaving or (broker is not None and broker.storage != voter.incarnation)
 
 
