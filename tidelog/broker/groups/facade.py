@@ -141,7 +141,7 @@ class Groups:
         `TooLarge`, `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
-            # A question makes no topic: else each dashboard that lists groups would make one in every cluster.
+            # Lists and descriptions make no topic: else each dashboard that shows groups would make one everywhere.
             nothing = _of_nothing(request)
             if isinstance(nothing, TidelogError):
                 raise nothing
