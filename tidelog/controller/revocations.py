@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tidelog.controller.records import MetadataRecord, PartitionsChanged
+from tidelog.controller.records import MetadataRecord, PartitionChange, PartitionRegrouped, PartitionsChanged
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.ids import NodeId, TopicId
 
@@ -57,9 +57,20 @@ class Revocations:
 
 def deposed(image: ClusterImage, records: Sequence[MetadataRecord]) -> frozenset[NodeId]:
     """Returns the brokers that lead less after these records."""
-    changes = [change for record in records if isinstance(record, PartitionsChanged) for change in record.changes]
+    changes = [change for record in records for change in _changes(record)]
     leaders = ((change, _leader(image, TopicId(change.topic_id), change.partition)) for change in changes)
     return frozenset(leader for change, leader in leaders if leader is not None and leader != change.leader)
+
+
+def _changes(record: MetadataRecord) -> Sequence[PartitionChange]:
+    match record:
+        case PartitionsChanged():
+            return record.changes
+        # A Paxos partition that lost votes may have a live leader when an operator has it go on from others.
+        case PartitionRegrouped():
+            return (record.change,)
+        case _:
+            return ()
 
 
 def _leader(image: ClusterImage, topic_id: TopicId, partition: int) -> NodeId | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.controller.cluster import IsrCluster, topic_id
-from tidelog.controller.records import PartitionChange, PartitionsChanged, TopicDeleted
+from tidelog.controller.records import PartitionChange, PartitionRegrouped, PartitionsChanged, TopicDeleted
 from tidelog.controller.revocations import Revocations, deposed
 from tidelog.model.ids import NodeId
 
@@ -51,4 +51,6 @@ def test_deposed_is_who_leads_and_is_to_lead_no_more() -> None:
     image = IsrCluster().image
     assert deposed(image, [change(2)]) == {ONE}
     assert deposed(image, [change(1)]) == frozenset(), "it leads on"
+    (moved,) = change(2).changes
+    assert deposed(image, [PartitionRegrouped(moved, 0, 0, "", 1, 2)]) == {ONE}, "by an operator's word"
     assert deposed(image, [change(2, topic="gone"), change(2, partition=1), TopicDeleted(topic_id("t"))]) == frozenset()
