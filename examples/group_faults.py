@@ -189,7 +189,7 @@ class Run:
             loading = await stack.enter_async_context(running(self.load()))
             following = await stack.enter_async_context(running(self.follow()))
             watching = await stack.enter_async_context(running(self.watch()))
-            await chaos.reign(admin, seconds, progress)
+            await chaos.run(admin, seconds, progress)
             await self.until_stable(admin)
             stable_s = time.monotonic() - chaos.last_fault_s
             self._over.set()
@@ -230,7 +230,7 @@ class Chaos:
         self._rng = random.Random(seed)  # noqa: S311 - dice, not secrets
         self._brokers = Faults(cluster, network)
 
-    async def reign(self, admin: AdminClient, seconds: float, progress: Progress) -> None:
+    async def run(self, admin: AdminClient, seconds: float, progress: Progress) -> None:
         """Returns when everything is mended, but for the consumer that was killed last. Raises `BrokerFailed`,
         `MemberFailed`."""
         try:

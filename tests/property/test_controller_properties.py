@@ -64,7 +64,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.cluster = Cluster(voters=3)
         self.snapshot = (0, encode_image(ClusterImage("")))
         self.before = self.cluster.image
-        self.reigns = 1
+        self.terms = 1
         self.processes = 0
         self.racks: dict[int, str] = {}
         self.topics_made = 0
@@ -142,8 +142,8 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule()
     def elect(self) -> None:
-        self.reigns += 1
-        self.ask(LeadCluster(1, self.reigns << 16, "other"))
+        self.terms += 1
+        self.ask(LeadCluster(1, self.terms << 16, "other"))
         assert self.image.cluster_id == "c1"
 
     @rule()

@@ -22,14 +22,14 @@ from tidelog.controller.partition_commands import (
     AlterReassignments,
     ElectionType,
     ElectLeaders,
-    LostReign,
+    LostTerm,
     LostVote,
     MembersAltered,
     MembersAsked,
     NewReplicas,
-    ReignEnd,
     ReportLostVotes,
     ReportPaxosLeader,
+    TermEnd,
 )
 from tidelog.controller.quorum_leadership import ids_of, is_electable
 from tidelog.controller.snapshot import decode_image, encode_image
@@ -213,11 +213,11 @@ class MembersMachine(RuleBasedStateMachine):
             del self.reports[at]
         self.ask(command)
 
-    @rule(end=st.sampled_from(ReignEnd), is_late=st.booleans())
-    def lose(self, end: ReignEnd, is_late: bool) -> None:
+    @rule(end=st.sampled_from(TermEnd), is_late=st.booleans())
+    def lose(self, end: TermEnd, is_late: bool) -> None:
         if self.info.leader != NO_LEADER:
             broker = self.image.brokers[self.info.leader]
-            lost = LostReign(TOPIC, 0, self.info.leader_epoch - is_late, end)
+            lost = LostTerm(TOPIC, 0, self.info.leader_epoch - is_late, end)
             self.ask(ReportPaxosLeader(broker.node_id, broker.epoch, [lost]))
 
     # -- what always holds -------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class MembersMachine(RuleBasedStateMachine):
     def _go_on(self) -> None:
         self.tell_of_lost_votes()
         if all(one.node_id != self.info.leader or not self.can_vote(one) for one in self.log.members):
-            self.lose(ReignEnd.YIELD, False)
+            self.lose(TermEnd.YIELD, False)
         self.step(0, is_told=True)
         asked = MembersAsked(TOPIC, 0, self.info.leader_epoch, self.info.partition_epoch, self.log)
         if is_report_due(self.info, self.log):

@@ -176,7 +176,7 @@ COMMANDS: Final[Mapping[type[Command], Row]] = dict(
         _broker(AlterMembers, alter_members, OF_BROKER, MembersAltered),
         _broker(ReportLostVotes, report_lost_votes, OF_BROKER),
         _broker(ReportPaxosLeader, report_leader, OF_BROKER),
-        # A broker that could send these could fence others, or begin a reign.
+        # A broker that could send these could fence others, or begin a term.
         _own(LeadCluster, _simple(decide_cluster.lead)),
         _own(FenceBroker, fence),
         _own(NoteStamps, _simple(note_stamps)),

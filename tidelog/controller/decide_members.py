@@ -20,14 +20,14 @@ from tidelog.controller.member_steps import MemberSet, in_order
 from tidelog.controller.partition_commands import (
     AlterCode,
     AlterMembers,
-    LostReign,
+    LostTerm,
     LostVote,
     MembersAltered,
     MembersAnswer,
     MembersAsked,
-    ReignEnd,
     ReportLostVotes,
     ReportPaxosLeader,
+    TermEnd,
 )
 from tidelog.controller.protocols import rules_of
 from tidelog.controller.quorum_leadership import (
@@ -131,11 +131,11 @@ def _replace_id(partitions: Partitions, broker: BrokerInfo, vote: LostVote) -> N
         partitions.settle(topic, info, with_new_id(info, lost[0]))
 
 
-# -- reigns that are over ----------------------------------------------------------------------------------------------
+# -- terms that are over -----------------------------------------------------------------------------------------------
 
 
 def report_leader(image: ClusterImage, command: ReportPaxosLeader, config: BrokerConfig) -> Decision:
-    """Begins the next leader epochs of the partitions whose reigns are lost. A report about another leader epoch counts
+    """Begins the next leader epochs of the partitions whose terms are lost. A report about another leader epoch counts
     for nothing. Raises as `registered_broker`."""
     broker = registered_broker(image, command.node_id, command.broker_epoch)
     partitions = Partitions(image, config)
@@ -144,15 +144,15 @@ def report_leader(image: ClusterImage, command: ReportPaxosLeader, config: Broke
     return Decision(as_record(partitions.changes), lambda after: Done(after.position))
 
 
-def _begin_next(partitions: Partitions, broker: BrokerInfo, lost: LostReign) -> None:
+def _begin_next(partitions: Partitions, broker: BrokerInfo, lost: LostTerm) -> None:
     entry = partitions.find(lost.topic_id, lost.partition)
     if entry is None:
         return
     topic, info = entry
-    # A late report would end the reign of somebody who leads well.
+    # A late report would end the term of somebody who leads well.
     is_its_own = info.leader == broker.node_id and info.leader_epoch == lost.leader_epoch
     if not (rules_of(topic).leader_reports_members and is_its_own and is_electable(info)):
         return
     # The same broker may go on under a greater number; one whose disk has failed cannot.
-    leader = info.leader if lost.end is ReignEnd.RENEW else next_candidate(info)
+    leader = info.leader if lost.end is TermEnd.RENEW else next_candidate(info)
     partitions.settle(topic, info, replace(info, leader=leader, leader_epoch=info.leader_epoch + 1))

@@ -113,10 +113,10 @@ def _numbered(was: PartitionInfo, now: PartitionInfo) -> PartitionInfo:
     # The same object tells callers that there is nothing to record; a new epoch would refuse requests under way.
     if now == was:
         return was
-    # A replica that goes begins a reign, too, even under the same leader. Moved back, it is empty, and what it reported
+    # A replica that goes begins a term, too, even under the same leader. Moved back, it is empty, and what it reported
     # before its removal, in the old epoch, must not let it into the ISR.
-    is_new_reign = now.leader != was.leader or any(node not in now.replicas for node in was.replicas)
-    return replace(now, leader_epoch=was.leader_epoch + is_new_reign, partition_epoch=was.partition_epoch + 1)
+    is_new_term = now.leader != was.leader or any(node not in now.replicas for node in was.replicas)
+    return replace(now, leader_epoch=was.leader_epoch + is_new_term, partition_epoch=was.partition_epoch + 1)
 
 
 def isr_called_off(info: PartitionInfo, name: TopicPartition) -> PartitionInfo:

@@ -178,7 +178,7 @@ class AlterMembers(Command, frozen=True, tag=True):
     partitions: Sequence[MembersAsked]
 
 
-class ReignEnd(enum.Enum):
+class TermEnd(enum.Enum):
     """The need of a partition whose leader cannot go on under its number."""
 
     RENEW = "renew"
@@ -187,22 +187,22 @@ class ReignEnd(enum.Enum):
     """Another leader: this one's disk has failed, or it finds no majority that answers."""
 
 
-class LostReign(msgspec.Struct, frozen=True, array_like=True):
+class LostTerm(msgspec.Struct, frozen=True, array_like=True):
     """A partition that the reporting broker leads in this epoch, by the metadata."""
 
     topic_id: str
     partition: Natural
     leader_epoch: Natural
-    end: ReignEnd
+    end: TermEnd
 
 
 class ReportPaxosLeader(Command, frozen=True, tag=True):
-    """Reigns that are over. Each gets the next leader epoch, if a majority of its members is live: of the same broker
+    """Terms that are over. Each gets the next leader epoch, if a majority of its members is live: of the same broker
     or of the next. Answered by `Done`."""
 
     node_id: Natural
     broker_epoch: NaturalOrNone
-    lost: Sequence[LostReign]
+    lost: Sequence[LostTerm]
 
 
 class LostVote(msgspec.Struct, frozen=True, array_like=True):

@@ -144,10 +144,10 @@ def next_candidate(info: PartitionInfo) -> NodeId:
 
 def _leader(was: PartitionInfo, now: PartitionInfo) -> NodeId:
     stays = was.leader if was.leader in now.isr else NO_LEADER
-    # Naming another leader that no majority can promise to would end a reign for nothing.
+    # Naming another leader that no majority can promise to would end a term for nothing.
     if not is_electable(now):
         return stays
-    # Somebody has asked for this leader: an operator, a hand-over, or a report that the reign is lost.
+    # Somebody has asked for this leader: an operator, a hand-over, or a report that the term is lost.
     if now.leader in now.isr and now.leader != was.leader:
         return now.leader
     leader = now.leader if now.leader in now.isr else now.isr[0]

@@ -19,7 +19,7 @@ from tidelog.model.ids import NodeId, TopicId
 
 
 class Revocations:
-    """The revocations of one reign; what was before it counts as one against everybody."""
+    """The revocations of one term; what was before it counts as one against everybody."""
 
     def __init__(self) -> None:
         self._begun_at = 0
@@ -27,7 +27,7 @@ class Revocations:
         self._under_way: frozenset[NodeId] = frozenset()
 
     def begin(self, position: int) -> None:
-        """Begins a reign that knows the metadata up to this position."""
+        """Begins a term that knows the metadata up to this position."""
         # What the last controller took from brokers is not remembered; all of it lies before this position.
         self._begun_at, self._made_at = position, {}
 

@@ -117,7 +117,7 @@ class Sessions:
     def silent_ms(self, node_id: int, now_s: float) -> float:
         """Returns for how many milliseconds the broker was not heard of, as far as this controller knows."""
         session = self._sessions.get(NodeId(node_id))
-        # A voter that has never registered has no session; it counts as heard when this reign began.
+        # A voter that has never registered has no session; it counts as heard when this term began.
         return (now_s - (self._begun_s if session is None else session.heard_s)) * 1000
 
     def clock_offset_ms(self, image: ClusterImage, node_id: int) -> int | None:

@@ -267,7 +267,7 @@ class ClusterImage:
     position: int = 0
     controller_id: NodeId = NO_LEADER
     controller_epoch: int = 0
-    """The epoch of the newest controller that has written; it rises with every reign."""
+    """The epoch of the newest controller that has written; it rises with every term."""
     brokers: Mapping[NodeId, BrokerInfo] = field(default_factory=lambda: MappingProxyType({}))
     """The brokers by node id, in order of ids."""
     topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))

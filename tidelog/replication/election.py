@@ -12,7 +12,7 @@ Their theory is in `election_lease`.) It follows Raft's dissertation, sections 6
 | LEADER | each H: heartbeat; no quorum answered for T (*check-quorum*), or a newer number | resigns: FOLLOWER |
 
 *Pre-vote* lets a node come back that was cut off, without a campaign that would depose a healthy leader. *Check-quorum*
-ends the reign of a leader that can still be heard by others, and so keeps them quiet, but hears nobody. A leader that
+ends the term of a leader that can still be heard by others, and so keeps them quiet, but hears nobody. A leader that
 resigns releases its leases, and the others need not wait.
 
 Two nodes that campaign at the same moment both fail. So a voter welcomes one at a time, each for half an H, and voters
@@ -39,7 +39,7 @@ from tidelog.replication.election_events import (
     LeaderChanged,
     LeaseReleased,
     Listeners,
-    LostReign,
+    LostTerm,
     PeerDown,
     PreVote,
     PreVoteAnswer,
@@ -53,7 +53,7 @@ from tidelog.replication.election_events import (
     WakeAt,
     Won,
 )
-from tidelog.replication.election_lease import Grants, Reign
+from tidelog.replication.election_lease import Grants, Term
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.numbers import NO_NUMBER, NODE_MAX, owner_of
 from tidelog.replication.quorum import Quorum
@@ -101,7 +101,7 @@ class Election:
         self._backing_s = self._lease_s * (1 - settings.drift)
         self._grants = Grants(self._lease_s, muted_until_s=now_s + self._lease_s if has_voted_before else -inf)
         self._promised = promised
-        self._ended = NO_NUMBER  # the largest number whose reign is known to be over
+        self._ended = NO_NUMBER  # the largest number whose term is known to be over
         self._heard_s = -inf  # the leader, last
         self._is_leader_down = False
         self._round = 0
@@ -109,7 +109,7 @@ class Election:
         self._granted: dict[int, bool] = {}
         self._welcomed: int | None = None
         self._welcomed_s = -inf
-        self._reign: Reign | None = None
+        self._term: Term | None = None
         self._listeners: tuple[int, ...] = ()
         self._log_end = 0
         # Voters that are started together would otherwise campaign together.
@@ -120,7 +120,7 @@ class Election:
 
     def has_lease(self, now_s: float) -> bool:
         """True if no other node can have been elected, so that this leader's applied prefix is the newest there is."""
-        return self._reign is not None and now_s < self._reign.backed_s + self._backing_s
+        return self._term is not None and now_s < self._term.backed_s + self._backing_s
 
     def may_promise(self, candidate: int, now_s: float) -> bool:
         """False while a lease binds this voter: a promise request of this candidate must be dropped, unanswered."""
@@ -144,7 +144,7 @@ class Election:
         if self._due_s != self._told_s:
             self._told_s = self._due_s
             effects.append(WakeAt(self._due_s))
-        assert (self._reign is not None) == (self.role is Role.LEADER)
+        assert (self._term is not None) == (self.role is Role.LEADER)
         return effects
 
     def _on_event(self, event: ElectionEvent, now_s: float) -> list[ElectionEffect]:
@@ -165,19 +165,19 @@ class Election:
                 return self._on_ready(now_s)
             case Reconfigured(me, quorum):
                 return self._on_reconfigured(me, quorum, now_s)
-            case Promised() | Won() | LostReign() | StepAside():
+            case Promised() | Won() | LostTerm() | StepAside():
                 return self._on_engine(event, now_s)
 
-    def _on_engine(self, event: Promised | Won | LostReign | StepAside, now_s: float) -> list[ElectionEffect]:
+    def _on_engine(self, event: Promised | Won | LostTerm | StepAside, now_s: float) -> list[ElectionEffect]:
         match event:
             case Promised(number):
                 return self._on_promised(number, now_s)
             case Won(number):
                 return self._on_won(number, now_s)
-            case LostReign(number):
-                # The end of an earlier reign may be told late, and ends no later one. Of a candidate no number is known
+            case LostTerm(number):
+                # The end of an earlier term may be told late, and ends no later one. Of a candidate no number is known
                 # here, so any end counts as its own, which costs a timeout at most.
-                is_mine = self._reign is None or self._reign.number == number
+                is_mine = self._term is None or self._term.number == number
                 return self._give_up(now_s) if is_mine and self.role in {Role.CANDIDATE, Role.LEADER} else []
             case StepAside(to):
                 return [] if self.role is Role.FOLLOWER else [Resign(), *self._give_up(now_s, successor=to)]
@@ -198,8 +198,8 @@ class Election:
             case Heartbeat():
                 return self._on_heartbeat(sender, message, now_s)
             case HeartbeatAnswer(number, beat):
-                if self._reign is not None and self._reign.number == number:
-                    self._reign.answered(sender, beat)
+                if self._term is not None and self._term.number == number:
+                    self._term.answered(sender, beat)
                 return []
             case PreVote(round_):
                 return [Tell(sender, PreVoteAnswer(round_, self._would_promise(sender, now_s)))]
@@ -211,10 +211,10 @@ class Election:
     # -- following ---------------------------------------------------------------------------------------------------
 
     def _on_heartbeat(self, sender: int, heartbeat: Heartbeat, now_s: float) -> list[ElectionEffect]:
-        """Follows the leader and grants it a lease, unless its reign is known to be over."""
+        """Follows the leader and grants it a lease, unless its term is known to be over."""
         number = heartbeat.number
         # A promise to a newer number is enough to know that. Its candidate may be leader by now, with this voter's
-        # promise: a grant to the older reign would let two nodes hold a lease at one time.
+        # promise: a grant to the older term would let two nodes hold a lease at one time.
         if owner_of(number) != sender or number <= self._ended or number < max(self.number, self._promised):
             return []
         effects = self._yield(now_s)
@@ -227,7 +227,7 @@ class Election:
         return [*effects, *self._know(sender, number)]
 
     def _on_promised(self, number: int, now_s: float) -> list[ElectionEffect]:
-        """Grants a lease to the candidate that its replica promises, and ends older reigns, its own included."""
+        """Grants a lease to the candidate that its replica promises, and ends older terms, its own included."""
         if number <= max(self._promised, self.number):
             return []
         self._promised = number
@@ -277,9 +277,9 @@ class Election:
         return []
 
     def _on_released(self, released: LeaseReleased, now_s: float) -> list[ElectionEffect]:
-        """Takes note that a reign is over: its successor asks at once, the others later."""
+        """Takes note that a term is over: its successor asks at once, the others later."""
         self._grants.release(released.number)
-        # A heartbeat of that reign may be under way still, and must not be followed, nor granted a lease.
+        # A heartbeat of that term may be under way still, and must not be followed, nor granted a lease.
         self._ended = max(self._ended, released.number)
         if self.role is not Role.FOLLOWER or released.number < self.number:
             return []
@@ -357,21 +357,21 @@ class Election:
             return [Resign()]
         assert owner_of(number) == self.me and number >= max(self._promised, self.number)
         self.role = Role.LEADER
-        self._reign = Reign(number, self.me, self._quorum, now_s)
+        self._term = Term(number, self.me, self._quorum, now_s)
         return [*self._know(self.me, number), *self._on_beat(now_s)]
 
     # -- leading -----------------------------------------------------------------------------------------------------
 
     def _on_beat(self, now_s: float) -> list[ElectionEffect]:
-        reign = self._reign
-        assert reign is not None
+        term = self._term
+        assert term is not None
         # Check-quorum: its heartbeats may still arrive, and keep the others from electing a leader that hears them.
-        if now_s - max(reign.began_s, reign.backed_s) > self._timeout_s:
+        if now_s - max(term.began_s, term.backed_s) > self._timeout_s:
             return [Resign(), *self._give_up(now_s)]
         # The leader counts among the voters that back its lease, so it is bound as they are.
-        self._grants.give(self.me, reign.number, now_s)
+        self._grants.give(self.me, term.number, now_s)
         self._due_s = now_s + self._heartbeat_s
-        heartbeat = Heartbeat(reign.number, reign.beat(now_s, forget_s=self._timeout_s), self._log_end)
+        heartbeat = Heartbeat(term.number, term.beat(now_s, forget_s=self._timeout_s), self._log_end)
         return [Tell(node, heartbeat) for node in self._audience()]
 
     def _audience(self) -> list[int]:
@@ -381,14 +381,14 @@ class Election:
     def _give_up(self, now_s: float, *, successor: int | None = None) -> list[ElectionEffect]:
         """Becomes FOLLOWER, for at least a whole timeout; releases its leases if it led."""
         # Where a `Resign` is due, callers put it before these effects: the engine stops before others may lead.
-        reign, self._reign = self._reign, None
+        term, self._term = self._term, None
         self.role = Role.FOLLOWER
         self._due_s = self._after_timeout_s(now_s)
-        if reign is None:
+        if term is None:
             return []
-        self._ended = reign.number
-        self._grants.release(reign.number)
-        releases = [Tell(node, LeaseReleased(reign.number, successor)) for node in self._audience()]
+        self._ended = term.number
+        self._grants.release(term.number)
+        releases = [Tell(node, LeaseReleased(term.number, successor)) for node in self._audience()]
         return [*releases, *self._know(None)]
 
     def _on_reconfigured(self, me: int, quorum: Quorum, now_s: float) -> list[ElectionEffect]:
@@ -399,7 +399,7 @@ class Election:
         else:
             given_up = []
             # Its leases are not released: the voters that they bind may promise this node, and no other.
-            self._reign = None
+            self._term = None
         self.me, self._quorum = me, quorum
         if was_trying and me in quorum:
             return [*self._know(None), *self._campaign(now_s)]

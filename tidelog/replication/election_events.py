@@ -46,7 +46,7 @@ class PreVoteAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class LeaseReleased(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Tells that the reign under this number is over, and so are its leases."""
+    """Tells that the term under this number is over, and so are its leases."""
 
     number: Natural
     successor: Natural | None = None
@@ -80,7 +80,7 @@ class Promised(msgspec.Struct, frozen=True):
     """The node's own replica takes up a promise request, its own proposer's included.
 
     The caller tells it in the same turn of the loop in which the replica takes the request up, not when the promise is
-    durable: between the two, no heartbeat of an older reign may be answered.
+    durable: between the two, no heartbeat of an older term may be answered.
     """
 
     number: int
@@ -92,8 +92,8 @@ class Won(msgspec.Struct, frozen=True):
     number: int
 
 
-class LostReign(msgspec.Struct, frozen=True):
-    """The attempt of the engine, or its reign, has ended, and the caller has not begun another by itself."""
+class LostTerm(msgspec.Struct, frozen=True):
+    """The attempt of the engine, or its term, has ended, and the caller has not begun another by itself."""
 
     number: int
 
@@ -128,7 +128,7 @@ class Listeners(msgspec.Struct, frozen=True):
 
 
 ElectionEvent = (
-    Tick | Heard | PeerDown | Promised | Won | LostReign | Ready | Reconfigured | StepAside | Advanced | Listeners
+    Tick | Heard | PeerDown | Promised | Won | LostTerm | Ready | Reconfigured | StepAside | Advanced | Listeners
 )
 
 # -- effects ---------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Tell(msgspec.Struct, frozen=True):
 
 class Campaign(msgspec.Struct, frozen=True):
     """Have the engine elected, under a number larger than `Election.number` and all that it knows; report `Won` or
-    `LostReign`."""
+    `LostTerm`."""
 
 
 class Resign(msgspec.Struct, frozen=True):

@@ -29,14 +29,14 @@ class Grants:
 
     def give(self, owner: int, number: int, now_s: float) -> None:
         """Grants the lease to the owner of this proposal number, from now on."""
-        assert number >= self._number, "nothing is granted to a reign that is known to be over"
-        # The last grant replaces the one before. That is safe, because the newer reign needed the promises of a quorum,
+        assert number >= self._number, "nothing is granted to a term that is known to be over"
+        # The last grant replaces the one before. That is safe, because the newer term needed the promises of a quorum,
         # which ended the older one's lease for good.
         self._owner, self._number, self._until_s = owner, number, now_s + self._lease_s
 
     def release(self, number: int) -> None:
-        """Ends the lease, if it was granted to the reign under this number."""
-        # A late release of an earlier reign must not end a newer one's lease, be it of the same leader.
+        """Ends the lease, if it was granted to the term under this number."""
+        # A late release of an earlier term must not end a newer one's lease, be it of the same leader.
         if number == self._number:
             self._until_s = -inf
 
@@ -48,7 +48,7 @@ class Grants:
         return max(held_until_s, self._muted_until_s)
 
 
-class Reign:
+class Term:
     """The heartbeats of a leader, and the voters that have answered them."""
 
     def __init__(self, number: int, me: int, quorum: Quorum, now_s: float) -> None:

@@ -92,7 +92,7 @@ class Run:
         with Writer(bootstrap, books, EVERY_S, options.request_ms):
             breaker = Breaker(cluster, network, self.books, [*self.groups.values()])
             self.blows = breaker.blows
-            await breaker.reign(
+            await breaker.run(
                 admin, options.minutes * 60, options.seed, lambda blow: said.print(line(blow), soft_wrap=True)
             )
         if java is not None:

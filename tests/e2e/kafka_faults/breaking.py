@@ -47,7 +47,7 @@ class Breaker:
         self._faults = Faults(cluster, network)
         self._kinds = [kind for kind in KINDS if kind in self._faults.kinds]
 
-    async def reign(self, admin: AdminClient, seconds: float, seed: int, told: Callable[[Blow], None]) -> None:
+    async def run(self, admin: AdminClient, seconds: float, seed: int, told: Callable[[Blow], None]) -> None:
         """Breaks one leader after the other, and waits after each until all have gone on and all replicas are in
         sync. Raises `BrokerFailed`, and `TimeoutError` if they do not even begin."""
         rng, end_s = random.Random(seed), time.monotonic() + seconds

@@ -19,7 +19,7 @@ from tidelog.replication.election_events import (
     HeartbeatAnswer,
     LeaderChanged,
     LeaseReleased,
-    LostReign,
+    LostTerm,
     PeerDown,
     PreVote,
     PreVoteAnswer,
@@ -94,7 +94,7 @@ class Stage:
             case "won":
                 return Won(make_number(int(pairs["round"]), node))
             case "lost":
-                return LostReign(make_number(int(pairs["round"]), node))
+                return LostTerm(make_number(int(pairs["round"]), node))
             case "promised":
                 return Promised(make_number(int(pairs["round"]), int(pairs["to"])))
             case "down":
@@ -189,7 +189,7 @@ def event_text(event: ElectionEvent) -> str:
             return f"from {sender}: {message_text(message)}"
         case PeerDown(voter):
             return f"{voter} is down"
-        case Promised(number) | Won(number) | LostReign(number):
+        case Promised(number) | Won(number) | LostTerm(number):
             return f"{type(event).__name__.lower()} {number_text(number)}"
         case StepAside(to):
             return f"step aside for {to or 'anybody'}"

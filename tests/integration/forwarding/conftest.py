@@ -213,7 +213,7 @@ class Cluster:
         if leader in self.sites:
             self.sites[leader].partition(topic, partition).leader_epoch = epoch
 
-    def reign(self, topic: str, partition: int, leader: int) -> None:
+    def appoint(self, topic: str, partition: int, leader: int) -> None:
         """Changes a leader; everybody hears of it."""
         self.move(topic, partition, leader)
         self.tell(1, 2, 3)

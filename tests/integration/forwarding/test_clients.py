@@ -66,7 +66,7 @@ async def test_a_producer_goes_to_each_leader_directly(two: Cluster, producer: P
 
 async def test_a_producer_learns_from_a_receipt_that_the_leader_has_moved(two: Cluster, producer: Producer) -> None:
     await producer.send_and_wait("t", b"a", partition=0)
-    two.reign("t", 0, leader=2)
+    two.appoint("t", 0, leader=2)
     assert (await producer.send_and_wait("t", b"b", partition=0)).acked_by == (2,)
     assert forwarded(two) == [(2, "ForwardProduce")]
     sent = [b"b"]
@@ -92,12 +92,12 @@ async def test_a_dead_leader_is_left_for_its_successor(two: Cluster, producer: P
     two.net.down[1] = None
     delivery = await producer.send("t", b"b", partition=0)
     delivery.hurry()
-    two.reign("t", 0, leader=2)
+    two.appoint("t", 0, leader=2)
     assert (await delivery).acked_by == (2,)
 
 
 async def test_records_for_a_partition_without_leader_are_surely_not_appended(two: Cluster, nobody: str) -> None:
-    two.reign("t", 0, leader=-1)
+    two.appoint("t", 0, leader=-1)
     async with Producer(two.nodes[3].url, linger_ms=0, delivery_timeout_ms=300) as producer:
         with pytest.raises(DeliveryExpired, match="no leader"):
             await producer.send_and_wait("t", b"a", partition=0)
@@ -154,7 +154,7 @@ async def test_a_consumer_goes_on_when_a_broker_dies_and_when_a_leader_moves(two
         # the consumer's position, and the consumer would begin anew if it asked before "d" is there.
         copied = await two.sites[1].post("/topics/t/partitions/1", {"records": [{"value": "b"}]}, JSON_V2)
         assert copied.status == 200
-        two.reign("t", 1, leader=1)
+        two.appoint("t", 1, leader=1)
         await producer.send_and_wait("t", b"d", partition=1)
         assert [record.value for record in await read(consumer, 1)] == [b"d"]
 

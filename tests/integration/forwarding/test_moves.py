@@ -252,7 +252,7 @@ async def test_a_leader_that_is_replaced_while_it_hangs_is_not_waited_for(
     plain = asyncio.ensure_future(produce(two, batches()))
     await two.sites[1].until(lambda: len(two.net.asked) == 3)
     two.tell(ORIGIN)
-    two.reign("t", 0, leader=2)
+    two.appoint("t", 0, leader=2)
     assert (await numbered).acked_by == [2]
     assert (await reading).replica == 2
     assert not plain.done()  # a second try might append it twice, and the first may still be answered
@@ -266,7 +266,7 @@ async def test_a_hanging_leader_without_successor_leaves_the_outcome_unknown(
     numbered = asyncio.ensure_future(produce(two, batches(producer_id=7, sequence=0)))
     reading = asyncio.ensure_future(two.nodes[ORIGIN].partition("t", 0).read(0, bytes_max=1))
     await two.sites[1].until(lambda: len(two.net.asked) == 2)
-    two.reign("t", 0, leader=-1)
+    two.appoint("t", 0, leader=-1)
     with pytest.raises(TimedOutAfterAppend, match="has no leader now"):
         await numbered
     with pytest.raises(LeaderNotAvailable, match="has no leader now"):

@@ -309,7 +309,7 @@ def test_a_broker_that_was_removed_is_a_stranger() -> None:
         await until(lambda: not controller.image.is_live(other.node_id))
         await controller.admin.remove_broker(NodeId(other.node_id))
         await until(lambda: len(controller.image.voters) == 2)
-        await cluster.settle()  # taking a voter out may end a reign
+        await cluster.settle()  # taking a voter out may end a term
         controller = next(one for one in cluster.brokers.values() if one.is_controller)
         async with somebody(cluster, controller, "10.0.0.93", hello, info) as removed:
             assert await _told_newcomer(removed) == NEWCOMERS

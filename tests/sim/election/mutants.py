@@ -6,7 +6,7 @@ from typing import Any
 
 from tidelog.replication.election import Election
 from tidelog.replication.election_events import ElectionEffect
-from tidelog.replication.election_lease import Reign
+from tidelog.replication.election_lease import Term
 
 
 class NoPreVote(Election):
@@ -20,8 +20,8 @@ class NoCheckQuorum(Election):
     """Leads until somebody contradicts."""
 
     def _on_beat(self, now_s: float) -> list[ElectionEffect]:
-        assert self._reign is not None
-        self._reign.began_s = now_s
+        assert self._term is not None
+        self._term.began_s = now_s
         return super()._on_beat(now_s)
 
 
@@ -36,17 +36,17 @@ class LeaseFromAnswer(Election):
     """Counts the lease from when the answer came, not from when the question went out."""
 
     def step(self, event: Any, now_s: float) -> list[ElectionEffect]:
-        reign = self._reign
-        before = {} if reign is None else dict(reign._backed_s)
+        term = self._term
+        before = {} if term is None else dict(term._backed_s)
         effects = super().step(event, now_s)
-        if reign is not None and reign is self._reign:
-            self._date(reign, before, now_s)
+        if term is not None and term is self._term:
+            self._date(term, before, now_s)
         return effects
 
-    def _date(self, reign: Reign, before: dict[int, float], now_s: float) -> None:
-        for voter, sent_s in reign._backed_s.items():
+    def _date(self, term: Term, before: dict[int, float], now_s: float) -> None:
+        for voter, sent_s in term._backed_s.items():
             if sent_s > before.get(voter, float("-inf")):
-                reign._backed_s[voter] = now_s
+                term._backed_s[voter] = now_s
 
 
 class HeartbeatAfterPromise(Election):

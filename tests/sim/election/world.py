@@ -19,7 +19,7 @@ from tidelog.replication.election_events import (
     ElectionEvent,
     ElectionMessage,
     Heard,
-    LostReign,
+    LostTerm,
     PeerDown,
     Promised,
     Resign,
@@ -41,7 +41,7 @@ class Ask(msgspec.Struct, frozen=True):
 
     number: int
     write: int
-    """Counts the writes of a reign; 0 is the promise."""
+    """Counts the writes of a term; 0 is the promise."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Voter:
         self.paused_until_s = -inf
         self.wake = 0
         self.number = 0
-        """Of the attempt, or the reign; 0: neither."""
+        """Of the attempt, or the term; 0: neither."""
         self.write = 0
         self.accepted: set[int] = set()
         self.heard = 0
@@ -303,7 +303,7 @@ class World:
             return
         if not answer.is_accept:
             voter.number = 0
-            self.step(voter, LostReign(answer.number))
+            self.step(voter, LostTerm(answer.number))
         elif answer.write == voter.write and not self.quorum.is_met(voter.accepted):
             voter.accepted.add(sender)
             if self.quorum.is_met(voter.accepted) and voter.write <= 1:

@@ -76,8 +76,8 @@ def _in_any_life(image: Any, _: PartitionInfo, member: Any) -> bool:
 def _not_for_removals(was: PartitionInfo, now: PartitionInfo) -> PartitionInfo:
     if now == was:
         return was
-    is_new_reign = now.leader != was.leader
-    return replace(now, leader_epoch=was.leader_epoch + is_new_reign, partition_epoch=was.partition_epoch + 1)
+    is_new_term = now.leader != was.leader
+    return replace(now, leader_epoch=was.leader_epoch + is_new_term, partition_epoch=was.partition_epoch + 1)
 
 
 def _of_any_epoch(process: Process, _: int) -> IsrLeader | None:
@@ -126,7 +126,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "answers to any question, if they fit": Mutant(Parts(follower=AnyAnswerThatFits)),
     "unclean restart not noticed": Mutant(patches=((broker_state.Lost, "takes_acknowledged", _disk_only),)),
     "durability as of now, not of the life": Mutant(patches=((broker_state.Lost, "of", _forgetting_what_was),)),
-    "no new reign when a replica goes": Mutant(patches=((isr_leadership, "_numbered", _not_for_removals),)),
+    "no new term when a replica goes": Mutant(patches=((isr_leadership, "_numbered", _not_for_removals),)),
     "a new min ISR before the set": Mutant(Parts(leader=MinIsrFirst)),
     "leaders not told of another min ISR": Mutant(Parts(leader=OldMinIsr)),
     "answers before their metadata": Mutant(Parts(waits_for_metadata=False)),

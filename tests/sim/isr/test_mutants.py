@@ -38,7 +38,7 @@ TOLD = (
     "anybody's high watermark is the leader's",
     "denials of any epoch",
     "denials of any life",
-    "no new reign when a replica goes",
+    "no new term when a replica goes",
     "one damaged copy more is all",
     "torn copies are acknowledged",
 )

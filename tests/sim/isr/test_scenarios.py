@@ -256,7 +256,7 @@ STORIES: dict[Callable[[Parts], None], str] = {
     a_checkpoint_is_lost: "logs truncated at their checkpoint",
     an_fsync_fails_once: "failed fsyncs are repeated",
     an_answer_about_the_set_is_lost: "revert on an ambiguous answer",
-    a_replica_is_taken_away_and_given_back: "no new reign when a replica goes",
+    a_replica_is_taken_away_and_given_back: "no new term when a replica goes",
     a_member_denies_in_another_life: "denials of any life",
     a_member_denies_in_an_earlier_epoch: "denials of any epoch",
     some_have_damaged_what_another_lacks: "one damaged copy more is all",

@@ -32,9 +32,9 @@ from tidelog.replication.paxos.numbers import NO_NUMBER, next_number
 from tidelog.replication.paxos.proposals import Proposals
 from tidelog.replication.paxos.proposer import Proposer
 from tidelog.replication.paxos.recover import Fence, Founding
-from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import NOP, UNKNOWN, Prefix, Slot, Status, StoredLog, Value
+from tidelog.replication.paxos.term import Term
 from tidelog.replication.paxos.voters import Membership, Phase, VoterSet
 from tidelog.replication.quorum import Majority, Quorum, blocks, parts_of
 from tidelog.sim.paxos.actions import WipeNode
@@ -152,7 +152,7 @@ def faulty_of_a_minority_is_chosen() -> list[Patch]:
     """A fill takes one faulty slot with a name for a quorum's."""
 
     def is_chosen(self: Fill, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
-        return number != NO_NUMBER and value != UNKNOWN and not self._reign.is_news(position, value)
+        return number != NO_NUMBER and value != UNKNOWN and not self._term.is_news(position, value)
 
     return [(Fill, "_is_chosen", is_chosen)]
 
@@ -162,7 +162,7 @@ def voters_without_a_word_deny() -> list[Patch]:
 
     def none_above(self: Fill, number: int, reported: dict[int, Slot]) -> list[int]:
         heard = [node for node in self._answers if node not in reported or reported[node].number <= number]
-        return [*heard, *self._reign.lost]
+        return [*heard, *self._term.lost]
 
     return [(Fill, "_none_above", none_above)]
 
@@ -249,7 +249,7 @@ def fill_replaces_a_ghost_by_nop() -> list[Patch]:
 
     def without_ghosts(self: Fill, position: int, reported: dict[int, Slot]) -> Settled | None:
         settled = decide(self, position, reported)
-        if settled is not None and not settled.is_learned and not self._reign.quorum.is_met(reported):
+        if settled is not None and not settled.is_learned and not self._term.quorum.is_met(reported):
             return Settled(position, NOP, False, True)
         return settled
 
@@ -329,7 +329,7 @@ def candidate_does_not_copy_first() -> list[Patch]:
         self._may_write = True
         actions: list[Action] = []
         for settled in self._settled:
-            if self._reign.is_news(settled.position, settled.value):
+            if self._term.is_news(settled.position, settled.value):
                 return [VotersFound(settled.position, settled.value), *self.lose(self.number)]
             if not settled.is_learned and settled.position >= self._replica.applied.position:
                 actions += self._proposals.propose(settled.position, settled.value)
@@ -340,7 +340,7 @@ def candidate_does_not_copy_first() -> list[Patch]:
 
 def open_voters_are_ignored() -> list[Patch]:
     """What a quorum shows about voters is proposed again like anything else."""
-    return [(Reign, "is_news", lambda self, position, value: False)]
+    return [(Term, "is_news", lambda self, position, value: False)]
 
 
 def voters_chosen_by_the_old_alone() -> list[Patch]:
@@ -431,17 +431,17 @@ def window_not_drained_and_void_voters_take_effect() -> list[Patch]:
 
 def who_is_only_asked_must_tell() -> list[Patch]:
     """Nothing above a number: of that, all sets of voters who may be in force must convince, at any position."""
-    return [(Reign, "deciders", lambda self, position: parts_of(self.quorum))]
+    return [(Term, "deciders", lambda self, position: parts_of(self.quorum))]
 
 
 def old_voters_tell_for_the_new() -> list[Patch]:
     """The old must convince of that, and at positions where the new may be in force, too."""
-    return [(Reign, "deciders", lambda self, position: (self.in_force,))]
+    return [(Term, "deciders", lambda self, position: (self.in_force,))]
 
 
 def either_set_tells_for_the_other() -> list[Patch]:
     """Old and new decide together where the new may be in force, or so it is believed: one of the sets may deny."""
-    return [(Reign, "deciders", lambda self, position: (self.quorum,))]
+    return [(Term, "deciders", lambda self, position: (self.quorum,))]
 
 
 def voters_found_are_written_with_the_rest() -> list[Patch]:

@@ -30,16 +30,16 @@ from tidelog.controller.partition_commands import (
     IsrAnswer,
     IsrAsked,
     IsrMember,
-    LostReign,
+    LostTerm,
     LostVote,
     MembersAltered,
     MembersAnswer,
     MembersAsked,
     NewReplicas,
     PartitionsAltered,
-    ReignEnd,
     ReportLostVotes,
     ReportPaxosLeader,
+    TermEnd,
 )
 from tidelog.controller.records import MetadataRecord, decode_record, encode_record
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, PartitionInfo, PartitionMember, Voter
@@ -249,9 +249,9 @@ class PaxosCluster(IsrCluster):
         vote = LostVote(topic_id("t"), 0, engine_id)
         self.do(ReportLostVotes(node, self.image.brokers[NodeId(node)].epoch, [vote]))
 
-    def lose(self, end: ReignEnd, leader_epoch: int | None = None) -> None:
-        """The leader reports that its reign is over."""
+    def lose(self, end: TermEnd, leader_epoch: int | None = None) -> None:
+        """The leader reports that its term is over."""
         info = self.partition
         epoch = info.leader_epoch if leader_epoch is None else leader_epoch
-        lost = LostReign(topic_id("t"), 0, epoch, end)
+        lost = LostTerm(topic_id("t"), 0, epoch, end)
         self.do(ReportPaxosLeader(info.leader, self.image.brokers[info.leader].epoch, [lost]))

@@ -16,8 +16,8 @@ from tidelog.controller.partition_commands import (
     AlterReassignments,
     LostVote,
     NewReplicas,
-    ReignEnd,
     ReportLostVotes,
+    TermEnd,
 )
 from tidelog.model.cluster import PartitionMember
 from tidelog.model.errors import InvalidRequest, NotController, OldDirectory
@@ -320,7 +320,7 @@ def test_a_log_that_is_one_step_ahead_gets_a_leader_from_half_of_the_members_kno
     cluster.reassign(1, 2, 3)
     cluster.fence(1)
     assert cluster.led == (2, 1, (2,)), "with 3, which may vote already, it may be a majority"
-    cluster.lose(ReignEnd.RENEW)
+    cluster.lose(TermEnd.RENEW)
     assert cluster.led == (2, 2, (2,))
 
 
@@ -343,7 +343,7 @@ def test_a_leader_that_is_to_go_leads_on_if_the_log_has_no_other_member_any_more
     cluster.log = step.of(cluster.log)
     cluster.call_off()
     assert cluster.led[0] == 1, "of what is known here, only 2 is left to go"
-    cluster.lose(ReignEnd.YIELD)
+    cluster.lose(TermEnd.YIELD)
     assert cluster.led[0] == 2, "1 was removed, and cannot be elected"
     assert changes_of(cluster) == ["+1/3", "-2/2"]
     assert (cluster.led[0], cluster.partition.replicas, cluster.partition.is_moving) == (1, (1,), False)

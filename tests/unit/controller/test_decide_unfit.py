@@ -130,7 +130,7 @@ def test_who_does_not_lead_any_more_gives_way_to_nobody(cluster: Cluster) -> Non
     assert entry(cluster) is before
 
 
-def test_what_was_said_of_another_reign_counts_for_nothing(cluster: Cluster) -> None:
+def test_what_was_said_of_another_term_counts_for_nothing(cluster: Cluster) -> None:
     before = entry(cluster)
     for reason in UnfitReason:
         report(cluster, 1, reason, epochs_ago=1)

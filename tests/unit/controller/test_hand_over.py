@@ -35,7 +35,7 @@ def test_asking_twice_is_asking_once() -> None:
     assert cluster.image == image
 
 
-def test_what_was_asked_of_an_earlier_reign_changes_nothing() -> None:
+def test_what_was_asked_of_an_earlier_term_changes_nothing() -> None:
     cluster = IsrCluster()
     assert hand_over(cluster, leader_epoch=-1) is ElectionCode.ELECTION_NOT_NEEDED
     assert cluster.partition.leader == 1

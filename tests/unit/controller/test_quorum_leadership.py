@@ -16,11 +16,11 @@ from tidelog.controller.partition_commands import (
     ElectionType,
     ElectLeaders,
     LeadersElected,
-    LostReign,
+    LostTerm,
     PartitionNamed,
-    ReignEnd,
     ReportPaxosLeader,
     ReportUnfitReplicas,
+    TermEnd,
     UnfitReason,
     UnfitReplica,
 )
@@ -182,9 +182,9 @@ def test_a_leader_that_asks_for_an_isr_is_refused() -> None:
 
 def test_a_leader_that_was_overtaken_gets_the_next_epoch() -> None:
     cluster = PaxosCluster()
-    cluster.lose(ReignEnd.RENEW)
+    cluster.lose(TermEnd.RENEW)
     assert cluster.led == (1, 1, (1, 2, 3))
-    cluster.lose(ReignEnd.RENEW, leader_epoch=0)
+    cluster.lose(TermEnd.RENEW, leader_epoch=0)
     assert cluster.led == (1, 1, (1, 2, 3)), "a repetition"
 
 
@@ -192,7 +192,7 @@ def test_a_leader_that_cannot_lead_gives_way_to_one_after_the_other() -> None:
     cluster = PaxosCluster()
     leaders = []
     for _ in range(4):
-        cluster.lose(ReignEnd.YIELD)
+        cluster.lose(TermEnd.YIELD)
         leaders.append(cluster.partition.leader)
     assert leaders == [2, 3, 1, 2]
     assert cluster.partition.leader_epoch == 4
@@ -201,15 +201,15 @@ def test_a_leader_that_cannot_lead_gives_way_to_one_after_the_other() -> None:
 def test_without_a_live_majority_no_epochs_are_spent() -> None:
     cluster = PaxosCluster()
     cluster.fence(2, 3)
-    for end in ReignEnd:
+    for end in TermEnd:
         cluster.lose(end)
     assert cluster.led == (1, 0, (1,))
 
 
-def test_only_the_leader_may_report_its_reign() -> None:
+def test_only_the_leader_may_report_its_term() -> None:
     cluster = PaxosCluster()
-    lost = LostReign(topic_id("t"), 0, 0, ReignEnd.YIELD)
-    gone = LostReign(topic_id("gone"), 0, 0, ReignEnd.YIELD)
+    lost = LostTerm(topic_id("t"), 0, 0, TermEnd.YIELD)
+    gone = LostTerm(topic_id("gone"), 0, 0, TermEnd.YIELD)
     cluster.do(ReportPaxosLeader(2, cluster.image.brokers[NodeId(2)].epoch, [lost, gone]))
     assert cluster.led == (1, 0, (1, 2, 3))
     with pytest.raises(StaleBrokerEpoch):

@@ -12,7 +12,7 @@ from tidelog.model.ids import NodeId
 ONE, TWO = NodeId(1), NodeId(2)
 
 
-def test_what_was_before_a_reign_counts_against_everybody() -> None:
+def test_what_was_before_a_term_counts_against_everybody() -> None:
     revocations = Revocations()
     revocations.begin(40)
     assert (revocations.last(1), revocations.last(2)) == (40, 40)

@@ -58,7 +58,7 @@ def test_what_comes_late_takes_nothing_back() -> None:
     assert (session.position, session.snapshot_position, session.snapshot_hash) == (9, 8, "b")
 
 
-def test_silence_of_who_never_registered_counts_from_the_reign() -> None:
+def test_silence_of_who_never_registered_counts_from_the_term() -> None:
     _, sessions, epoch = started()
     sessions.heard(1, epoch, 130.0, position=1)
     assert (sessions.silent_ms(1, 131.0), sessions.silent_ms(7, 131.0)) == (1_000, 31_000)
@@ -119,7 +119,7 @@ def test_nobody_bears_witness_against_itself_nor_for_long_nor_fenced() -> None:
     assert silent_nodes(cluster, sessions, 103.2) == []
 
 
-def test_words_about_an_earlier_life_and_of_another_reign_count_for_nothing() -> None:
+def test_words_about_an_earlier_life_and_of_another_term_count_for_nothing() -> None:
     cluster, sessions, epochs = silent_three()
     for witness in (1, 2):
         sessions.witnessed(3, epochs[3] - 1, witness, 101.0)

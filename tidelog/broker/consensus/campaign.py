@@ -43,7 +43,7 @@ class CampaignHost(Protocol):
         """Has the engine try to be elected, under a fresh number."""
 
     def demote(self) -> None:
-        """Has the engine end its reign, or its attempt."""
+        """Has the engine end its term, or its attempt."""
 
     def leader_changed(self, leader: int | None) -> None:
         """Hears who leads, by engine id; None if nobody is known to."""

@@ -308,7 +308,7 @@ class ElectedLog:
         await self._propose(Truncate(begin))
 
     async def _propose(self, event: Append | Truncate) -> Applied:
-        # While voters change nothing may be in flight: VOTERS are the last value of their reign.
+        # While voters change nothing may be in flight: VOTERS are the last value of their term.
         if not self.is_leading or self._voter_changer.is_changing:
             raise NotController("this broker does not lead the log now")
         answer = self.engine.propose(event)
@@ -332,7 +332,7 @@ class ElectedLog:
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
         """Adds one voter, or removes one by its id; nothing may be appended meanwhile. Raises as `VoterChanger.change`,
         with `NotController` for a change that has not begun."""
-        # Every value of the reign has to be applied before majorities of other voters count.
+        # Every value of the term has to be applied before majorities of other voters count.
         if not self.is_leading or self._in_flight or not self.leadership.is_drained:
             raise NotController("this broker cannot change the voters now; try again")
         try:

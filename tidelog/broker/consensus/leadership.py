@@ -4,7 +4,7 @@ The election (`replication.election`) says when to try, the engine whether it wa
 ask (`voter_change`). This leads from one to the next; what a leader does with its log is not its affair.
 
     election -> campaign -> Elect -> Elected -> Won -> leading
-                                     Lost    -> LostReign -> the election waits, and tries again
+                                     Lost    -> LostTerm -> the election waits, and tries again
 
 A member that cannot read something agreed on cannot lead. It campaigns only if entries are open, which an election
 settles: each adds an entry of its own, and as long as all lack the same, none of them comes to anything.
@@ -23,7 +23,7 @@ from tidelog.broker.consensus.routes import Routes
 from tidelog.broker.consensus.voter_change import VoterChanger
 from tidelog.model.errors import NotController
 from tidelog.replication.election import Election
-from tidelog.replication.election_events import LostReign, Promised, Ready, Reconfigured, StepAside, Won
+from tidelog.replication.election_events import LostTerm, Promised, Ready, Reconfigured, StepAside, Won
 from tidelog.replication.paxos.events import Demote, Elect, Enlist
 from tidelog.replication.paxos.numbers import next_number
 from tidelog.replication.paxos.state import Status
@@ -44,7 +44,7 @@ class Leadership:
         listener: LeaderListener,
     ) -> None:
         self.number = 0
-        """The number of this member's reign; 0 if it does not lead."""
+        """The number of this member's term; 0 if it does not lead."""
         self._member = member
         self._engine = engine
         self._routes = routes
@@ -115,7 +115,7 @@ class Leadership:
             self.number = 0
             self._listener.deposed()
 
-    def end_reign(self) -> None:
+    def end_term(self) -> None:
         self._attempt = 0
         self.hold()
 
@@ -141,7 +141,7 @@ class Leadership:
         is_of_use = not self._delivery.is_held_up or self._engine.node.replica.is_any_open
         self._is_held_up = not (self.voter_changer.membership.is_known and is_of_use)
         if self._is_held_up:
-            self.campaigner.step(LostReign(self._attempt))
+            self.campaigner.step(LostTerm(self._attempt))
             return
         number = self._attempt = self.next_number()
         if self.voter_changer.is_overtaken(number):
@@ -159,7 +159,7 @@ class Leadership:
     # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_elected(self, number: int) -> None:
-        """Begins the reign, as this member's barrier is applied; writes voters first if it was elected for that."""
+        """Begins the term, as this member's barrier is applied; writes voters first if it was elected for that."""
         if self.voter_changer.write(number):
             return
         replica = self._engine.node.replica
@@ -171,7 +171,7 @@ class Leadership:
             self._engine.step(Demote())  # something agreed on cannot be read here yet
             return
         self.campaigner.step(Won(number))
-        # `Won` may have ended the reign at once, if the election has heard of a larger number.
+        # `Won` may have ended the term at once, if the election has heard of a larger number.
         if self._attempt == number:
             self.number = number
             self._listener.leading(number)
@@ -184,11 +184,11 @@ class Leadership:
             self.campaigner.step(Ready())
 
     def on_lost(self, number: int) -> None:
-        """Ends the reign, or the attempt, of this member under `number`."""
-        # The change first: ending the reign asks for another election, which goes by the membership.
+        """Ends the term, or the attempt, of this member under `number`."""
+        # The change first: ending the term asks for another election, which goes by the membership.
         is_change_over = self.voter_changer.lose(number)
         if number == self._attempt:
-            self.end_reign()
-            self.campaigner.step(LostReign(number))
+            self.end_term()
+            self.campaigner.step(LostTerm(number))
         if is_change_over:
             self.voter_changer.reconfigure()

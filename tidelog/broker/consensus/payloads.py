@@ -2,7 +2,7 @@
 
 The engine decides on values, which name their payloads by digest. A payload may be needed later than its message: what
 a candidate was told in promises it proposes again when a quorum has promised. So everything that came for the proposer
-is held until its reign ends, and what is below the applied prefix, never proposed again, is dropped before that.
+is held until its term ends, and what is below the applied prefix, never proposed again, is dropped before that.
 
 A replica that proposes nothing holds what it accepted until it is applied, which is soon, within a bound (`trim`).
 """

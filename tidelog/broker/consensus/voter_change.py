@@ -6,15 +6,15 @@ from C to C', which differ by one voter more, one less, or one in the place of a
     change -> hold -> join -> write -> settle
 
 *Why no two quorums decide differently, and what a crash leaves.* Every candidate needs promises of a majority of C as
-long as it has not applied VOTERS(C'), the value that puts C' in force. Let n be the number of the reign in `write`.
+long as it has not applied VOTERS(C'), the value that puts C' in force. Let n be the number of the term in `write`.
 
 hold     The leader takes no more values, and waits until all of its own are applied. Only majorities of C decide. The
-         engine demands it once more: it refuses VOTERS while anything of the reign is not applied, and anything behind
+         engine demands it once more: it refuses VOTERS while anything of the term is not applied, and anything behind
          them. A crash leaves nothing: the change is in this process's memory alone.
 
-join     The reign ends. Under n, a fresh number, a majority of C *and* one of C' have to elect this leader again. (The
+join     The term ends. Under n, a fresh number, a majority of C *and* one of C' have to elect this leader again. (The
          number is fresh because each has one quorum from its promises to its last write, and C' promised nothing to the
-         reign before.) Every quorum of n meets every quorum of C, so n finds what those chose, and they find what n
+         term before.) Every quorum of n meets every quorum of C, so n finds what those chose, and they find what n
          writes, as in plain Paxos. A crash leaves a number that is used up: the next candidate is one of C.
 
 write    VOTERS(C') is the only value of n behind its barrier, and its last. It is chosen when majorities of C and of C'
@@ -29,8 +29,8 @@ settle   Whoever applies VOTERS(C') goes by C', and this leader is elected again
          it decides, and C is not needed any more. A crash before leaves VOTERS(C') chosen: anybody who applies it goes
          on from here. Until this election is won, majorities of both may be needed.
 
-A change that is not written yet is given up when its reign, its time, or its caller ends: n wrote no voters, and never
-will. One that is written is left to its reign, and if that is lost to the log, which tells whether it was chosen. An id
+A change that is not written yet is given up when its term, its time, or its caller ends: n wrote no voters, and never
+will. One that is written is left to its term, and if that is lost to the log, which tells whether it was chosen. An id
 is one disk's for ever (`VoterSet.check_step`), so a disk that forgot its promises is in no majority. That all this
 stays true over several changes, with candidates that missed them all, is proved in docs/replication-paxos.md
 ("Changing the voters").
@@ -74,8 +74,8 @@ class Candidate(Protocol):
     def hold(self) -> None:
         """Takes no more values: a change of the voters begins."""
 
-    def end_reign(self) -> None:
-        """Ends the reign, or the attempt, that is under way: other voters decide now."""
+    def end_term(self) -> None:
+        """Ends the term, or the attempt, that is under way: other voters decide now."""
 
     def seek_election(self) -> None:
         """Tries to be elected again by the voters that decide now; leads no more if this node is none of them."""
@@ -138,18 +138,18 @@ class VoterChanger:
             # What is written may be chosen later, so this is no refusal.
             raise ControllerLost("the voters could not be changed in time; whether they will is unknown") from None
         finally:
-            # A change that is not written yet is given up: its reign wrote no voters, and never will. One that is
+            # A change that is not written yet is given up: its term wrote no voters, and never will. One that is
             # written may be chosen, and is left to the log.
             self._outcome = None
             self._give_up_unless_written()
 
     def _join_if_drained(self) -> None:
         coordinator = self._engine.node.coordinator
-        # The last value of the reign may be chosen and not applied: C' would decide behind a position that C has not
+        # The last value of the term may be chosen and not applied: C' would decide behind a position that C has not
         # settled.
         if self.membership.phase is not Phase.DRAINING or coordinator is None or not coordinator.is_drained:
             return
-        # join: a fresh number, since C' has promised nothing to the reign so far. With the old one C' could accept
+        # join: a fresh number, since C' has promised nothing to the term so far. With the old one C' could accept
         # VOTERS without having told what it knows.
         number = self._candidate.next_number()
         if number is not None:
@@ -157,7 +157,7 @@ class VoterChanger:
             self.reconfigure()
 
     def write(self, number: int) -> bool:
-        """Appends the new voters if this node was elected under `number` for that; True if so: the reign ends there."""
+        """Appends the new voters if this node was elected under `number` for that; True if so: the term ends there."""
         # write: the only value of this number behind its barrier. Chosen, it has majorities of C and of C'.
         voters = self.membership.write(number)
         if voters is not None:
@@ -165,7 +165,7 @@ class VoterChanger:
         return voters is not None
 
     def append(self, voters: VoterSet) -> None:
-        """Proposes these voters as the last value of this reign."""
+        """Proposes these voters as the last value of this term."""
         # Count 0: voters take no offsets, so the state machines of all replicas keep their numbering.
         self._engine.step(Append(0, self._engine.payloads.hold(encode_voters(voters)), Kind.VOTERS))
 
@@ -176,9 +176,9 @@ class VoterChanger:
             resolve(self._outcome)
 
     def lose(self, number: int) -> bool:
-        """Ends the change that depends on the reign, or attempt, under `number`. True if other voters decide without
+        """Ends the change that depends on the term, or attempt, under `number`. True if other voters decide without
         it: `reconfigure` is due."""
-        # An end of another reign tells nothing of this change.
+        # An end of another term tells nothing of this change.
         if self.membership.changing_under != number:
             return False
         fail(
@@ -244,8 +244,8 @@ class VoterChanger:
 
     def reconfigure(self) -> None:
         """Has the engine go by the membership as it is now; a leader is elected anew among the voters that decide."""
-        # A reign has one quorum from its promises to its last write, so another quorum is another reign.
-        self._candidate.end_reign()
+        # A term has one quorum from its promises to its last write, so another quorum is another term.
+        self._candidate.end_term()
         self._routes.set_voters(self.membership.voters)
         me = self._candidate.engine_id
         self._engine.step(self.membership.reconfigure(me))

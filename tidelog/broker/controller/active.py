@@ -6,7 +6,7 @@ Answers are given when the records are agreed and applied, never before, so a de
 
     handle -> queue -> decide, decide, ... -> append (one) -> applied -> answers -> wait until all live brokers applied
 
-If the outcome of an append is unknown, the image may be behind the log: the reign ends there, and a new one (perhaps of
+If the outcome of an append is unknown, the image may be behind the log: the term ends there, and a new one (perhaps of
 the same broker) begins with the log's end applied.
 """
 
@@ -117,7 +117,7 @@ class ActiveController:
         self._leaving: dict[NodeId, int] = {}
         """The brokers that have asked to hand over what they lead, with their epochs. They stay live until they stop,
         and are given nothing to lead meanwhile."""
-        self._reign: LeadCluster | None = None
+        self._term: LeadCluster | None = None
         self._is_serving = False
         self._tick_at = 0.0
         self._balance_at = 0.0
@@ -133,7 +133,7 @@ class ActiveController:
     @property
     def decides(self) -> bool:
         """True from its election on, when it has applied the whole log; it may not serve yet."""
-        return self._reign is not None
+        return self._term is not None
 
     @property
     def lags(self) -> dict[NodeId, int]:
@@ -148,13 +148,13 @@ class ActiveController:
     def on_elected(self, epoch: int, cluster_id: str) -> None:
         """This broker leads the metadata log, and has applied all of it; a cluster that has no id yet gets this one."""
         level = min(one.levels.highest for one in self._spoken())
-        self._reign = LeadCluster(self._node_id, epoch, cluster_id, level)
+        self._term = LeadCluster(self._node_id, epoch, cluster_id, level)
         self._is_serving = False
         self._work.set()
 
     def on_lost(self) -> None:
         """It leads no more. What waits was not begun; what was begun, the log's `append` tells."""
-        self._reign = None
+        self._term = None
         self._is_serving = False
         for request in self._queue:
             request.fail(self._not_controller())
@@ -179,7 +179,7 @@ class ActiveController:
     async def handle(self, command: Command, *, seconds_max: float = COMMAND_S_MAX) -> CommandAnswer:
         """The answer to a command. Raises what `decide` raises, and `NotController`, `Overloaded`: nothing was done;
         `ControllerLost`: whether it was done is unknown, and it may be repeated."""
-        if self._reign is None:
+        if self._term is None:
             raise self._not_controller()
         if isinstance(command, MetadataApplied | ReportSilence):
             self.noted(command)
@@ -298,8 +298,8 @@ class ActiveController:
         """Decides, until cancelled."""
         while True:
             await self._wait_for_work(self._tick_at if self._is_serving else None)
-            if self._reign is not None and not self._is_serving:
-                await self._begin(self._reign)
+            if self._term is not None and not self._is_serving:
+                await self._begin(self._term)
             if self._is_serving and (group := self._next_group()):
                 await self._decide(group)
             now_s = asyncio.get_running_loop().time()
@@ -321,11 +321,11 @@ class ActiveController:
         self._ended.clear()
         return ended + [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_MAX))]
 
-    async def _begin(self, reign: LeadCluster) -> None:
-        """Takes office: the reign's first record, and a whole session for every broker."""
-        request = Request(reign)
+    async def _begin(self, term: LeadCluster) -> None:
+        """Takes office: the term's first record, and a whole session for every broker."""
+        request = Request(term)
         await self._decide([request])
-        if self._reign is not reign:
+        if self._term is not term:
             return
         if request.answer.exception() is None:
             now_s = asyncio.get_running_loop().time()
@@ -333,14 +333,14 @@ class ActiveController:
             self._revocations.begin(self._image().position)
             self._balance_at = now_s + self._config.leader_imbalance_check_interval_seconds
             self._is_serving = True
-            logger.info("active controller", epoch=reign.epoch, position=self._image().position)
+            logger.info("active controller", epoch=term.epoch, position=self._image().position)
         else:
             self._work.set()
             await asyncio.sleep(self._tick_s)
 
     async def _decide(self, requests: Sequence[Request]) -> None:
         """Decides on each, appends the records of all, then answers all."""
-        reign = self._reign
+        term = self._term
         group = Group(requests, self._image(), self._config)
         losers = deposed(self._image(), group.records)
         try:
@@ -348,7 +348,7 @@ class ActiveController:
                 offset = await self._log.append(group.records) if group.records else self._image().position
         except TidelogError as error:
             group.fail(error)
-            if not error.definite and self._reign is reign:
+            if not error.definite and self._term is term:
                 self.on_lost()
                 self._log.resign()
             return

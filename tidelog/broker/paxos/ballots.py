@@ -6,7 +6,7 @@ else, and a number is made of that epoch:
     (leader epoch << 24) | (attempt << 16) | engine id
 
 A larger epoch makes every number larger, so a later leader wins against all earlier ones, whatever these still try. An
-epoch needs several numbers because a reign ends where the voters change, and after a round that went wrong; the
+epoch needs several numbers because a term ends where the voters change, and after a round that went wrong; the
 attempts count them. The batches carry the epoch alone.
 
 A candidate that has lost to a larger epoch tries no more: it waits for the metadata.
@@ -79,7 +79,7 @@ class BallotNumbers:
         self._cancel()
 
     def give_up(self) -> None:
-        """Campaigns no more, and ends the reign: another broker is the leader, or nobody."""
+        """Campaigns no more, and ends the term: another broker is the leader, or nobody."""
         self.abdicate()
         self._engine.step(Demote())
 
@@ -118,7 +118,7 @@ class BallotNumbers:
         self._cancel()
 
     def on_lost(self, lost: Lost) -> bool:
-        """Takes note that a number is lost; returns True if it was that of this replica's reign or attempt."""
+        """Takes note that a number is lost; returns True if it was that of this replica's term or attempt."""
         # The end of an earlier attempt says nothing about this one.
         if lost.number != self.attempt:
             return False

@@ -87,7 +87,7 @@ class JournalTruncator:
             self._truncation.truncated(self._usage())
 
     def lost(self) -> None:
-        """Forgets the TRUNCATE in flight: after a lost reign it may never be chosen."""
+        """Forgets the TRUNCATE in flight: after a lost term it may never be chosen."""
         self._on_its_way = None
 
     def close(self) -> None:

@@ -160,7 +160,7 @@ class PaxosPartition(LedPartition):
 
     @property
     def is_serving(self) -> bool:
-        """True from the election on until the reign ends."""
+        """True from the election on until the term ends."""
         return self._is_serving
 
     @property
@@ -195,7 +195,7 @@ class PaxosPartition(LedPartition):
         self._is_serving = False
 
     def stop(self) -> None:
-        """Stops serving, as the reign is over. Values in flight may yet be chosen."""
+        """Stops serving, as the term is over. Values in flight may yet be chosen."""
         self._is_serving = self._is_held = False
         self._room.set()
 

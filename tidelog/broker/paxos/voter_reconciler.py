@@ -4,7 +4,7 @@ Looks at all replicas every so often, and is right again by the next look, whate
 
 - tells the controller which members are in force in a log led here, where that makes a difference;
 - changes them by the next step (`controller.member_steps`), one at a time;
-- asks for another reign where this one cannot go on, and for another leader where nobody is elected, or the disk of
+- asks for another term where this one cannot go on, and for another leader where nobody is elected, or the disk of
   whoever is has been full for a while;
 - asks for another engine id for a disk that has forgotten what it promised;
 - has replicas say how far they are, as long as one of them is to become a member.
@@ -27,13 +27,13 @@ from tidelog.controller.commands import Command, CommandAnswer, Done
 from tidelog.controller.member_steps import MemberSet, is_report_due, next_step
 from tidelog.controller.partition_commands import (
     AlterMembers,
-    LostReign,
+    LostTerm,
     LostVote,
     MembersAltered,
     MembersAsked,
-    ReignEnd,
     ReportLostVotes,
     ReportPaxosLeader,
+    TermEnd,
 )
 from tidelog.model.cluster import PartitionInfo, PartitionMember
 from tidelog.model.errors import TidelogError
@@ -101,9 +101,7 @@ class VoterReconciler:
             # Everything is looked up before the first wait: the partitions may be others afterwards.
             votes = list(self._lost_votes(partitions))
             lost = [
-                reign
-                for partition_id, info in partitions
-                if (reign := self._lost_reign(partition_id, info)) is not None
+                term for partition_id, info in partitions if (term := self._lost_term(partition_id, info)) is not None
             ]
             members_asked = [
                 members
@@ -135,7 +133,7 @@ class VoterReconciler:
             if lost in [member.engine_id for member in info.wanted]:
                 yield LostVote(partition_id.topic_id, partition_id.partition, lost)
 
-    def _lost_reign(self, partition_id: PartitionId, info: PartitionInfo) -> LostReign | None:
+    def _lost_term(self, partition_id: PartitionId, info: PartitionInfo) -> LostTerm | None:
         replica = self._roles.holders[partition_id]
         if replica.leader is None or replica.leader_epoch != info.leader_epoch:
             return None
@@ -147,14 +145,14 @@ class VoterReconciler:
             watch.since_s = now_s
         # Another broker: this one's disk has failed, or it finds no majority that answers.
         if replica.is_halted or now_s - watch.since_s > PATIENCE_S:
-            end = ReignEnd.YIELD
+            end = TermEnd.YIELD
         # A larger number overtook this one: the same broker may go on in the next leader epoch.
         elif replica.is_deposed:
-            end = ReignEnd.RENEW
+            end = TermEnd.RENEW
         else:
             return None
         watch.since_s = now_s
-        return LostReign(partition_id.topic_id, partition_id.partition, info.leader_epoch, end)
+        return LostTerm(partition_id.topic_id, partition_id.partition, info.leader_epoch, end)
 
     # -- members -----------------------------------------------------------------------------------------------------
 

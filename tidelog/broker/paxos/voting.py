@@ -1,7 +1,7 @@
 """A replica as a candidate: what it does when the controller names it, and when the voters of its log change.
 
 Who votes in a partition's log the log alone says; the metadata says whom the controller wants. A change is made as in
-every log (`consensus.voter_change`), within one leader epoch: each reign of it has an attempt of that epoch
+every log (`consensus.voter_change`), within one leader epoch: each term of it has an attempt of that epoch
 (`ballots`). Producers wait in the mailbox meanwhile, for a few round trips.
 """
 
@@ -27,7 +27,7 @@ class LeaderHost(Protocol):
         """Has requests wait: the leader will be elected again in a moment."""
 
     def stop_leader(self) -> None:
-        """Has requests refused: the reign is over."""
+        """Has requests refused: the term is over."""
 
 
 class Voting:
@@ -52,9 +52,9 @@ class Voting:
 
     @property
     def is_leading(self) -> bool:
-        """True if elected under the number that counts, with no change of voters to be made in this reign."""
+        """True if elected under the number that counts, with no change of voters to be made in this term."""
         coordinator = self._engine.node.coordinator
-        # A reign under an earlier number is about to end: nothing of it is shown any more.
+        # A term under an earlier number is about to end: nothing of it is shown any more.
         is_elected = coordinator is not None and coordinator.number == self.ballots.attempt
         return is_elected and self.membership.phase is None and not self.membership.is_union
 
@@ -97,7 +97,7 @@ class Voting:
     def hold(self) -> None:
         self._host.hold_leader()
 
-    def end_reign(self) -> None:
+    def end_term(self) -> None:
         self.ballots.begin_anew()
         # Elected again in a few round trips, so producers may wait; else they are told to look for another leader.
         if self.voter_changer.is_changing:
@@ -114,7 +114,7 @@ class Voting:
     # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_elected(self, elected: Elected) -> None:
-        """Writes voters if this reign is for that; else ends the wait for a change, as this node is elected."""
+        """Writes voters if this term is for that; else ends the wait for a change, as this node is elected."""
         if elected.number != self.ballots.attempt:
             return
         if self.membership.is_union:
@@ -124,7 +124,7 @@ class Voting:
             self.voter_changer.settle()
 
     def on_lost(self, lost: Lost) -> None:
-        """Ends a reign of this node, or an attempt, and the change that depended on it."""
+        """Ends a term of this node, or an attempt, and the change that depended on it."""
         self._end_change_of(lost.number)
         if self.ballots.on_lost(lost):
             self._host.stop_leader()

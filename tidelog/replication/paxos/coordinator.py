@@ -27,16 +27,16 @@ from tidelog.replication.paxos.events import (
     Truncate,
 )
 from tidelog.replication.paxos.proposer import Proposer
-from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import WITH_PAYLOAD, Kind, Value
+from tidelog.replication.paxos.term import Term
 
 
 class LogCoordinator(Proposer):
     """The coordinator of a log: Mesos' Coordinator, with up to `window` positions in flight."""
 
-    def __init__(self, number: int, reign: Reign, replica: Replica, *, window: int) -> None:
-        super().__init__(number, reign, replica)
+    def __init__(self, number: int, term: Term, replica: Replica, *, window: int) -> None:
+        super().__init__(number, term, replica)
         assert window >= 1
         self.is_elected = False
         """True once its barrier is applied; the coordinator may be lost since."""
@@ -145,7 +145,7 @@ class LogCoordinator(Proposer):
         return [Elected(self.number, self._next_position - 1, self.next_offset)]
 
     def on_jumped(self, position: int) -> list[Action]:
-        """Ends the reign: others have truncated positions that are not applied here."""
+        """Ends the term: others have truncated positions that are not applied here."""
         # These may have held VOTERS, which only a snapshot tells now.
         return self.lose(self._replica.highest)
 

@@ -91,8 +91,8 @@ class Append(msgspec.Struct, frozen=True):
     """Propose a batch. The shell has given it its offsets, from `LogCoordinator.next_offset` on, before it took the
     digest.
 
-    With Kind.VOTERS it ends the reign: nothing may be in flight when it comes, nothing is taken after it, and when it
-    is applied the next reign begins under another quorum. The quorum of its own reign joins old and new voters.
+    With Kind.VOTERS it ends the term: nothing may be in flight when it comes, nothing is taken after it, and when it
+    is applied the next term begins under another quorum. The quorum of its own term joins old and new voters.
     """
 
     count: int

@@ -23,11 +23,11 @@ intact where another replica shows it under m.
 
 Two cases need not wait: a quorum has accepted the same number (`_is_chosen`), or only voters are awaited that have lost
 their votes (`_by_name`). If the quorum is all that is left of a log whose majority has lost its votes
-(`Reign.is_union`), nobody else will ever answer. Then the value accepted under the highest number is taken for chosen,
+(`Term.is_union`), nobody else will ever answer. Then the value accepted under the highest number is taken for chosen,
 since it may have been, with those who are gone.
 
-A fill begins with the promises of the whole quorum of its reign. For "nothing above m" it counts only those without
-whom nothing is chosen at that position (`reign.py`): others cannot have had it chosen, faulty or not.
+A fill begins with the promises of the whole quorum of its term. For "nothing above m" it counts only those without
+whom nothing is chosen at that position (`term.py`): others cannot have had it chosen, faulty or not.
 
 The same round, without a vote of its own, is the fence of a replica that lost its disk (`recover.py`).
 """
@@ -40,8 +40,8 @@ from typing import NamedTuple
 from tidelog.replication.paxos.events import Action, Send
 from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply
 from tidelog.replication.paxos.numbers import NO_NUMBER
-from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value, given_up
+from tidelog.replication.paxos.term import Term
 from tidelog.replication.quorum import blocks
 
 
@@ -58,7 +58,7 @@ class Settled(NamedTuple):
 class Fill:
     """The promise phase under one number, from `start` on, where the caller's own log stops being complete."""
 
-    def __init__(self, number: int, reign: Reign, start: int) -> None:
+    def __init__(self, number: int, term: Term, start: int) -> None:
         self.start = start
         self.end: int | None = None
         """The end of the open positions, fixed when a quorum has promised; None before."""
@@ -66,7 +66,7 @@ class Fill:
         """The largest `learned_end` of the answers, which is that of the node `source`."""
         self.source: int | None = None
         self._number = number
-        self._reign = reign
+        self._term = term
         self._answers: dict[int, dict[int, Slot]] = {}
         self._open: list[int] = []
 
@@ -83,7 +83,7 @@ class Fill:
     @property
     def unheard(self) -> tuple[int, ...]:
         """Returns the members of the quorum that have not promised yet, any of which may settle a waiting position."""
-        return tuple(node for node in self._reign.quorum.members if node not in self._answers)
+        return tuple(node for node in self._term.quorum.members if node not in self._answers)
 
     def requests(self) -> list[Action]:
         """Returns a request to each member that has not answered; while a position waits, to every member."""
@@ -92,18 +92,18 @@ class Fill:
         request = PromiseRequest(self._number, self.start)
         # Who has answered may have repaired a faulty slot since, and its new answer settle a position.
         has_quorum = self.end is not None
-        return [Send(node, request) for node in self._reign.quorum.members if has_quorum or node not in self._answers]
+        return [Send(node, request) for node in self._term.quorum.members if has_quorum or node not in self._answers]
 
     def promised(self, sender: int, response: PromiseResponse) -> list[Settled]:
         """Takes in a promise; returns the positions that it settles."""
         assert response.number == self._number and response.reply is Reply.ACCEPT
-        if self.is_complete or sender not in self._reign.quorum or not self.is_informed(response):
+        if self.is_complete or sender not in self._term.quorum or not self.is_informed(response):
             return []
         self._answers[sender] = {slot.position: slot for slot in response.slots}
         if response.learned_end > self.learned_end:
             self.learned_end, self.source = response.learned_end, sender
         if self.end is None:
-            if not self._reign.quorum.is_met(self._answers):
+            if not self._term.quorum.is_met(self._answers):
                 return []
             # No later answer can show anything chosen beyond this. A value chosen under an older number was accepted by
             # one of these before it promised; and from now on they accept nothing older.
@@ -117,10 +117,10 @@ class Fill:
         return settled
 
     def is_informed(self, response: PromiseResponse) -> bool:
-        """Returns True if the sender has learned, on disk, the VOTERS that this reign goes by."""
+        """Returns True if the sender has learned, on disk, the VOTERS that this term goes by."""
         # Only such answers count. So when the new voters have begun to decide, a majority of them knows for good that
         # they do, and the old voters are not needed any more.
-        return response.learned_end > self._reign.voters_position
+        return response.learned_end > self._term.voters_position
 
     def settled_to(self, position: int) -> None:
         """Drops the open positions below `position`: all is applied there."""
@@ -139,7 +139,7 @@ class Fill:
             if slot.learned:
                 has_payload = _is_intact(slot.value, reported)
                 # VOTERS must be read before anything else is decided, for their majority may decide already.
-                may_copy = has_payload or not self._reign.is_news(position, slot.value)
+                may_copy = has_payload or not self._term.is_news(position, slot.value)
                 return Settled(position, slot.value, True, has_payload) if may_copy else None
         return self._of_accepted(position, reported) or self._by_name(position, reported)
 
@@ -160,20 +160,20 @@ class Fill:
                 return Settled(position, value, True, False)
             # In a union a value that has lost its name gives way to the number below: if that number's was chosen, the
             # lost one was the same value. A value with a name that comes this far is VOTERS, which must be read.
-            if self._reign.is_union and value != UNKNOWN:
+            if self._term.is_union and value != UNKNOWN:
                 return None
         is_free = self._may_decide(position, NO_NUMBER, reported)
         if not is_free:
             return None
         # In a union the NOP breaks no order (`apply.py`): values behind the lost one may have been acknowledged.
-        return Settled(position, given_up(position) if self._reign.is_union else NOP, False, True)
+        return Settled(position, given_up(position) if self._term.is_union else NOP, False, True)
 
     def _by_name(self, position: int, reported: dict[int, Slot]) -> Settled | None:
         """Settles a position that waits only for voters that have lost their votes, by the name of the value accepted
         under the highest number."""
         # Case 2, and safe whoever was waited for, since a quorum has to accept it, if only as faulty. To wait would be
         # but to hope for a copy, or for the word of a voter that the value was never chosen.
-        if not (self._reign.lost and self._reign.lost.issuperset(self.unheard)):
+        if not (self._term.lost and self._term.lost.issuperset(self.unheard)):
             return None
         highest = max((slot.number for slot in reported.values()), default=NO_NUMBER)
         values = [slot.value for slot in reported.values() if slot.number == highest and slot.value.kind is Kind.APPEND]
@@ -183,19 +183,19 @@ class Fill:
         """Returns True if nothing above this number can be chosen there."""
         # In a union the values above have lost their names on every disk that will ever answer.
         deniers = self._none_above(number, reported)
-        return self._reign.is_union or all(blocks(deniers, decider) for decider in self._reign.deciders(position))
+        return self._term.is_union or all(blocks(deniers, decider) for decider in self._term.deciders(position))
 
     def _is_chosen(self, position: int, number: int, value: Value, reported: dict[int, Slot]) -> bool:
         """Returns True if a quorum has accepted this number, and its value is known by name."""
         # Such a value is chosen, whoever can still read it: it is learned by its name, and its payload is a matter of
         # repair. VOTERS are not settled this way, since they have to be read.
-        if number == NO_NUMBER or value == UNKNOWN or self._reign.is_news(position, value):
+        if number == NO_NUMBER or value == UNKNOWN or self._term.is_news(position, value):
             return False
-        if self._reign.is_union:
+        if self._term.is_union:
             return True
         # Each set that may be in force there has to have accepted it. Fewer prove nothing: the value may be a ghost.
         accepted = [node for node, slot in reported.items() if slot.number == number]
-        return all(decider.is_met(accepted) for decider in self._reign.deciders(position))
+        return all(decider.is_met(accepted) for decider in self._term.deciders(position))
 
     def _none_above(self, number: int, reported: dict[int, Slot]) -> list[int]:
         """Returns the nodes that have promised, and have accepted nothing above this number at the position."""

@@ -73,9 +73,9 @@ from tidelog.replication.paxos.numbers import NO_NUMBER, next_number
 from tidelog.replication.paxos.proposer import Proposer
 from tidelog.replication.paxos.recover import Fence, Founding
 from tidelog.replication.paxos.refusals import Request, refusal
-from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status, StoredLog
+from tidelog.replication.paxos.term import Term
 from tidelog.replication.quorum import Quorum, Unanimous
 
 
@@ -91,7 +91,7 @@ class PaxosNode:
         self._heard = NO_NUMBER
         # Only what is left of a log after the loss of a majority decides by all of its members.
         is_union = isinstance(quorum, Unanimous)
-        self._go_by(Reign(node, quorum, quorum, voters_position, (), stored.voters_since, is_union))
+        self._go_by(Term(node, quorum, quorum, voters_position, (), stored.voters_since, is_union))
         self._actions: deque[Action] = deque()
 
     @property
@@ -100,11 +100,11 @@ class PaxosNode:
         proposer = self._proposer
         return proposer if isinstance(proposer, LogCoordinator) and proposer.is_writing else None
 
-    def _go_by(self, reign: Reign) -> None:
-        self.node = reign.node
-        self._reign = reign
-        self._founding = Founding(reign.quorum, self.replica)
-        self._catchup = Catchup([member for member in reign.quorum.members if member != reign.node], self.replica)
+    def _go_by(self, term: Term) -> None:
+        self.node = term.node
+        self._term = term
+        self._founding = Founding(term.quorum, self.replica)
+        self._catchup = Catchup([member for member in term.quorum.members if member != term.node], self.replica)
 
     @property
     def is_idle(self) -> bool:
@@ -130,7 +130,7 @@ class PaxosNode:
     @property
     def quorum(self) -> Quorum:
         """Returns the quorum that decides, as far as this node knows now."""
-        return self._reign.quorum
+        return self._term.quorum
 
     def next_number(self) -> int:
         """Returns the smallest number with which an election here may succeed, as far as this node knows."""
@@ -228,14 +228,14 @@ class PaxosNode:
     def _on_request(self, event: Request | Demote) -> list[Action]:
         if isinstance(event, Demote):
             return self._demote()
-        reason = refusal(event, self.replica, self._reign, is_coordinator=self.coordinator is not None)
+        reason = refusal(event, self.replica, self._term, is_coordinator=self.coordinator is not None)
         if reason is not None:
             return [Refused(event, reason)]
         match event:
             case Elect(number):
-                return self._start(LogCoordinator(number, self._reign, self.replica, window=self._window))
+                return self._start(LogCoordinator(number, self._term, self.replica, window=self._window))
             case Rejoin(number):
-                return self._start(Fence(number, self._reign, self.replica))
+                return self._start(Fence(number, self._term, self.replica))
             case Enlist():
                 return self.replica.change(structs.replace(self.replica.metadata, status=Status.VOTING))
             case Found(cluster_id):
@@ -252,21 +252,21 @@ class PaxosNode:
         if isinstance(event, Reconfigure):
             return self._reconfigure(event)
         lost = frozenset(event.nodes)
-        if lost == self._reign.lost:
+        if lost == self._term.lost:
             return []
         # The quorum stays the same: a lost vote is a reason not to wait for a voter, never one to count without it.
-        self._reign = self._reign._replace(lost=lost)
+        self._term = self._term._replace(lost=lost)
         # An attempt that may be waiting for one of them begins anew; one that is under way without them goes on.
         return self._demote() if self.unsettled else []
 
     def _reconfigure(self, event: Reconfigure) -> list[Action]:
         assert event.position < max(self.replica.applied.position, 0), "voters come from what is applied here"
-        # A reign has one quorum from beginning to end: accepts counted under the old one prove nothing under another.
+        # A term has one quorum from beginning to end: accepts counted under the old one prove nothing under another.
         ended = self._demote()
         self._proposer = None
         since, is_union = self.replica.voters_since, isinstance(event.quorum, Unanimous)
-        terms = (event.node, event.quorum, event.in_force, event.position, event.settling)
-        self._go_by(Reign(*terms, since, is_union, self._reign.lost))
+        context = (event.node, event.quorum, event.in_force, event.position, event.settling)
+        self._go_by(Term(*context, since, is_union, self._term.lost))
         return ended
 
     def _elected(self) -> LogCoordinator:

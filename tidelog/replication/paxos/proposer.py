@@ -12,25 +12,25 @@ from tidelog.replication.paxos.events import Action, Applied, Awaits, Chosen, Lo
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import LearnRequest, PromiseResponse, Reply, WriteResponse
 from tidelog.replication.paxos.proposals import Proposals
-from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
+from tidelog.replication.paxos.term import Term
 
 
 class Proposer(ABC):
     """A proposer's attempt under one number. The caller makes the number durable as issued, and then calls
     `proceed`."""
 
-    def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
+    def __init__(self, number: int, term: Term, replica: Replica) -> None:
         self.number = number
         self.is_lost = False
-        self._reign = reign
+        self._term = term
         self._replica = replica
-        self._fill = Fill(number, reign, replica.applied.position)
+        self._fill = Fill(number, term, replica.applied.position)
         self._settled: list[Settled] = []
         self._voters: list[Settled] = []
         """VOTERS that the fill has found, and that are still to be proposed again."""
         self._may_write = False
-        self._proposals = Proposals(number, reign.quorum)
+        self._proposals = Proposals(number, term.quorum)
         self._is_timing = False
         self._told: Awaits | None = None
 
@@ -63,7 +63,7 @@ class Proposer(ABC):
 
     def _on_accept(self, sender: int, response: PromiseResponse) -> list[Action]:
         if not self._fill.is_informed(response):
-            # The sender has not learned the VOTERS that this reign goes by. It gets them, and is asked again.
+            # The sender has not learned the VOTERS that this term goes by. It gets them, and is asked again.
             return self._replica.tell(sender, LearnRequest(response.learned_end))
         had_quorum = self._fill.end is not None
         actions: list[Action] = []
@@ -79,7 +79,7 @@ class Proposer(ABC):
         """Proposes the settled positions, once all that an answerer has learned is copied, and every open position is
         decided."""
         # Nothing before that: any of it may be VOTERS, and a majority of theirs may decide already, without those whom
-        # this reign asks.
+        # this term asks.
         end, applied = self._fill.end, self._replica.applied.position
         if end is None or self._may_write or self.is_lost or not self._knows_voters():
             return []
@@ -87,7 +87,7 @@ class Proposer(ABC):
         new_voters = [
             VotersFound(settled.position, settled.value)
             for settled in unapplied
-            if self._reign.is_news(settled.position, settled.value)
+            if self._term.is_news(settled.position, settled.value)
         ]
         if new_voters:
             # Having written nothing, it ends; the next attempt asks these voters as well.
@@ -95,8 +95,8 @@ class Proposer(ABC):
         if not self._fill.is_complete or applied < self._fill.learned_end:
             return []
         self._may_write = True
-        # Learned VOTERS need no proposal. But this reign is over when they are applied, so it raises no barrier then.
-        voters = sorted(settled for settled in unapplied if settled.value.names_voters(self._reign.voters_since))
+        # Learned VOTERS need no proposal. But this term is over when they are applied, so it raises no barrier then.
+        voters = sorted(settled for settled in unapplied if settled.value.names_voters(self._term.voters_since))
         self._voters = [settled for settled in voters if not settled.is_learned]
         actions: list[Action] = []
         for settled in unapplied:
@@ -149,7 +149,7 @@ class Proposer(ABC):
 
     def _chosen(self, chosen: Chosen) -> list[Action]:
         learned = self._replica.learn(chosen.position, chosen.value, has_payload=not chosen.is_named)
-        return [*self._proposals.announce(chosen, self._reign.node), *learned, *self._write_voters()]
+        return [*self._proposals.announce(chosen, self._term.node), *learned, *self._write_voters()]
 
     # -- what the replica beside it reports --------------------------------------------------------------------------
 
@@ -159,8 +159,8 @@ class Proposer(ABC):
         return self._go_on() if self._knows_voters() else self.lose(self._replica.highest)
 
     def _knows_voters(self) -> bool:
-        """True unless newer VOTERS are applied here than those that this reign goes by."""
-        return self._replica.voters_position <= self._reign.voters_position
+        """True unless newer VOTERS are applied here than those that this term goes by."""
+        return self._replica.voters_position <= self._term.voters_position
 
     def on_jumped(self, position: int) -> list[Action]:
         """Notes that the log begins at `position` now: the positions below were chosen, and truncated."""

@@ -31,9 +31,9 @@ from msgspec import structs
 from tidelog.replication.paxos.events import Action, Applied, Proceed, Send, SetTimer, Timer
 from tidelog.replication.paxos.messages import RecoverRequest, RecoverResponse
 from tidelog.replication.paxos.proposer import Proposer
-from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.replica import Replica
 from tidelog.replication.paxos.state import Status
+from tidelog.replication.paxos.term import Term
 from tidelog.replication.quorum import Quorum
 
 MAY_START = (Status.EMPTY, Status.STARTING)
@@ -114,9 +114,9 @@ class Founding:
 class Fence(Proposer):
     """An attempt to come back behind a fence, under a number issued for it."""
 
-    def __init__(self, number: int, reign: Reign, replica: Replica) -> None:
+    def __init__(self, number: int, term: Term, replica: Replica) -> None:
         # The quorum is one of the others by itself: this replica is RECOVERING, and answers its own requests IGNORED.
-        super().__init__(number, reign, replica)
+        super().__init__(number, term, replica)
         self._end: int | None = None
         self._is_closing = False
 

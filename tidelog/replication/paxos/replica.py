@@ -114,7 +114,7 @@ class Replica:
         if self._refuses_to_vote():
             return [Send(sender, PromiseResponse(self._refusal(), number))]
         # An accepted number counts as promised, also if its promise request never came: this replica has taken part in
-        # that reign, so older ones are over here. An equal number is the same proposer's, which asks again.
+        # that term, so older ones are over here. An equal number is the same proposer's, which asks again.
         if number < self.highest:
             return [Send(sender, PromiseResponse(Reply.REJECT, number, self.highest))]
         actions: list[Action] = []

@@ -134,7 +134,7 @@ class _Change(NamedTuple):
     voters: VoterSet
     phase: Phase
     number: int
-    """The proposal number of the reign that this phase needs."""
+    """The proposal number of the term that this phase needs."""
 
 
 class _OpenVoters(NamedTuple):
@@ -302,7 +302,7 @@ class Membership:
         """Returns the voters that the leader elected under `number` has to append now; None if it was elected for
         nothing of the kind."""
         change = self._change
-        # Only a reign that both sets have elected may write them: else the new voters could decide unaware of values
+        # Only a term that both sets have elected may write them: else the new voters could decide unaware of values
         # that the old have chosen.
         if change is None or change.phase is not Phase.JOINING or change.number != number:
             return None
@@ -310,7 +310,7 @@ class Membership:
         return change.voters
 
     def on_lost(self, number: int) -> bool:
-        """Notes that the reign or attempt under `number` has ended. Returns True if a change ended with it, so that
+        """Notes that the term or attempt under `number` has ended. Returns True if a change ended with it, so that
         others decide now."""
         change = self._change
         if change is None or change.number != number:

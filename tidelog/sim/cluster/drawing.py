@@ -103,7 +103,7 @@ STORM: dict[str, int | str] = {
     "controller.quorum.heartbeat.ms": 30,
     "controller.lease.ms": 200,
 }
-"""Short reigns: many leaders, and much that an earlier one sent arrives late."""
+"""Short terms: many leaders, and much that an earlier one sent arrives late."""
 
 DRIFTS = (0.0, 0.0, 0.01, 0.04)
 

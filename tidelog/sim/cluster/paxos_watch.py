@@ -139,10 +139,10 @@ class PaxosWatch:
                 return effects
             if isinstance(event, Stored):
                 self._stored(seen, event.sequence)
-            id_before, reign = node.node, node._reign
+            id_before, term = node.node, node._term
             effects = original(node, event)
             if isinstance(event, Elect) and not any(isinstance(effect, Refused) for effect in effects):
-                self._judge(seen.log.asks, seen.actor, event.number, reign.quorum, reign.voters_position)
+                self._judge(seen.log.asks, seen.actor, event.number, term.quorum, term.voters_position)
             if node.node != id_before:
                 seen.log.renamed(id_before, node.node)
             for effect in effects:

@@ -3,7 +3,7 @@ of each prefix, is for `Truth` itself to see to.
 
 | rule | in words |
 |---|---|
-| controllers | each reign has one controller, and a larger number than those before |
+| controllers | each term has one controller, and a larger number than those before |
 | registrations | a process registers once, and a broker's entry never goes back to an earlier registration |
 | leader epochs | of a partition rise with each change of its leader: one leader an epoch; a loss stays accepted |
 | fenced brokers | lead nothing |
@@ -42,7 +42,7 @@ class Controllers(Rule):
     def applied(self, truth: Truth, step: Step) -> Iterator[str]:
         record = step.record
         if isinstance(record, ControllerElected) and record.epoch <= step.before.controller_epoch:
-            yield f"reign {record.epoch} of node {record.node_id} begins after reign {step.before.controller_epoch}"
+            yield f"term {record.epoch} of node {record.node_id} begins after term {step.before.controller_epoch}"
 
 
 class Registrations(Rule):

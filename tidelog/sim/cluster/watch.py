@@ -17,7 +17,7 @@ from tidelog.broker.consensus.engine import Engine
 from tidelog.broker.metadata.bootstrap import MetadataBootstrap
 from tidelog.controller.records import decode_record
 from tidelog.replication.election import Election, Role
-from tidelog.replication.election_events import ElectionEvent, LostReign, PreVoteAnswer, Resign, Tell, Tick
+from tidelog.replication.election_events import ElectionEvent, LostTerm, PreVoteAnswer, Resign, Tell, Tick
 from tidelog.replication.paxos.apply import Verdict
 from tidelog.replication.paxos.events import Applied, Effect, Elected, Jumped, Repaired, Send
 from tidelog.replication.paxos.messages import PromiseResponse, Reply, WriteRequest, WriteResponse
@@ -35,7 +35,7 @@ class Watch:
         self._world = world
         self._truth = world.truth
         self._logs: dict[int, ElectedLog] = {}
-        self._reigns: dict[int, str] = {}
+        self._terms: dict[int, str] = {}
         self.unreadable: dict[int, list[int]] = {}
         """The positions of the metadata log that a node's last start could not read, by node."""
 
@@ -97,7 +97,7 @@ class Watch:
                 life = f"life {self._world.machine(log.node_id).lives} of node {log.node_id}"
                 self._truth.note("elected", number, life)
                 self._truth.saw("election")
-                before = self._reigns.setdefault(number, life)
+                before = self._terms.setdefault(number, life)
                 if before != life:
                     self._truth.violate("one leader", f"number {number} elects {before}, and {life}")
             case Jumped():
@@ -146,7 +146,7 @@ class Watch:
             self._truth.saw("pre-vote refused", any(_is_refusal(effect) for effect in effects))
             is_silenced = role is Role.LEADER and isinstance(event, Tick) and Resign() in effects
             self._truth.saw("leader deposed by check-quorum", is_silenced)
-            self._truth.saw("reign lost", role is Role.LEADER and isinstance(event, LostReign))
+            self._truth.saw("term lost", role is Role.LEADER and isinstance(event, LostTerm))
             return effects
 
         with patched(Election, "step", seen):

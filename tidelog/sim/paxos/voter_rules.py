@@ -34,14 +34,14 @@ class QuorumsInForce(Invariant):
 
     def _judge(self, position: int, value: Value, verdict: Verdict) -> None:
         truth = self.truth
-        reigns = [truth.attempts[number].groups for number in truth.chosen_by[position]]
+        terms = [truth.attempts[number].groups for number in truth.chosen_by[position]]
         _, voters = truth.voters_at(position)
-        reigns = [groups for groups in reigns if voters.ids in groups]
-        self.require(bool(reigns), position, value, "chosen by", truth.chosen_by[position], "voters are", voters.ids)
+        terms = [groups for groups in terms if voters.ids in groups]
+        self.require(bool(terms), position, value, "chosen by", truth.chosen_by[position], "voters are", voters.ids)
         if value.kind is Kind.VOTERS and verdict is Verdict.APPLIED:
             fresh = truth.voter_sets[value.digest]
-            by_both = any(fresh.ids in groups for groups in reigns)
-            self.require(by_both, position, value, "chosen by", reigns, "not by", fresh.ids)
+            by_both = any(fresh.ids in groups for groups in terms)
+            self.require(by_both, position, value, "chosen by", terms, "not by", fresh.ids)
             steps = max(len(set(fresh.ids) - set(voters.ids)), len(set(voters.ids) - set(fresh.ids)))
             self.require(steps == 1, position, voters.ids, "to", fresh.ids)
             truth.counters["voters are in force"] += 1

@@ -109,6 +109,6 @@ def test_an_election_hears_what_may_be(message: ElectionMessage) -> None:
         LeaseReleased(make_number(9, 1)),
     ],
 )
-def test_an_election_hears_of_no_reign_that_cannot_be(message: ElectionMessage) -> None:
+def test_an_election_hears_of_no_term_that_cannot_be(message: ElectionMessage) -> None:
     with pytest.raises(ImplausibleNumber):
         check_election(ElectionFrame(2, 1, message), KNOW)

@@ -132,7 +132,7 @@ def test_a_change_whose_caller_has_gone_is_given_up_until_it_is_written() -> Non
 
 
 def test_a_change_is_given_up_if_another_candidates_number_came_between() -> None:
-    """The voters would be written by a reign that asked the old ones alone."""
+    """The voters would be written by a term that asked the old ones alone."""
 
     async def story(stage: Stage) -> None:
         leader = await stage.found()

@@ -146,7 +146,7 @@ def test_who_does_not_lead_refuses() -> None:
     on_bench(story)
 
 
-def test_a_reign_begins_with_its_own_record_and_commands_wait_for_it() -> None:
+def test_a_term_begins_with_its_own_record_and_commands_wait_for_it() -> None:
     async def story(bench: Bench) -> None:
         bench.controller.on_elected(70_000, "c1")
         answer = await bench.controller.handle(AllocateProducerIds())
@@ -377,7 +377,7 @@ def test_a_broker_that_does_not_come_along_holds_answers_up_for_five_seconds_at_
     on_bench(story)
 
 
-def test_losing_the_reign_answers_whoever_waits() -> None:
+def test_losing_the_term_answers_whoever_waits() -> None:
     async def story(bench: Bench) -> None:
         await bench.lead()
         await bench.register(1)
@@ -398,7 +398,7 @@ def test_losing_the_reign_answers_whoever_waits() -> None:
     on_bench(story)
 
 
-def test_an_unknown_outcome_ends_the_reign_and_a_refusal_does_not() -> None:
+def test_an_unknown_outcome_ends_the_term_and_a_refusal_does_not() -> None:
     async def story(bench: Bench) -> None:
         await bench.lead()
         bench.log.failure = NotController("the voters are changing")

@@ -51,11 +51,11 @@ class Contender:
     async def run(self) -> None:
         while not self.is_stopping:
             try:
-                await self._reign(next(self.story.terms))
+                await self._write_term(next(self.story.terms))
             except (Lost, Unknown):
                 await asyncio.sleep(self.stage.rng.uniform(0.0, 1.0))
 
-    async def _reign(self, term: int) -> None:
+    async def _write_term(self, term: int) -> None:
         end = 1 + await self._append(b"%d-claim" % term, (1000 + term, 0), None)
         for number in range(10_000):
             if self.is_stopping:
@@ -95,13 +95,15 @@ async def check(stage: Stage, story: Story) -> None:
         for record in decode_batch(one)
     }
     assert len(set(found.values())) == len(found), "something is there twice"
-    reigning, expected = b"", 0
+    current_term, expected = b"", 0
     for offset, value in sorted(found.items()):
         term, _, what = value.partition(b"-")
         if what == b"claim":
-            reigning, expected = term, 0
+            current_term, expected = term, 0
             continue
-        assert (term, int(what)) == (reigning, expected), f"{value!r} at {offset} is in the reign of {reigning!r}"
+        assert (term, int(what)) == (current_term, expected), (
+            f"{value!r} at {offset} is in the term of {current_term!r}"
+        )
         expected += 1
     for offset, value in story.acknowledged:
         assert found.get(offset) == value, f"{value!r} was acknowledged at offset {offset}"

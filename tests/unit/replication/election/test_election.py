@@ -18,7 +18,7 @@ from tidelog.replication.election_events import (
     LeaderChanged,
     LeaseReleased,
     Listeners,
-    LostReign,
+    LostTerm,
     PeerDown,
     PreVote,
     PreVoteAnswer,
@@ -210,21 +210,21 @@ def test_of_two_that_ask_the_larger_goes_first() -> None:
 def test_a_lost_attempt_waits() -> None:
     voter = candidate()
     voter.step(Promised(N1), 0.0)
-    assert voter.step(LostReign(N1), 0.1) == [WakeAt(0.1 + TIMEOUT_S)]
+    assert voter.step(LostTerm(N1), 0.1) == [WakeAt(0.1 + TIMEOUT_S)]
     assert voter.role is Role.FOLLOWER
 
 
-def test_the_end_of_an_earlier_reign_ends_no_other() -> None:
+def test_the_end_of_an_earlier_term_ends_no_other() -> None:
     made = leader()
-    assert made.step(LostReign(make_number(4, 1)), 0.1) == []
+    assert made.step(LostTerm(make_number(4, 1)), 0.1) == []
     assert made.role is Role.LEADER
     led = following(N2)
-    assert led.step(LostReign(N1), 0.1) == []
+    assert led.step(LostTerm(N1), 0.1) == []
 
 
 def test_who_can_lead_again_asks_at_once_if_nobody_leads() -> None:
     voter = candidate()
-    voter.step(LostReign(N1), 0.1)
+    voter.step(LostTerm(N1), 0.1)
     assert voter.step(Ready(), 0.2) == [WakeAt(0.2)]
     assert voter.step(Ready(), 0.3) == [], "it does not put off what is due"
     led = following(N2)
@@ -287,7 +287,7 @@ def test_a_lease_is_the_best_quorum_s() -> None:
     assert five.has_lease(0.1 + 0.379) and not five.has_lease(0.1 + 0.381)
 
 
-def test_an_answer_of_a_stranger_or_to_another_reign_is_no_grant() -> None:
+def test_an_answer_of_a_stranger_or_to_another_term_is_no_grant() -> None:
     voter = leader()
     voter.step(Heard(9, HeartbeatAnswer(N1, 1)), 0.0)
     voter.step(Heard(2, HeartbeatAnswer(N2, 1)), 0.0)
@@ -361,7 +361,7 @@ def test_who_has_promised_a_newer_number_never_grants_an_older_one_again() -> No
 
 @pytest.mark.parametrize("number", [N1, N2])
 def test_a_promise_that_is_no_newer_than_the_leader_binds_nobody_for_longer(number: int) -> None:
-    """The disk may report it after the heartbeats of the reign that it was made to."""
+    """The disk may report it after the heartbeats of the term that it was made to."""
     voter = following(N2)
     assert voter.step(Promised(number), 0.3) == []
     assert voter.leader == 2
@@ -395,7 +395,7 @@ def test_a_release_frees_at_once() -> None:
     effects = voter.step(Heard(2, LeaseReleased(N2)), 0.1)
     assert effects == [LeaderChanged(None, N2), WakeAt(0.1)]
     assert voter.may_promise(3, 0.1)
-    assert voter.step(heartbeat(N2, beat=9), 0.1) == [], "an echo of a reign that is over"
+    assert voter.step(heartbeat(N2, beat=9), 0.1) == [], "an echo of a term that is over"
 
 
 @pytest.mark.parametrize(("successor", "wake_s"), [(1, 0.1), (3, 0.1 + TIMEOUT_S), (None, 0.1)])
@@ -404,7 +404,7 @@ def test_a_successor_goes_first(successor: int | None, wake_s: float) -> None:
     assert WakeAt(wake_s) in voter.step(Heard(2, LeaseReleased(N2, successor)), 0.1)
 
 
-def test_a_late_release_does_not_end_a_newer_reign() -> None:
+def test_a_late_release_does_not_end_a_newer_term() -> None:
     voter = following(N2)
     newer = make_number(9, 2)
     voter.step(heartbeat(newer), 0.1)

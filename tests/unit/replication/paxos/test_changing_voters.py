@@ -260,7 +260,7 @@ def test_what_a_promise_says_is_learned_is_on_disk() -> None:
     assert kinds(node.step(Stored(persist.sequence)), Send) == [Send(2, PromiseResponse(Reply.ACCEPT, N32, 0, 1))]
 
 
-# -- a reign of voters -----------------------------------------------------------------------------------------------
+# -- a term of voters ------------------------------------------------------------------------------------------------
 
 
 def leader() -> Stage:
@@ -290,7 +290,7 @@ def refusals(effects: list[Effect]) -> list[str]:
     return [effect.reason.value for effect in effects if isinstance(effect, Refused)]
 
 
-def test_a_reign_ends_when_its_voters_are_applied() -> None:
+def test_a_term_ends_when_its_voters_are_applied() -> None:
     stage = leader()
     stage.append_voters(1, "1,2")
     stage.run()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tidelog.replication.paxos.events import Send, VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import PromiseRequest, PromiseResponse, Reply
-from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.state import NOP, Kind, Slot, Value
+from tidelog.replication.paxos.term import Term
 from tidelog.replication.quorum import Joint, Majority
 
 NUMBER = 100
@@ -29,7 +29,7 @@ def accept(*slots: Slot, learned_end: int = 0) -> PromiseResponse:
 
 def new_fill(members: int = 3, start: int = 0, *, lost: frozenset[int] = frozenset()) -> Fill:
     voters = Majority(range(members))
-    return Fill(NUMBER, Reign(0, voters, voters, lost=lost), start)
+    return Fill(NUMBER, Term(0, voters, voters, lost=lost), start)
 
 
 def asked(fill: Fill) -> list[int]:
@@ -90,7 +90,7 @@ def test_a_late_answer_changes_nothing_that_is_settled() -> None:
 
 def test_who_does_not_know_yet_whose_quorum_this_is_is_not_counted() -> None:
     voters = Majority(range(3))
-    fill = Fill(NUMBER, Reign(0, voters, voters, voters_position=4), 6)
+    fill = Fill(NUMBER, Term(0, voters, voters, voters_position=4), 6)
     for node in (1, 2):
         assert fill.promised(node, accept(learned_end=4)) == []
     assert fill.end is None
@@ -228,7 +228,7 @@ def test_behind_voters_found_open_a_quorum_of_both_is_needed() -> None:
 def joined_fill() -> Fill:
     """Members 0, 1 and 2 are in force; VOTERS that put 3 in the place of 0 are found open at position 1."""
     in_force, others = Majority((0, 1, 2)), Majority((1, 2, 3))
-    return Fill(NUMBER, Reign(0, Joint([in_force, others]), in_force, settling=(FOUND,)), 0)
+    return Fill(NUMBER, Term(0, Joint([in_force, others]), in_force, settling=(FOUND,)), 0)
 
 
 def test_up_to_voters_found_open_those_in_force_tell_that_nothing_is_chosen() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tidelog.replication.paxos.events import VotersFound
 from tidelog.replication.paxos.fill import Fill, Settled
 from tidelog.replication.paxos.messages import PromiseResponse, Reply
-from tidelog.replication.paxos.reign import Reign
 from tidelog.replication.paxos.state import NOP, UNKNOWN, Kind, Slot, Value, given_up
+from tidelog.replication.paxos.term import Term
 from tidelog.replication.quorum import Unanimous
 
 NUMBER = 100
@@ -49,7 +49,7 @@ def learned(held: Value, *, faulty: bool = False) -> Slot:
 
 def new_fill(members: int, settling: tuple[VotersFound, ...] = ()) -> Fill:
     left = Unanimous(range(members))
-    return Fill(NUMBER, Reign(0, left, left, settling=settling, voters_since=ERA, is_union=True), 0)
+    return Fill(NUMBER, Term(0, left, left, settling=settling, voters_since=ERA, is_union=True), 0)
 
 
 def answer(*slots: Slot | None, learned_end: int = 0) -> PromiseResponse:

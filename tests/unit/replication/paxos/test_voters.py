@@ -281,7 +281,7 @@ def test_a_change_goes_step_by_step() -> None:
     assert membership.join(200) == FOUR
     assert membership.changing_under == 200
     assert (membership.phase, groups(membership)) == (Phase.JOINING, [(1, 2, 3), (1, 2, 3, 4)])
-    assert not membership.on_lost(100), "the reign that was drained ends, as it must"
+    assert not membership.on_lost(100), "the term that was drained ends, as it must"
     assert membership.write(150) is None, "another attempt's"
     assert membership.write(200) == FOUR
     assert membership.write(200) is None, "once"

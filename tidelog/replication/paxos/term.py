@@ -1,6 +1,6 @@
-"""The terms of a proposer: its node, and the quorum that decides.
+"""A proposer's term: its node, and the quorum that decides.
 
-A reign asks one quorum from beginning to end: a majority of the voters in force, as far as its node has applied the
+A term asks one quorum from beginning to end: a majority of the voters in force, as far as its node has applied the
 log, and of all who may follow them by VOTERS found open (`Joint`). What is *written* needs all of these. To find out
 what may have been chosen needs less: nothing is chosen at a position without a majority of the voters in force *there*,
 whoever was asked besides. The proof is in docs/replication-paxos.md ("Changing the voters").
@@ -16,8 +16,8 @@ from tidelog.replication.paxos.state import Value
 from tidelog.replication.quorum import Quorum, parts_of
 
 
-class Reign(NamedTuple):
-    """The terms of one proposer, from its promises to its last write."""
+class Term(NamedTuple):
+    """The term of one proposer, from its promises to its last write."""
 
     node: int
     quorum: Quorum
@@ -44,6 +44,6 @@ class Reign(NamedTuple):
         return (self.in_force,) if position <= first_open else parts_of(self.quorum)
 
     def is_news(self, position: int, value: Value) -> bool:
-        """Returns True if the value is VOTERS whose voters this reign does not ask."""
+        """Returns True if the value is VOTERS whose voters this term does not ask."""
         # They may be chosen, and decide by themselves already, so nothing may be written before they are asked, too.
         return value.names_voters(self.voters_since) and VotersFound(position, value) not in self.settling
