@@ -38,8 +38,8 @@ from tidelog.broker.repair.repair_messages import (
     DamageReply,
     RecoverQuery,
     RecoverReply,
-    Standing,
-    StandingQuery,
+    ReplicaState,
+    ReplicaStateQuery,
     VerifyFilesQuery,
     VerifyFilesReply,
     VerifyQuery,
@@ -161,8 +161,8 @@ MESSAGE_ADDITIONS: Final = Additions(
             ValueRead,
             DamageQuery,
             DamageReply,
-            StandingQuery,
-            Standing,
+            ReplicaStateQuery,
+            ReplicaState,
             VerifyFilesQuery,
             VerifyFilesReply,
         ),
@@ -258,7 +258,7 @@ class PeerService:
             raise
         if isinstance(message, ForwardGroup | InstanceRequest):
             return await self._about_groups(message)
-        if isinstance(message, RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | StandingQuery):
+        if isinstance(message, RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | ReplicaStateQuery):
             return await self._about_damage(message)
         if isinstance(message, DescribeQuorum):
             return Answer(self.metadata.described())
@@ -272,13 +272,13 @@ class PeerService:
         return await self.rest_consumers.handle(message)
 
     async def _about_damage(
-        self, message: RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | StandingQuery
+        self, message: RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | ReplicaStateQuery
     ) -> Answer:
         if isinstance(message, RecoverQuery):
             return self.copies.answer(message)
         if isinstance(message, DamageQuery):
             return Answer(self.loss_finder.answer(message))
-        if isinstance(message, StandingQuery):
+        if isinstance(message, ReplicaStateQuery):
             return Answer(self.remains_finder.answer(message))
         if isinstance(message, VerifyFilesQuery):
             return Answer(await self.files_verifier.answer(message))

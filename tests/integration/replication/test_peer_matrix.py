@@ -97,7 +97,7 @@ RIGHT: Final[dict[str, str | int]] = {
     "RecoverQuery": "RecoverReply",
     "VerifyQuery": 40400,
     "DamageQuery": 40400,
-    "StandingQuery": 40400,
+    "ReplicaStateQuery": 40400,
     "VerifyFilesQuery": "VerifyFilesReply",
     "ReadApplied": 40400,
     "ReadValue": 40002,

@@ -21,7 +21,7 @@ from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFlushed
 from tidelog.broker.isr.replication_service import ReplicationService
 from tidelog.broker.isr.settling import Settler
 from tidelog.broker.partitions.roles import AnswerPeer, ProtocolContext, TakeNotice, WaitingElection
-from tidelog.broker.repair.repair_messages import Standing
+from tidelog.broker.repair.repair_messages import ReplicaState
 from tidelog.broker.repair.scrub_targets import JournalOwner
 from tidelog.model.cluster import ISR
 from tidelog.model.ids import NodeId, PartitionId
@@ -54,13 +54,13 @@ class IsrRuntime:
         """Returns nothing: there are no files but the logs."""
         return {}
 
-    def standing(self, partition_id: PartitionId) -> Standing | None:
-        """See `ProtocolRuntime.standing`."""
+    def replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
+        """See `ProtocolRuntime.replica_state`."""
         log, newest = self._context.logs.find(partition_id), self._context.newest(partition_id)
         if log is None or newest is None or newest[0].topic.commit_protocol != ISR:
             return None
         settling = self.roles.settling.get(partition_id)
-        return Standing(
+        return ReplicaState(
             log.log_start_offset,
             log.log_end_offset,
             log.tail.epoch,

@@ -19,7 +19,7 @@ from tidelog.broker.partitions.local_copy import Replica
 from tidelog.broker.partitions.replica_logs import ReplicaLogs
 from tidelog.broker.partitions.throttle import Throttle
 from tidelog.broker.repair.copies import Copies, Holder
-from tidelog.broker.repair.repair_messages import Standing
+from tidelog.broker.repair.repair_messages import ReplicaState
 from tidelog.broker.repair.repairer import Repairer
 from tidelog.broker.repair.scrub_targets import JournalOwner
 from tidelog.broker.runtime.lease import Lease
@@ -151,7 +151,7 @@ class ProtocolRuntime(Protocol):
         """Returns the engines of the replicas here that have journals beside their logs."""
         ...
 
-    def standing(self, partition_id: PartitionId) -> Standing | None:
+    def replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
         """Returns what the replica here has, for an operator who has its partition go on without a majority, or without
         those in sync; None if there is none that takes part. Raises `Overloaded`."""
         ...

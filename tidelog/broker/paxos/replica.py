@@ -41,7 +41,7 @@ from tidelog.broker.paxos.payload_search import PayloadSearch
 from tidelog.broker.paxos.proposing import Proposer
 from tidelog.broker.paxos.regrouping import end_of_rows
 from tidelog.broker.paxos.voting import Voting
-from tidelog.broker.repair.repair_messages import Standing
+from tidelog.broker.repair.repair_messages import ReplicaState
 from tidelog.config.schema import TopicConfig
 from tidelog.replication.paxos.events import (
     Applied,
@@ -378,7 +378,7 @@ class PaxosReplica:
         """True if a majority has elected it, in the epoch that the metadata named it for."""
         return self.engine.node.coordinator is not None
 
-    def standing(self, partition_epoch: int) -> Standing:
+    def replica_state(self, partition_epoch: int) -> ReplicaState:
         """Returns what is left here, if the partition has to go on from that. Raises `Overloaded`."""
         node, log = self.engine.node, self.log
         replica = node.replica
@@ -386,7 +386,7 @@ class PaxosReplica:
         # Values that are only accepted may be chosen, so an operator has to know how far they reach.
         ends = [slot.value.base_offset + slot.value.count for slot in replica.slots.values() if slot.value.count]
         position, birth, is_named = end_of_rows(log)
-        return Standing(
+        return ReplicaState(
             log.log_start_offset,
             log.log_end_offset,
             log.tail.epoch,

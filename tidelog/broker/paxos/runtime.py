@@ -18,7 +18,7 @@ from tidelog.broker.paxos.move_throttle import MoveThrottle
 from tidelog.broker.paxos.roles import PaxosRoles
 from tidelog.broker.paxos.service import PaxosService
 from tidelog.broker.paxos.voter_reconciler import VoterReconciler
-from tidelog.broker.repair.repair_messages import Standing
+from tidelog.broker.repair.repair_messages import ReplicaState
 from tidelog.broker.repair.scrub_targets import JournalOwner
 from tidelog.model.ids import PartitionId
 
@@ -52,12 +52,12 @@ class PaxosRuntime:
             if not replica.is_halted
         }
 
-    def standing(self, partition_id: PartitionId) -> Standing | None:
-        """See `ProtocolRuntime.standing`."""
+    def replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
+        """See `ProtocolRuntime.replica_state`."""
         replica, info = self.roles.holders.get(partition_id), self.roles.infos.get(partition_id)
         if replica is None or info is None or replica.is_halted:
             return None
-        return replica.standing(info.partition_epoch)
+        return replica.replica_state(info.partition_epoch)
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
         """See `ProtocolRuntime.waiting_elections`."""

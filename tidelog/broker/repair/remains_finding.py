@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog.broker.repair.copies import Peers
 from tidelog.broker.repair.remains_report import RemainsReport, judge_remains
-from tidelog.broker.repair.repair_messages import Standing, StandingQuery
+from tidelog.broker.repair.repair_messages import ReplicaState, ReplicaStateQuery
 from tidelog.model.cluster import PAXOS, ClusterImage, PartitionInfo, Topic
 from tidelog.model.errors import LeaderNotAvailable, NotFound, TidelogError
 from tidelog.model.ids import PartitionId, TopicId
@@ -21,32 +21,32 @@ ANSWER_S_MAX = 5.0
 
 
 class RemainsFinder:
-    """Finds what is left of a partition, for one broker. `standing` tells of the replica here, if there is one."""
+    """Finds what is left of a partition, for one broker. `replica_state` tells of the replica here, if there is one."""
 
     def __init__(
         self,
         node_id: int,
-        standing: Callable[[PartitionId], Standing | None],
+        replica_state: Callable[[PartitionId], ReplicaState | None],
         image: Callable[[], ClusterImage],
         peers: Peers,
     ) -> None:
         self._node_id = node_id
-        self._standing = standing
+        self._replica_state = replica_state
         self._image = image
         self._peers = peers
 
-    def answer(self, asked: StandingQuery) -> Standing:
+    def answer(self, asked: ReplicaStateQuery) -> ReplicaState:
         """Tells what the replica here has. Raises `NotFound`."""
-        standing = self._standing(PartitionId(TopicId(asked.topic_id), asked.partition))
-        if standing is None:
+        state = self._replica_state(PartitionId(TopicId(asked.topic_id), asked.partition))
+        if state is None:
             raise NotFound(f"broker {self._node_id} has no replica of this partition that takes part now")
-        return standing
+        return state
 
     async def find(self, topic: Topic, info: PartitionInfo, even_though: Sequence[int]) -> RemainsReport:
         """Judges what is left. Raises `LeaderNotAvailable` if no replica can be asked."""
-        query = StandingQuery(topic.topic_id, info.partition)
+        query = ReplicaStateQuery(topic.topic_id, info.partition)
         live: list[int] = [node for node in info.replicas if self._image().is_live(node)]
-        answers = await asyncio.gather(*(self._standing_at(node, query) for node in live))
+        answers = await asyncio.gather(*(self._state_at(node, query) for node in live))
         replies = {
             node: one
             for node, one in zip(live, answers, strict=True)
@@ -56,12 +56,12 @@ class RemainsFinder:
             raise LeaderNotAvailable(f"no replica of {topic.name}-{info.partition} can be asked now")
         return judge_remains(info, replies, even_though, votes=topic.commit_protocol == PAXOS)
 
-    async def _standing_at(self, node: int, query: StandingQuery) -> Standing | None:
+    async def _state_at(self, node: int, query: ReplicaStateQuery) -> ReplicaState | None:
         try:
             if node == self._node_id:
                 return self.answer(query)
             answer = await self._peers.request(node, query, deadline_s=ANSWER_S_MAX, lane=Lane.DATA)
         except (TidelogError, TimeoutError):
             return None
-        assert isinstance(answer.message, Standing)
+        assert isinstance(answer.message, ReplicaState)
         return answer.message

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.broker.repair.repair_messages import Standing
+from tidelog.broker.repair.repair_messages import ReplicaState
 from tidelog.model.cluster import NO_LEADER, PartitionInfo, Regrouping
 from tidelog.model.losses import LossStatement
 
@@ -41,9 +41,9 @@ class RemainsReport:
 
 
 def judge_remains(
-    info: PartitionInfo, replies: Mapping[int, Standing], even_though: Sequence[int], *, votes: bool
+    info: PartitionInfo, replies: Mapping[int, ReplicaState], even_though: Sequence[int], *, votes: bool
 ) -> RemainsReport:
-    """Judges by the standings of the replicas that could be asked. `votes` says that a majority commits."""
+    """Judges by the states of the replicas that could be asked. `votes` says that a majority commits."""
     kept = tuple(node for node in info.replicas if node in replies)
     statements = tuple(
         LossStatement(node, _said(info, node, replies.get(node), votes=votes)) for node in sorted(info.replicas)
@@ -68,7 +68,7 @@ def judge_remains(
     return RemainsReport(kept, source, end, position, birth, statements, tuple(refusals), before)
 
 
-def _about_leader(info: PartitionInfo, replies: Mapping[int, Standing]) -> list[str]:
+def _about_leader(info: PartitionInfo, replies: Mapping[int, ReplicaState]) -> list[str]:
     if info.leader == NO_LEADER:
         return []
     awaited = replies[info.leader].awaited if info.leader in replies else ()
@@ -82,7 +82,7 @@ def _about_leader(info: PartitionInfo, replies: Mapping[int, Standing]) -> list[
     ]
 
 
-def _about_votes(info: PartitionInfo, replies: Mapping[int, Standing]) -> list[str]:
+def _about_votes(info: PartitionInfo, replies: Mapping[int, ReplicaState]) -> list[str]:
     leading = [node for node, one in replies.items() if one.is_leading]
     if leading:
         return [f"broker {leading[0]} leads this partition: there is nothing to give up"]
@@ -103,8 +103,8 @@ def _about_votes(info: PartitionInfo, replies: Mapping[int, Standing]) -> list[s
     ]
 
 
-def _has_vote(engine_id: int, standing: Standing | None) -> bool:
-    return standing is not None and engine_id in standing.engine_ids
+def _has_vote(engine_id: int, state: ReplicaState | None) -> bool:
+    return state is not None and engine_id in state.engine_ids
 
 
 def _hope(info: PartitionInfo, node: int, *, votes: bool) -> str:
@@ -114,25 +114,25 @@ def _hope(info: PartitionInfo, node: int, *, votes: bool) -> str:
     return "everything that was acknowledged" if is_complete else "what nobody else has"
 
 
-def _said(info: PartitionInfo, node: int, standing: Standing | None, *, votes: bool) -> str:
-    if standing is None:
+def _said(info: PartitionInfo, node: int, state: ReplicaState | None, *, votes: bool) -> str:
+    if state is None:
         return "unreachable"
-    log = f"log {standing.log_start_offset} to {standing.log_end_offset}"
+    log = f"log {state.log_start_offset} to {state.log_end_offset}"
     if not votes:
-        return f"{log}, leader epoch {standing.epoch}"
-    has_vote = any(_has_vote(one.engine_id, standing) for one in info.members if one.node_id == node)
-    journal = f"journal to {max(standing.journal_end, standing.agreed_end)}"
-    return f"{'vote' if has_vote else 'no vote'}, {log}, {journal}{_wait(info, standing)}"
+        return f"{log}, leader epoch {state.epoch}"
+    has_vote = any(_has_vote(one.engine_id, state) for one in info.members if one.node_id == node)
+    journal = f"journal to {max(state.journal_end, state.agreed_end)}"
+    return f"{'vote' if has_vote else 'no vote'}, {log}, {journal}{_wait(info, state)}"
 
 
-def _wait(info: PartitionInfo, standing: Standing) -> str:
-    if standing.unsettled < 0:
+def _wait(info: PartitionInfo, state: ReplicaState) -> str:
+    if state.unsettled < 0:
         return ""
-    unheard = ", ".join(str(one.node_id) for one in info.members if one.engine_id in standing.unheard)
-    return f", waits for position {standing.unsettled}" + (f" and broker {unheard}" if unheard else "")
+    unheard = ", ".join(str(one.node_id) for one in info.members if one.engine_id in state.unheard)
+    return f", waits for position {state.unsettled}" + (f" and broker {unheard}" if unheard else "")
 
 
-def _most(info: PartitionInfo, replies: Mapping[int, Standing]) -> tuple[int, int, int, int]:
+def _most(info: PartitionInfo, replies: Mapping[int, ReplicaState]) -> tuple[int, int, int, int]:
     """The replica with the most, the first in the order of the replicas if several have it. A leader that only waits
     has everything that was acknowledged."""
     if info.leader in replies:
@@ -144,7 +144,7 @@ def _most(info: PartitionInfo, replies: Mapping[int, Standing]) -> tuple[int, in
     return best, replies[best].log_end_offset, 0, 0
 
 
-def _paxos_source(replies: Mapping[int, Standing]) -> tuple[int, int, int, int]:
+def _paxos_source(replies: Mapping[int, ReplicaState]) -> tuple[int, int, int, int]:
     """The replica whose log knows more than all journals account for, if there is one; the end of what is left; and
     where the journal of the source is to begin."""
     agreed = max((one.agreed_end for one in replies.values()), default=0)

@@ -213,8 +213,8 @@ REPAIR_MESSAGES: Final = (
     VerifyReply,
     DamageQuery,
     DamageReply,
-    StandingQuery,
-    Standing,
+    ReplicaStateQuery,
+    ReplicaState,
     VerifyFilesQuery,
     VerifyFilesReply,
 )

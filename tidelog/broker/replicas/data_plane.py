@@ -24,7 +24,7 @@ from tidelog.broker.paxos.runtime import PaxosRuntime
 from tidelog.broker.repair.copies import Copies, Holder
 from tidelog.broker.repair.loss_finding import LossFinder
 from tidelog.broker.repair.remains_finding import RemainsFinder
-from tidelog.broker.repair.repair_messages import Standing
+from tidelog.broker.repair.repair_messages import ReplicaState
 from tidelog.broker.repair.repairer import Repairer
 from tidelog.broker.repair.scrub_targets import JournalOwner, Means, Target
 from tidelog.broker.repair.scrubbing import BackgroundScrubber
@@ -140,7 +140,7 @@ class DataPlane:
         self.verifier = Verifier(node_id, self._holder, log_writer, peers)
         self.files_verifier = FilesVerifier(node_id, self.targets, peers)
         self.loss_finder = LossFinder(node_id, self._holder, lambda: host.image, self.copies, self.verifier, peers)
-        self.remains_finder = RemainsFinder(node_id, self._standing, lambda: host.image, peers)
+        self.remains_finder = RemainsFinder(node_id, self._replica_state, lambda: host.image, peers)
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Returns the tasks that keep this broker in line with the metadata."""
@@ -253,9 +253,9 @@ class DataPlane:
     def _holder(self, partition_id: PartitionId) -> Holder | None:
         return self.replicas.holders.get(partition_id)
 
-    def _standing(self, partition_id: PartitionId) -> Standing | None:
-        found = [protocol.standing(partition_id) for protocol in self.protocols.values()]
-        return next((standing for standing in found if standing is not None), None)
+    def _replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
+        found = [protocol.replica_state(partition_id) for protocol in self.protocols.values()]
+        return next((state for state in found if state is not None), None)
 
     def _may_deny(self, holder: Holder) -> bool:
         newest = self.replicas.newest(holder.partition_id)
