@@ -96,10 +96,10 @@ def in_journal(cluster: LocalCluster) -> tuple[Path, int]:
 KINDS: dict[str, Callable[[LocalCluster], tuple[Path, int]]] = {
     "a journal's payload": in_journal,
     "a journal's row": lambda cluster: (journal(cluster, ".catalog"), 3 * ROW_BYTES + 40),
-    "a journal's facts": lambda cluster: (journal(cluster, ".log").parent / "metainfo.1", 30),
+    "a journal's metainfo": lambda cluster: (journal(cluster, ".log").parent / "metainfo.1", 30),
     "the metadata log": lambda cluster: last(files(cluster, "metadata/*.log")[-1]),
     "a row of the metadata log": lambda cluster: (files(cluster, "metadata/*.catalog")[-1], 3 * ROW_BYTES + 40),
-    "facts beside the metadata log": lambda cluster: (files(cluster, "metadata/metainfo.0")[0], 30),
+    "metainfo beside the metadata log": lambda cluster: (files(cluster, "metadata/metainfo.0")[0], 30),
     "a log's metainfo": lambda cluster: (journal(cluster, ".log").parent.parent / "metainfo.0", 30),
     "the directory's identity": lambda cluster: (files(cluster, "identity.0")[0], 30),
     "a snapshot's header": lambda cluster: (files(cluster, "snapshots/*.header.0")[-1], 40),
@@ -107,8 +107,8 @@ KINDS: dict[str, Callable[[LocalCluster], tuple[Path, int]]] = {
 }
 WRITTEN_BEHIND = ("a journal's payload", "the metadata log")
 """The entry goes to the journal's end once more; what is damaged is passed over."""
-WRITTEN_WHOLE = ("facts beside the metadata log", "a log's metainfo")
-"""Copies of facts that change, each written whole now and then."""
+WRITTEN_WHOLE = ("metainfo beside the metadata log", "a log's metainfo")
+"""Copies of metainfo that change, each written whole now and then."""
 COUNTED_S = 0.2
 ROWS = ("a journal's row", "a row of the metadata log")
 """Made again, which is no repair of a batch."""
@@ -136,11 +136,11 @@ def test_a_byte_that_has_turned_over_is_found_and_mended(cluster: LocalCluster, 
         until(is_found)
     else:
         sector = slice(position - position % 16, position - position % 16 + 16)
-        harmed = path.read_bytes()[sector]  # what mends a copy of facts may write newer ones
+        harmed = path.read_bytes()[sector]  # what mends a copy of metainfo may write newer
         until(lambda: not path.exists() or path.read_bytes()[sector] != harmed or harmed == whole[sector])
 
     def is_repaired() -> bool:
-        """Flips it again where an ordinary write came before the scrubber: that mends a copy of facts as well."""
+        """Flips it again where an ordinary write came before the scrubber: that mends a copy of metainfo as well."""
         nonlocal harmed
         is_rewritten = kind in WRITTEN_WHOLE and path.read_bytes()[sector] != harmed
         if is_rewritten:

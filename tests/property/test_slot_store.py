@@ -47,8 +47,8 @@ class SlotStoreMachine(RuleBasedStateMachine):
         self.driver.delete_below()
 
     @rule()
-    def store_facts(self) -> None:
-        self.driver.store_facts()
+    def store_metainfo(self) -> None:
+        self.driver.store_metainfo()
 
     @rule()
     def mark(self) -> None:

@@ -1,12 +1,13 @@
 """A replica's directory: made by `tidelog log init`, or empty, and what it must remember.
 
     lock, format      who may use the directory (`storage.data_directory`)
-    journal/          what the replica has promised and accepted, and its facts (`storage.slot_store`)
+    journal/          what the replica has promised and accepted, and its metainfo (`storage.slot_store`)
 
 A directory that was initialised says: *this disk is new on purpose, and may found a log with others that are*. It holds
-facts without a log's id. One that was not says nothing: it may be what is left of a voter's disk. Such a replica asks
-the others for their log and joins it, as another voter. So a wiped disk that is started again cannot harm, and one that
-is initialised in error cannot either: nobody who votes already will found a log with it (`replication.paxos.recover`).
+metainfo without a log's id. One that was not says nothing: it may be what is left of a voter's disk. Such a replica
+asks the others for their log and joins it, as another voter. So a wiped disk that is started again cannot harm, and one
+that is initialised in error cannot either: nobody who votes already will found a log with it
+(`replication.paxos.recover`).
 Mesos' `initialize` makes a replica vote at once, whatever it has forgotten.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidelog.broker.consensus.log_member import LogFacts, facts_of
+from tidelog.broker.consensus.log_member import MemberMetainfo, metainfo_of
 from tidelog.model.errors import InternalError
 from tidelog.model.ports import Clock, Entropy, Files
 from tidelog.replication.paxos.state import Metadata
@@ -74,8 +75,8 @@ def initialise(files: Files, clock: Clock, entropy: Entropy) -> str:
         _check_unused(stored)
     directory = ReplicaDirectory(files, clock, entropy)
     try:
-        new = LogFacts(0, "", Metadata(directory.store.incarnation), b"", b"")
-        directory.store.store_facts(msgspec.msgpack.encode(new))()
+        new = MemberMetainfo(0, "", Metadata(directory.store.incarnation), b"", b"")
+        directory.store.store_metainfo(msgspec.msgpack.encode(new))()
         return directory.store.incarnation
     finally:
         directory.close()
@@ -84,10 +85,10 @@ def initialise(files: Files, clock: Clock, entropy: Entropy) -> str:
 def _check_unused(stored: StoredSlots) -> None:
     if stored.is_amnesiac:
         raise DirectoryRefused("what is left of a replica is in it")
-    facts = facts_of(stored)
-    if facts is not None and facts.cluster_id:
-        raise DirectoryRefused(f"a replica of log {facts.cluster_id} is in it already")
-    if facts is not None:
+    metainfo = metainfo_of(stored)
+    if metainfo is not None and metainfo.cluster_id:
+        raise DirectoryRefused(f"a replica of log {metainfo.cluster_id} is in it already")
+    if metainfo is not None:
         raise DirectoryRefused("it is initialised already")
     if stored.slots or stored.floor is not None:
         raise DirectoryRefused("the log is not empty")

@@ -14,7 +14,7 @@ from tidelog.adapters.signals import stop_on_signals
 from tidelog.adapters.system import SystemClock, SystemEntropy, addresses_of
 from tidelog.adapters.tcp_network import TcpNetwork
 from tidelog.broker.consensus.founding import Address
-from tidelog.broker.consensus.log_member import facts_of
+from tidelog.broker.consensus.log_member import metainfo_of
 from tidelog.config.errors import ConfigError
 from tidelog.config.exposure import is_loopback
 from tidelog.replication.election_settings import ElectionSettings
@@ -43,8 +43,8 @@ def node_id_of(path: str) -> int:
         return 0
     store, stored = SlotStore.look(files, JOURNAL, STANDALONE_LOG)
     store.close()
-    facts = facts_of(stored)
-    return 0 if facts is None else facts.node_id
+    metainfo = metainfo_of(stored)
+    return 0 if metainfo is None else metainfo.node_id
 
 
 def make_client(servers: Sequence[Address], secret_file: str | None = None) -> LogClient:

@@ -20,7 +20,7 @@ import msgspec
 
 from tidelog.broker.consensus.elected_log import ElectedLog
 from tidelog.broker.consensus.founding import Address, ask_member, find_origin
-from tidelog.broker.consensus.log_member import LogContext, LogMember, facts_of
+from tidelog.broker.consensus.log_member import LogContext, LogMember, metainfo_of
 from tidelog.broker.consensus.messages import DescribeQuorum, ElectionFrame, PaxosFrame, QuorumDescribed
 from tidelog.broker.consensus.waiting import Past
 from tidelog.broker.runtime.log_writer import LogWriter
@@ -138,7 +138,7 @@ class LogReplica:
         self._spawn(self._writer.run())
         member = self._member
         if member.is_new:
-            await self._begin(is_initialised=facts_of(member.stored) is not None)
+            await self._begin(is_initialised=metainfo_of(member.stored) is not None)
         elif member.stored_node_id != self.node_id:
             raise DirectoryRefused(
                 f"it belongs to server {member.stored_node_id} of log {member.cluster_id}, by their order"

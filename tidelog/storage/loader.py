@@ -428,7 +428,7 @@ class _Loader:
 
 
 def _durable(loaded: LoadedCopies[Metainfo] | None) -> Metainfo | None:
-    """Returns the facts that are on the disk for sure: the second copy was begun when the first one was durable."""
+    """Returns the metainfo that is on the disk for sure: the second copy was begun when the first one was durable."""
     return None if loaded is None or loaded.bad_copies else loaded.info
 
 

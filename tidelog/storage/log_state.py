@@ -83,7 +83,7 @@ class LogState:
         self.stands_in_since: int | UnsetType = UNSET
         """See `Metainfo.stands_in_since`."""
         self.noted: Metainfo | None = None
-        """The facts that the disk has; None if that is not sure."""
+        """The metainfo that the disk has; None if that is not sure."""
         self.segments = found.segments
         self.tail = found.tail
         self.lineage = found.lineage
@@ -151,7 +151,7 @@ class LogState:
     # -- metainfo -------------------------------------------------------------------------------------------------
 
     def metainfo(self, high_watermark: int, *, restarts: bool = False) -> Metainfo:
-        """Returns the replica's facts as of now."""
+        """Returns the replica's metainfo as of now."""
         return Metainfo(
             incarnation=self.incarnation,
             # The durable end, not the log's end: metainfo vouches for it, and what lies below and does not verify is
@@ -168,10 +168,10 @@ class LogState:
         )
 
     def store_metainfo(self, info: Metainfo) -> None:
-        """Stores these facts in both copies. Facts of before a truncation that was made meanwhile would promise what
+        """Stores this metainfo in both copies. That of before a truncation that was made meanwhile would promise what
         the log holds no more, and are passed over. Blocking; may run on the disk thread. Raises `OSError`."""
         # `info` was taken on the event loop, and a truncation may have been made since. Every truncation raises
-        # `sequences_used`, so facts of before it are told by theirs.
+        # `sequences_used`, so metainfo of before it is told by its own.
         if (info.sequences_used or 0) == self.sequences_used:
             self.files.metainfo.store(info)
             self.noted = info

@@ -50,7 +50,7 @@ class Metainfo(msgspec.Struct, frozen=True, kw_only=True):
     log: str | msgspec.UnsetType = msgspec.UNSET
     """The log that this copy is about. The store writes it, and drops it from what it loads."""
     replica: bytes | msgspec.UnsetType = msgspec.UNSET
-    """Bytes that a Paxos replica has to remember besides (`SlotStore.store_facts`); absent from other logs."""
+    """Bytes that a Paxos replica has to remember besides (`SlotStore.store_metainfo`); absent from other logs."""
 
 
 class MetainfoStore(TwoCopyStore[Metainfo]):
@@ -65,7 +65,7 @@ class MetainfoStore(TwoCopyStore[Metainfo]):
     def load(self) -> LoadedCopies[Metainfo] | None:
         """Loads the newest sound copy, as `TwoCopyStore.load` does, and drops `log` from it."""
         loaded = super().load()
-        # The checksum has said whose it is. Dropped, so that facts that are equal compare equal.
+        # The checksum has said whose it is. Dropped, so that equal metainfo compares equal.
         return loaded and replace(loaded, info=structs.replace(loaded.info, log=msgspec.UNSET))
 
     def store(self, info: Metainfo) -> None:

@@ -30,8 +30,8 @@ class NewLog(NamedTuple):
     """A log that is to be made."""
 
     partition_id: PartitionId
-    facts: Callable[[str], bytes] | None = None
-    """The facts of a Paxos replica, by the incarnation of its journal; without them the log has no journal."""
+    metainfo: Callable[[str], bytes] | None = None
+    """The metainfo of a Paxos replica, by the incarnation of its journal; without it the log has no journal."""
 
 
 def prepare(files: Files, new: NewLog, new_incarnation: Callable[[], str]) -> bool:
@@ -44,16 +44,16 @@ def prepare(files: Files, new: NewLog, new_incarnation: Callable[[], str]) -> bo
     # A crash left it half made; nothing ever refers to a log under this name.
     files.remove_tree(directory)
     files.make_dir(directory)
-    if new.facts is not None:
+    if new.metainfo is not None:
         journal, incarnation = f"{directory}/{JOURNAL}", new_incarnation()
         files.make_dir(journal)
         # The journal is durable before the log beside it: a log without a journal proves that a journal was lost.
-        _write(files, journal, new.partition_id, incarnation, new.facts(incarnation))
+        _write(files, journal, new.partition_id, incarnation, new.metainfo(incarnation))
     _write(files, directory, new.partition_id, new_incarnation(), UNSET)
     return True
 
 
-def _write(files: Files, directory: str, identity: PartitionId, incarnation: str, facts: bytes | UnsetType) -> None:
+def _write(files: Files, directory: str, identity: PartitionId, incarnation: str, replica: bytes | UnsetType) -> None:
     # Sequence 0 and no rows before it, as of a log that the loader makes in an empty directory: both must read alike.
     header = RowCodec(identity).checkpoint(Tail(0, 0, 0, 0, 0, NO_TIMESTAMP, 0), (), ())
     files.open(f"{directory}/{0:020}.log", create=True).close()
@@ -64,7 +64,7 @@ def _write(files: Files, directory: str, identity: PartitionId, incarnation: str
         catalog.sync()
     finally:
         catalog.close()
-    metainfo = Metainfo(incarnation=incarnation, durable_sequence=len(header), replica=facts)
+    metainfo = Metainfo(incarnation=incarnation, durable_sequence=len(header), replica=replica)
     # Last, after the catalog: metainfo without segments means a lost log.
     MetainfoStore(files, directory, identity).begin(metainfo)
     files.sync_dir(directory)

@@ -8,12 +8,12 @@ for one position. So all that damage can do has to end in one of these, never in
   it, as it was when that value was put under that number first. What is lost is at most that it was chosen.
 - That row, too: the slot is faulty, its identity None, unless an entry before it has the same position and number. It
   holds the same value then, for a number names one for a position, and counts again.
-- The row is lost, too, so nobody knows which slot it was; or a floor; or the journal, or both copies of the facts: the
-  store is *amnesiac*. The replica must not vote under its old identity any more.
+- The row is lost, too, so nobody knows which slot it was; or a floor; or the journal, or both copies of the metainfo:
+  the store is *amnesiac*. The replica must not vote under its old identity any more.
 
 An amnesiac store takes no entries, and no opening changes that: what is lost for certain is either recorded by the
-loader (a LOST row), or found missing again each time. Where opening a log would write what hides the loss, new facts
-over lost ones or an empty segment for a missing journal, it is opened for reading only.
+loader (a LOST row), or found missing again each time. Where opening a log would write what hides the loss, new metainfo
+over what is lost or an empty segment for a missing journal, it is opened for reading only.
 
 What cannot be noticed: a directory that an old backup was put into.
 """
@@ -61,8 +61,8 @@ class StoredSlot:
 class StoredSlots:
     """All that a disk gives back of a replica."""
 
-    facts: bytes | None
-    """The replica's facts as last stored; None if none ever were, or if they are lost."""
+    metainfo: bytes | None
+    """The replica's metainfo as last stored; None if none ever was, or if it is lost."""
     floor: tuple[int, bytes] | None
     slots: list[StoredSlot]
     """The slots in order of position; none below the floor."""
@@ -91,7 +91,7 @@ def load_slots(
 
     Blocking. Raises `ConfigError` if something else than a slot store is there; otherwise as `load_log`.
     """
-    # Before the loader: it would write new facts over lost ones, and the loss would never be seen again.
+    # Before the loader: it would write new metainfo over what is lost, and the loss would never be seen again.
     amnesia = _find_amnesia(opened.files, directory, identity)
     if amnesia is not None:
         # Nothing is written, so the next opening finds the same, and the replica stays without a vote.
@@ -107,9 +107,9 @@ def load_slots(
     if amnesia is not None:
         report.say(f"{amnesia}; what this replica has promised and accepted is not known any more")
         journal.offline_reason = amnesia
-    facts = None if journal.replica is UNSET else journal.replica
+    metainfo = None if journal.replica is UNSET else journal.replica
     floor = replay.index.floor
-    stored = StoredSlots(facts, (floor.position, floor.content) if floor else None, [], amnesia is not None, report)
+    stored = StoredSlots(metainfo, (floor.position, floor.content) if floor else None, [], amnesia is not None, report)
     # Slots below the floor are left over from before it; what was agreed on there is known from the floor.
     replay.index.drop_below(floor.position if floor else 0)
     for position, entry in sorted(replay.index.slots.items()):
@@ -122,15 +122,15 @@ def _find_amnesia(files: Files, directory: str, identity: PartitionId) -> str | 
     """Returns why something must be lost, as the files say before a loader has touched them, or None.
 
     A new store makes its journal durable before its metainfo, and `metainfo.0` before `metainfo.1`, and takes entries
-    only then. So anything in a journal without facts, or facts without a journal, is no crash's doing.
+    only then. So anything in a journal without metainfo, or metainfo without a journal, is no crash's doing.
     """
     names = files.list(directory)
     journal = [name for name in names if name.endswith((".log", ".catalog"))]
-    # Facts are written twice and last, so facts without a journal are a journal that was lost.
+    # Metainfo is written twice and last, so metainfo without a journal is of a journal that was lost.
     if MetainfoStore(files, directory, identity).load() is not None:
         return None if journal else "the journal is missing"
     # `metainfo.1` is begun when `metainfo.0` is durable, and entries are taken after both: no crash of a new store
-    # leaves either without sound facts.
+    # leaves either without sound metainfo.
     if NAMES[1] in names or any(_holds_entries(files, directory, name) for name in journal):
         return "both metainfo copies are lost"
     return None
@@ -153,7 +153,7 @@ def _settle(journal: PartitionLog, files: Files) -> None:
         # back with a power cut, the slot would hold what this replica has denied.
         journal.active.truncate(journal.active.slots, [], journal.tail)
         journal.active.log.sync()
-        # The same for its facts: what was read may be in the page cache alone, and promises are shown from now on.
+        # The same for its metainfo: what was read may be in the page cache alone, and promises are shown from now on.
         MetainfoStore(files, journal.directory, journal.identity).write_again()
         files.sync_dir(journal.directory)
     except OSError as error:

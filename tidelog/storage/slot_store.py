@@ -1,4 +1,4 @@
-"""The disk of a Paxos replica: a value for each position, a floor, and the replica's own facts.
+"""The disk of a Paxos replica: a value for each position, a floor, and the replica's metainfo.
 
 The store knows nothing of Paxos but the shape of an acceptor's record: position, number, the value's *identity* (bytes
 that the caller makes and reads) and its *payload*, which may be large, may be missing, and can be had from a peer. A
@@ -18,7 +18,8 @@ cut must never look like one.
 **Payloads are written once.** An acceptor stores a value when it accepts it and again when it learns that it is chosen:
 the second entry only refers to the payload, by position and digest.
 
-**Facts** (what was promised, which numbers were used) no peer can give back; they are in both metainfo copies.
+**Metainfo** of the replica (what was promised, which numbers were used) no peer can give back. Both copies of the
+journal's metainfo carry it, in `replica`.
 
 **Space.** `delete_below` gives up whole segments, oldest first. What is live in them is written anew behind the end;
 the segments go when that is durable. Positions rise with time, so there is hardly ever much to move.
@@ -49,7 +50,7 @@ from tidelog.storage.slot_index import SlotIndex
 from tidelog.storage.slot_journal import SlotJournal
 from tidelog.storage.slot_loader import JOURNAL_SETTINGS, StoredSlot, StoredSlots, load_slots
 
-FACTS_BYTES_MAX = 2048
+METAINFO_BYTES_MAX = 2048
 
 __all__ = ["JOURNAL_SETTINGS", "SlotPut", "SlotStore", "StoredSlot", "StoredSlots"]
 
@@ -65,7 +66,7 @@ class SlotPut(NamedTuple):
 
 
 class SlotStore:
-    """The disk of one replica. Single-threaded, but for `Flush.run` and what `store_facts` returns.
+    """The disk of one replica. Single-threaded, but for `Flush.run` and what `store_metainfo` returns.
 
     Puts raise `DiskFull` or `Overloaded` (nothing was written, try again later), `LogOffline` (nothing was, nor will
     be), or `InternalError` (the outcome is unknown; the store is offline now).
@@ -232,37 +233,37 @@ class SlotStore:
                     return False
         return True
 
-    # -- facts ----------------------------------------------------------------------------------------------------
+    # -- metainfo -------------------------------------------------------------------------------------------------
 
-    def store_facts(self, facts: bytes) -> Callable[[], None]:
-        """Replaces the replica's facts, in both copies. The call that is returned does it: blocking, for the thread
-        that flushes run on, in order among themselves; raises `OSError`, and the facts may then be old or new.
+    def store_metainfo(self, metainfo: bytes) -> Callable[[], None]:
+        """Replaces the replica's metainfo, in both copies. The call that is returned does it: blocking, for the thread
+        that flushes run on, in order among themselves; raises `OSError`, and the metainfo may then be old or new.
 
         Puts are not awaited: who needs them on the disk first awaits their flush first.
         """
-        assert 0 < len(facts) <= FACTS_BYTES_MAX, f"{len(facts)} bytes of facts"
+        assert 0 < len(metainfo) <= METAINFO_BYTES_MAX, f"{len(metainfo)} bytes of metainfo"
         info = self.journal.metainfo(0)
 
         def store() -> None:
-            self.journal.replica = facts
-            self._store_metainfo(info)
+            self.journal.replica = metainfo
+            self._write_metainfo(info)
 
         return store
 
-    def mend_facts(self) -> int:
+    def mend_metainfo(self) -> int:
         """Looks at both copies as `LogState.mend_metainfo`. Blocking, on the thread of flushes."""
         return 0 if self.journal.replica is UNSET else self.journal.mend_metainfo(self._merged(self._noted))
 
-    def _store_metainfo(self, info: Metainfo) -> None:
-        """Stores metainfo with the newest facts. On the thread of flushes."""
-        # Two calls may have taken their facts before either is written. The later one must not put back an older
+    def _write_metainfo(self, info: Metainfo) -> None:
+        """Stores metainfo of the journal with the replica's newest. On the thread of flushes."""
+        # Two calls may have taken their metainfo before either is written. The later one must not put back an older
         # promise, nor lower a mark.
         info = self._merged(info)
         self.journal.store_metainfo(info)
         self._noted = info
 
     def _merged(self, info: Metainfo) -> Metainfo:
-        """Returns metainfo in which no mark falls and no old facts come back, whatever the order of calls."""
+        """Returns metainfo in which no mark falls and no older promise comes back, whatever the order of calls."""
         return structs.replace(
             info,
             durable_sequence=max(info.durable_sequence, self._noted.durable_sequence),
@@ -313,7 +314,7 @@ class SlotStore:
         """Notes how far a flush came. On the thread of flushes, behind the fsyncs, unless a write has failed meanwhile
         and its undoing, too. Then these fsyncs may have said yes to pages that are lost."""
         if self.journal.offline_reason is None:
-            self._store_metainfo(info)
+            self._write_metainfo(info)
 
     def end_flush(self, flush: Flush, error: OSError | None) -> None:
         """Ends a flush, as `PartitionLog.end_flush` does; then orders the deletion that waited for this flush, if one

@@ -116,7 +116,7 @@ class Truncator:
         state.rolled_ms = now_ms
 
     def _use_up_sequences(self) -> None:
-        """Gives this truncation a number of its own, by which facts that were noted before it are told."""
+        """Gives this truncation a number of its own, by which metainfo that was noted before it is told."""
         # One more than before in any case, also if nothing was appended in between.
         self._state.sequences_used = max(self._state.sequences_used + 1, self._state.tail.sequence)
 

@@ -107,7 +107,7 @@ def test_damaged_metadata_takes_the_names_and_nothing_else(offline: Cli, data_di
         ("identity.1", "identity"),
     ],
 )
-def test_a_flipped_bit_in_facts_is_found(offline: Cli, data_dir: Path, pattern: str, name: str) -> None:
+def test_a_flipped_bit_in_metainfo_is_found(offline: Cli, data_dir: Path, pattern: str, name: str) -> None:
     (path,) = data_dir.glob(pattern)
     content = bytearray(path.read_bytes())
     content[40] ^= 1

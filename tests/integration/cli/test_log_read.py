@@ -140,7 +140,7 @@ def test_dump_shows_positions_numbers_and_what_is_known_of_them(offline: Cli) ->
     assert [(voter["voter_id"], voter["node_id"]) for voter in voters] == [(1, 1)]
 
 
-def test_a_journal_that_lost_its_facts_must_not_vote(offline: Cli, r1: Path) -> None:
+def test_a_journal_that_lost_its_metainfo_must_not_vote(offline: Cli, r1: Path) -> None:
     assert b"all whole" in offline.succeed("log", "verify", "--data-dir", "r1")
     for copy in r1.glob("journal/metainfo.*"):
         copy.unlink()

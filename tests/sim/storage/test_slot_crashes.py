@@ -56,15 +56,15 @@ def a_floor(driver: SlotDriver) -> None:
     driver.set_floor(1)
 
 
-def facts_between_puts(driver: SlotDriver) -> None:
+def metainfo_between_puts(driver: SlotDriver) -> None:
     driver.put(0)
-    driver.store_facts()
+    driver.store_metainfo()
     driver.put(1)
 
 
-def facts_twice(driver: SlotDriver) -> None:
-    driver.store_facts()
-    driver.store_facts()
+def metainfo_twice(driver: SlotDriver) -> None:
+    driver.store_metainfo()
+    driver.store_metainfo()
 
 
 def a_roll(driver: SlotDriver) -> None:
@@ -135,8 +135,8 @@ HISTORIES: list[History] = [
     a_payload_that_comes_late,
     puts_during_a_flush,
     a_floor,
-    facts_between_puts,
-    facts_twice,
+    metainfo_between_puts,
+    metainfo_twice,
     a_roll,
     a_committed_roll,
     a_deletion_that_moves_slots,
@@ -145,7 +145,7 @@ HISTORIES: list[History] = [
     a_clean_stop_and_a_put,
     a_kill_and_nothing_more,
 ]
-SETTLED = [a_kill_and_nothing_more, a_committed_roll, facts_twice]
+SETTLED = [a_kill_and_nothing_more, a_committed_roll, metainfo_twice]
 """After these, nothing is pending."""
 
 

@@ -76,16 +76,16 @@ def refer_by_position_alone() -> AbstractContextManager[None]:
     return patched(SlotIndex, "find", find)
 
 
-def bring_back_old_facts() -> AbstractContextManager[None]:
-    """Notes how far the journal came, with the facts of some time before."""
+def bring_back_old_metainfo() -> AbstractContextManager[None]:
+    """Notes how far the journal came, with the replica's metainfo of some time before."""
 
     def store(store: SlotStore, info: Metainfo) -> None:
         store.journal.store_metainfo(info)
 
-    return patched(SlotStore, "_store_metainfo", store)
+    return patched(SlotStore, "_write_metainfo", store)
 
 
-def store_facts_once() -> AbstractContextManager[None]:
+def store_metainfo_once() -> AbstractContextManager[None]:
     """Writes one copy, and always the same."""
 
     def store(metainfo: MetainfoStore, info: Metainfo) -> None:
@@ -104,8 +104,8 @@ def store_facts_once() -> AbstractContextManager[None]:
         forget_payloads_in_older_entries,
         refer_to_what_is_deleted,
         refer_by_position_alone,
-        bring_back_old_facts,
-        store_facts_once,
+        bring_back_old_metainfo,
+        store_metainfo_once,
         name_nothing,
     ],
 )
@@ -174,7 +174,7 @@ def damage_some_rows_and_their_entries(sweep: SlotSweep) -> None:
 
 
 def open_whatever_is_there() -> AbstractContextManager[None]:
-    """Lets the loader make new facts where the old ones are lost."""
+    """Lets the loader make new metainfo where the old is lost."""
     return patched(slot_loader, "_find_amnesia", lambda *place: None)
 
 

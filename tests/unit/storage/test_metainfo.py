@@ -1,4 +1,4 @@
-"""Two copies: whatever happens to one, the facts are there."""
+"""Two copies: whatever happens to one, the metainfo is there."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_another_logs_metainfo_is_not_taken(files: Files) -> None:
     assert stored(files, IDENTITY._replace(topic_id=TopicId("ce" * 16))).load() is None
 
 
-def test_another_logs_facts_are_known_for_that(files: Files) -> None:
+def test_metainfo_of_another_log_is_known_for_that(files: Files) -> None:
     assert not stored(files).is_of_another()
     stored(files).store(FIRST)
     assert not stored(files).is_of_another()
@@ -155,7 +155,7 @@ def test_facts_that_a_later_version_adds_are_passed_over(files: Files) -> None:
     assert loaded.info == Metainfo(incarnation="one", end_offset=5)
 
 
-def test_the_largest_facts_fit_a_copy(files: Files) -> None:
+def test_the_largest_metainfo_fits_a_copy(files: Files) -> None:
     largest = Metainfo(
         incarnation="f" * 64,
         durable_sequence=2**64 - 1,
@@ -173,7 +173,7 @@ def test_the_largest_facts_fit_a_copy(files: Files) -> None:
 # -- crashes -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_crash_while_storing_leaves_the_old_facts_or_the_new() -> None:
+def test_every_crash_while_storing_leaves_the_old_metainfo_or_the_new() -> None:
     """Also with one copy lost before: the other may not be touched until the first is whole again."""
     outcomes = set()
     for lost, operation in product([None, *NAMES], range(1, 7)):

@@ -22,12 +22,12 @@ TOPIC = TopicId("ab" * 16)
 LOGS = [PartitionId(TOPIC, number) for number in range(40)]
 ONE = LOGS[0]
 SETTINGS = LogSettings(segment_bytes=1 << 20, segment_ms=1 << 40)
-FACTS = b"facts"
+METAINFO = b"metainfo"
 
 
 def make(files: Files, partitions: list[PartitionId], *, is_paxos: bool = False) -> None:
     make_topics(files, partitions)
-    news = [NewLog(one, (lambda _: FACTS) if is_paxos else None) for one in partitions]
+    news = [NewLog(one, (lambda _: METAINFO) if is_paxos else None) for one in partitions]
     publish(files, [new.partition_id for new in news if prepare(files, new, lambda: "i")], partitions)
 
 
@@ -64,13 +64,13 @@ def test_many_logs_take_three_fsyncs_of_files_each_and_one_of_their_own_director
     assert (files.counts["sync"], files.counts["sync_dir"], files.counts["pwritev"]) == (0, 0, 0)
 
 
-def test_a_paxos_replica_is_made_with_its_journal_and_its_facts() -> None:
+def test_a_paxos_replica_is_made_with_its_journal_and_its_metainfo() -> None:
     files = WatchedFiles(SimDisk(1))
     make(files, LOGS, is_paxos=True)
     assert files.counts["sync"] <= 6 * len(LOGS)
     assert files.counts["sync_dir"] <= 2 * len(LOGS) + 1
     _, stored = manager_on(files).open_journal(ONE, 0)
-    assert (stored.facts, stored.slots, stored.is_amnesiac) == (FACTS, [], False)
+    assert (stored.metainfo, stored.slots, stored.is_amnesiac) == (METAINFO, [], False)
 
 
 def test_what_is_there_is_left_to_the_loader() -> None:
@@ -99,7 +99,7 @@ def test_a_crash_leaves_all_of_a_log_or_nothing_and_it_is_made_again(is_paxos: b
         for partition_id in there:
             log, _ = manager.open_log(partition_id, SETTINGS, 0, held=manager.held(0))
             assert log.stands_in_since is UNSET, "it is whole"
-            assert not is_paxos or manager.open_journal(partition_id, 0)[1].facts == FACTS
+            assert not is_paxos or manager.open_journal(partition_id, 0)[1].metainfo == METAINFO
         make(after, LOGS[:3], is_paxos=is_paxos)
         assert manager.partition_ids() == LOGS[:3]
     assert operation > 20

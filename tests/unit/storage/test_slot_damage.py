@@ -105,19 +105,19 @@ def test_a_damaged_floor_is_amnesia_unless_a_newer_one_is_there(place: Place) ->
 
 
 def test_a_journal_that_is_missing_is_amnesia_also_if_it_was_empty(place: Place) -> None:
-    place.store.store_facts(b"promised")()
+    place.store.store_metainfo(b"promised")()
     place.opened.close_all()
     for path in place.paths(".log") + place.paths(".catalog"):
         place.remove(path)
     for _ in range(2):
         place.kill_and_open()
         assert place.stored.is_amnesiac
-        assert place.stored.facts == b"promised"
+        assert place.stored.metainfo == b"promised"
 
 
 @pytest.mark.parametrize("has_entries", [True, False])
-def test_lost_facts_are_amnesia_and_nothing_is_written_over_them(place: Place, *, has_entries: bool) -> None:
-    place.store.store_facts(b"promised")()
+def test_lost_metainfo_is_amnesia_and_nothing_is_written_over_it(place: Place, *, has_entries: bool) -> None:
+    place.store.store_metainfo(b"promised")()
     if has_entries:
         place.store.put(0, 1, b"identity", None)
         place.flush()
@@ -128,13 +128,13 @@ def test_lost_facts_are_amnesia_and_nothing_is_written_over_them(place: Place, *
         place.files.forget()
         place.kill_and_open()
         assert place.stored.is_amnesiac
-        assert place.stored.facts is None
+        assert place.stored.metainfo is None
         assert place.files.counts["pwritev"] == place.files.counts["remove"] == 0
         with pytest.raises(LogOffline, match="metainfo"):
             place.store.put(1, 1, b"identity", None)
 
 
-def test_lost_facts_of_a_journal_with_entries_are_amnesia_if_the_files_are_gone(place: Place) -> None:
+def test_lost_metainfo_of_a_journal_with_entries_is_amnesia_if_the_files_are_gone(place: Place) -> None:
     place.store.put(0, 1, b"identity", None)
     place.store.close()
     for name in NAMES:

@@ -20,7 +20,7 @@ from tidelog.storage.log_manager import METADATA, METADATA_LOG, LogManager
 from tidelog.storage.metainfo import NAMES, MetainfoStore
 from tidelog.storage.open_files import OpenFiles
 from tidelog.storage.slot_entries import FLOOR_NUMBER
-from tidelog.storage.slot_store import FACTS_BYTES_MAX, StoredSlot
+from tidelog.storage.slot_store import METAINFO_BYTES_MAX, StoredSlot
 from tidelog.storage.verify import verify
 
 
@@ -33,7 +33,7 @@ def place(files: Files) -> Place:
 
 
 def test_a_new_store_is_empty(place: Place) -> None:
-    assert (place.stored.facts, place.stored.floor, place.stored.slots) == (None, None, [])
+    assert (place.stored.metainfo, place.stored.floor, place.stored.slots) == (None, None, [])
     assert not place.stored.is_amnesiac
     assert place.store.incarnation == "start-1"
 
@@ -147,49 +147,49 @@ def test_a_payload_that_turns_out_damaged_is_written_again_when_it_comes(place: 
     assert place.store.payload(1) == b"a payload"
 
 
-# -- facts -------------------------------------------------------------------------------------------------------------
+# -- metainfo ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("facts", [b"\0", bytes(range(256)) * 8])
-def test_facts_are_given_back(place: Place, facts: bytes) -> None:
-    place.store.store_facts(b"older")()
-    place.store.store_facts(facts)()
+@pytest.mark.parametrize("metainfo", [b"\0", bytes(range(256)) * 8])
+def test_metainfo_is_given_back(place: Place, metainfo: bytes) -> None:
+    place.store.store_metainfo(b"older")()
+    place.store.store_metainfo(metainfo)()
     for _ in range(2):
         place.close_and_open()
-        assert place.stored.facts == facts
-    assert len(facts) <= FACTS_BYTES_MAX
+        assert place.stored.metainfo == metainfo
+    assert len(metainfo) <= METAINFO_BYTES_MAX
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_copy_of_the_facts_is_enough(place: Place, name: str) -> None:
-    place.store.store_facts(b"facts")()
+def test_one_copy_of_the_metainfo_is_enough(place: Place, name: str) -> None:
+    place.store.store_metainfo(b"metainfo")()
     place.opened.close_all()
     place.harm(f"metadata/{name}", b"incarnation")
     place.open()
-    assert place.stored.facts == b"facts"
+    assert place.stored.metainfo == b"metainfo"
     assert not place.stored.is_amnesiac
 
 
-def test_facts_do_nothing_before_they_are_run(place: Place) -> None:
-    store = place.store.store_facts(b"facts")
+def test_storing_metainfo_does_nothing_before_it_is_run(place: Place) -> None:
+    store = place.store.store_metainfo(b"metainfo")
     place.kill_and_open()
-    assert place.stored.facts is None
+    assert place.stored.metainfo is None
     store()
     place.kill_and_open()
-    assert place.stored.facts == b"facts"
+    assert place.stored.metainfo == b"metainfo"
 
 
-def test_a_flush_that_notes_a_new_segment_keeps_facts_that_were_stored_meanwhile(files: Files) -> None:
+def test_a_flush_that_notes_a_new_segment_keeps_metainfo_that_was_stored_meanwhile(files: Files) -> None:
     place = Place(files, SMALL)
     place.store.put(0, 1, b"identity", bytes(2_500))
     place.flush()
     place.store.put(1, 1, b"identity", None)
     flush = place.store.begin_flush()
-    place.store.store_facts(b"facts")()
+    place.store.store_metainfo(b"metainfo")()
     flush.run()
     place.store.end_flush(flush, None)
     place.kill_and_open()
-    assert place.stored.facts == b"facts"
+    assert place.stored.metainfo == b"metainfo"
 
 
 # -- the disk fails ----------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_a_manager_opens_and_closes_it(files: Files) -> None:
         store, stored = manager.open_slots(5)
         assert len(stored.slots) == start
         store.put(0, 1, b"identity", b"payload")
-        store.store_facts(b"facts")()
+        store.store_metainfo(b"metainfo")()
         assert manager.logs[METADATA_LOG] is store.journal
         assert manager.close({}) == []
     assert files.exists(f"{METADATA}/{NAMES[0]}")

@@ -304,7 +304,7 @@ def test_a_truncation_writes_zeros_over_what_it_drops(store: Store) -> None:
         assert (store.files.by_path["pwritev", path], store.files.by_path["sync", path] > 0) == (1, True)
 
 
-def test_facts_of_before_a_cut_are_not_stored_after_it(store: Store) -> None:
+def test_metainfo_of_before_a_cut_is_not_stored_after_it(store: Store) -> None:
     """A checkpoint of the high watermark that waits for the disk thread while a truncation runs there."""
     store.append(b"a", b"b", b"c")
     store.flush()

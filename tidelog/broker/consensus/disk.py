@@ -1,8 +1,8 @@
 """A replica's disk: what the engine persists goes into a `SlotStore`, and comes back as `Stored` in its order.
 
-Two things become durable in their own ways: slots with the journal's flushes, the replica's facts by writing two
+Two things become durable in their own ways: slots with the journal's flushes, the replica's metainfo by writing two
 copies of metainfo. The engine numbers its writes and believes in whole prefixes; so a write counts when it and all
-before it are durable, whichever way they went. Facts replace each other: only the newest are ever written.
+before it are durable, whichever way they went. Metainfo replaces what was there: only the newest is ever written.
 
 A full disk is a slow disk: what it has no room for waits here, in its order, and is tried again. Any other failure is
 final.
@@ -68,7 +68,7 @@ class _Unwritten(NamedTuple):
 class _Write(NamedTuple):
     sequence: int
     journal_end: int
-    facts: int
+    metainfo: int
 
 
 class ReplicaDisk:
@@ -78,28 +78,28 @@ class ReplicaDisk:
         self,
         store: SlotStore,
         log_writer: LogWriter,
-        facts: Callable[[Metadata], bytes],
+        metainfo: Callable[[Metadata], bytes],
         *,
         floor: Callable[[Prefix], bytes] = msgspec.msgpack.encode,
         state_machine: StateMachine | None = None,
         level: Callable[[], int] = lambda: LEVEL_MAX,
     ) -> None:
-        """`facts` and `floor` encode what the engine says of these, with what else is to be kept beside it; a floor
+        """`metainfo` and `floor` encode what the engine says of these, with what else is to be kept beside it; a floor
         must be readable as a `Prefix`. `level` is the feature level to write at."""
         self.on_stored: Callable[[int], None]
         self.on_failed: Callable[[], None]
         self._store = store
         self._log_writer = log_writer
-        self._encode_facts = facts
+        self._encode_metainfo = metainfo
         self._encode_floor = floor
         self._state_machine = state_machine
         self._level = level
         self._writes: deque[_Write] = deque()
         self._newest: bytes | None = None
-        self._facts_asked = 0
-        self._facts_stored = 0
-        self._has_facts = asyncio.Event()
-        self._facts_written = asyncio.Event()
+        self._metainfo_asked = 0
+        self._metainfo_stored = 0
+        self._has_metainfo = asyncio.Event()
+        self._metainfo_written = asyncio.Event()
         self._flushed = asyncio.Event()
         """Set by each flush, and when the disk fails."""
         self._has_failed = False
@@ -181,7 +181,7 @@ class ReplicaDisk:
         """Returns what is written next in one go: slots that follow each other, or another record alone."""
         run: list[_Unwritten] = []
         for unwritten in self._unwritten:
-            # Facts and floors go by other ways than slots, and must not change places with them.
+            # Metainfo and floors go by other ways than slots, and must not change places with them.
             if len(run) == TOGETHER_MAX or isinstance(unwritten.record, Metadata | Prefix):
                 break
             run.append(unwritten)
@@ -191,9 +191,9 @@ class ReplicaDisk:
         """Writes a run of records, all of them or none, and notes the steps that end with it."""
         self._put(run)
         for record, _, effect, _ in run:
-            # The step is durable when the journal has reached this end, and the facts asked for so far are stored.
+            # The step is durable when the journal has reached this end, and the metainfo asked for so far is stored.
             if record is None:
-                self._writes.append(_Write(effect.sequence, self._end, self._facts_asked))
+                self._writes.append(_Write(effect.sequence, self._end, self._metainfo_asked))
                 if effect.is_urgent or effect.is_soon:
                     self._log_writer.submit(self, is_awaited=effect.is_urgent)
 
@@ -205,10 +205,10 @@ class ReplicaDisk:
                 timer.cancel()
 
     def refresh(self, metadata: Metadata) -> None:
-        """Writes the facts anew, since something beside the engine's part of them has changed. Nobody waits for it."""
-        self._newest = self._encode_facts(metadata)
-        self._facts_asked += 1
-        self._has_facts.set()
+        """Writes the metainfo anew, since something beside the engine's part of it has changed. Nobody waits for it."""
+        self._newest = self._encode_metainfo(metadata)
+        self._metainfo_asked += 1
+        self._has_metainfo.set()
 
     async def flush(self) -> bool:
         """Writes what was put off, and returns when all that was persisted so far is durable. False if it cannot be:
@@ -226,20 +226,20 @@ class ReplicaDisk:
         return not self._has_failed
 
     async def end(self, metadata: Metadata) -> None:
-        """Writes what waits, and then these facts, which tell of an end in good order. If that fails, or takes too
-        long, they are not there."""
+        """Writes what waits, and then this metainfo, which tells of an end in good order. If that fails, or takes
+        too long, it is not there."""
         self.resume()
         self._log_writer.submit(self)
         await self._log_writer.at_rest(self._store)
-        # Facts that tell of an end in good order must not outlive records that are not there.
+        # Metainfo that tells of an end in good order must not outlive records that are not there.
         if self._unwritten or self._has_failed or self._store.durable_end < self._end:
             return
         self.refresh(metadata)
         with suppress(TimeoutError):
             async with asyncio.timeout(END_S_MAX):
-                while self._facts_stored < self._facts_asked:
-                    self._facts_written.clear()
-                    await self._facts_written.wait()
+                while self._metainfo_stored < self._metainfo_asked:
+                    self._metainfo_written.clear()
+                    await self._metainfo_written.wait()
 
     def _put(self, run: list[_Unwritten]) -> None:
         puts: list[SlotPut] = []
@@ -297,36 +297,36 @@ class ReplicaDisk:
     # -- becoming durable --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Writes facts until cancelled."""
+        """Writes metainfo until cancelled."""
         while True:
-            await self._has_facts.wait()
-            self._has_facts.clear()
+            await self._has_metainfo.wait()
+            self._has_metainfo.clear()
             if self._newest is None or self._has_failed:
                 continue
-            facts, facts_asked = self._newest, self._facts_asked
-            # Taken out before the write: newer facts that come meanwhile are written next.
+            metainfo, metainfo_asked = self._newest, self._metainfo_asked
+            # Taken out before the write: newer metainfo that comes meanwhile is written next.
             self._newest = None
             try:
-                await self._log_writer.perform(self._store.store_facts(facts))
+                await self._log_writer.perform(self._store.store_metainfo(metainfo))
             except OSError as error:
                 # After a failed fsync the page may count as clean: nothing that was not reported can be relied on, so
                 # no retry.
                 if error.errno != errno.ENOSPC:
                     self.fail(str(error))
                     continue
-                # A full disk is a slow disk: the facts are written when there is room, unless newer ones have come.
+                # A full disk is a slow disk: the metainfo is written when there is room, unless newer has come.
                 await asyncio.sleep(RETRY_S)
-                self._try_again(facts)
+                self._try_again(metainfo)
                 continue
-            self._facts_stored = facts_asked
-            self._facts_written.set()
+            self._metainfo_stored = metainfo_asked
+            self._metainfo_written.set()
             self._report()
 
-    def _try_again(self, facts: bytes) -> None:
-        """Writes these facts once more, unless there are newer ones."""
+    def _try_again(self, metainfo: bytes) -> None:
+        """Writes this metainfo once more, unless there is newer."""
         if self._newest is None:
-            self._newest = facts
-        self._has_facts.set()
+            self._newest = metainfo
+        self._has_metainfo.set()
 
     def on_flushed(self) -> None:
         """Takes the log writer's report that a flush has ended, or failed."""
@@ -356,8 +356,8 @@ class ReplicaDisk:
             self.on_stored(stored)
 
     def _is_durable(self, write: _Write) -> bool:
-        # Both ways have to have come so far: a promise in the facts counts only with the slots that it told of.
-        return write.journal_end <= self._store.durable_end and write.facts <= self._facts_stored
+        # Both ways have to have come so far: a promise in the metainfo counts only with the slots that it told of.
+        return write.journal_end <= self._store.durable_end and write.metainfo <= self._metainfo_stored
 
     def fail(self, reason: str) -> None:
         """Takes the journal offline for good: nothing that was not reported can be relied on."""

@@ -104,7 +104,7 @@ class ElectedLog:
         self.node_id = member.node_id
         self.routes = Routes(context.notify)
         self.disk = ReplicaDisk(
-            member.store, context.log_writer, member.encode_facts, floor=encode_floor, level=context.level
+            member.store, context.log_writer, member.encode_metainfo, floor=encode_floor, level=context.level
         )
         self._member = member
         self._listener = listener

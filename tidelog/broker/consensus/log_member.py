@@ -23,8 +23,8 @@ from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters
 from tidelog.storage.slot_store import SlotStore, StoredSlots
 
 
-class LogFacts(msgspec.Struct, frozen=True):
-    """The facts that a member's disk remembers of itself; two copies of it are kept (`SlotStore.store_facts`)."""
+class MemberMetainfo(msgspec.Struct, frozen=True):
+    """The metainfo that a member's disk keeps of itself, in two copies (`SlotStore.store_metainfo`)."""
 
     node_id: int
     cluster_id: str
@@ -38,9 +38,9 @@ class LogFacts(msgspec.Struct, frozen=True):
     """Under which this disk votes, or last voted, or is about to; 0 if it never got one."""
 
 
-def facts_of(stored: StoredSlots) -> LogFacts | None:
+def metainfo_of(stored: StoredSlots) -> MemberMetainfo | None:
     """Reads what a disk remembers; None if it is new, and nobody has initialised it."""
-    return None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=LogFacts)
+    return None if stored.metainfo is None else msgspec.msgpack.decode(stored.metainfo, type=MemberMetainfo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,23 @@ class LogContext:
 
 
 class LogMember:
-    """Made with what the disk gave back: `begin` if it `is_new`. Its attributes are written with the next facts."""
+    """Made with what the disk gave back: `begin` if it `is_new`. Its attributes are written with the next metainfo."""
 
     def __init__(self, node_id: int, store: SlotStore, stored: StoredSlots) -> None:
         self.node_id = node_id
         self.store, self.stored = store, stored
-        facts = facts_of(stored) or LogFacts(node_id, "", Metadata(store.incarnation), b"", b"")
-        self.cluster_id = facts.cluster_id
+        metainfo = metainfo_of(stored) or MemberMetainfo(node_id, "", Metadata(store.incarnation), b"", b"")
+        self.cluster_id = metainfo.cluster_id
         """The id of the cluster, or of the log by itself; empty until it is known."""
-        self.stored_node_id = facts.node_id
-        self.voter_id = facts.voter_id
+        self.stored_node_id = metainfo.node_id
+        self.voter_id = metainfo.voter_id
         """Under which this disk votes, voted, or will; 0 if it never got one. Durable before it is used (`Enlist`)."""
         # A disk that belongs to no log has promised nothing.
-        self.metadata = facts.metadata if self.cluster_id else Metadata(store.incarnation)
+        self.metadata = metainfo.metadata if self.cluster_id else Metadata(store.incarnation)
         """The metadata that the engine begins with."""
-        self.contacts: VoterSet | None = decode_voters(facts.contacts) if facts.contacts else None
+        self.contacts: VoterSet | None = decode_voters(metainfo.contacts) if metainfo.contacts else None
         """The newest voters that are known: whom to ask."""
-        self._founders = facts.founders
+        self._founders = metainfo.founders
 
     @property
     def incarnation(self) -> str:
@@ -103,7 +103,7 @@ class LogMember:
         if origin.is_founder:
             self._founders = encode_voters(origin.voters)
         else:
-            await log_writer.perform(self.store.store_facts(self.encode_facts(self.metadata)))
+            await log_writer.perform(self.store.store_metainfo(self.encode_metainfo(self.metadata)))
 
     def membership(self) -> Membership:
         """Returns the voters at the log's beginning. A disk that did not found the log does not know them, and is no
@@ -117,12 +117,12 @@ class LogMember:
         membership.on_unread(0)
         return membership
 
-    def encode_facts(self, metadata: Metadata) -> bytes:
-        """Encodes the facts to be stored, with the engine's part of them."""
+    def encode_metainfo(self, metadata: Metadata) -> bytes:
+        """Encodes the metainfo to be stored, with the engine's part of it."""
         assert self.contacts is not None, "a log is known"
         contacts = encode_voters(self.contacts)
         return msgspec.msgpack.encode(
-            LogFacts(self.node_id, self.cluster_id, metadata, self._founders, contacts, self.voter_id)
+            MemberMetainfo(self.node_id, self.cluster_id, metadata, self._founders, contacts, self.voter_id)
         )
 
     def described_as_new(self, named: list[NamedVoter], remembers: str | None = None) -> QuorumDescribed:

@@ -31,7 +31,7 @@ from tidelog.broker.consensus.waiting import unreadable_at
 from tidelog.broker.metadata.bootstrap import Contacts, MetadataBootstrap
 from tidelog.broker.metadata.snapshot_scrub import SnapshotTarget
 from tidelog.broker.metadata.snapshots import SnapshotKeeper, SnapshotVoters
-from tidelog.broker.repair.scrub_targets import CopiesTarget, JournalTarget, Means, Target, facts_target
+from tidelog.broker.repair.scrub_targets import CopiesTarget, JournalTarget, Means, Target, journal_metainfo_target
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.config.schema import BrokerConfig
 from tidelog.controller.apply import apply, with_voters
@@ -217,7 +217,7 @@ class ClusterMetadata:
 
     def start(self) -> None:
         """Begins to take part: dials the others, and votes if this disk may."""
-        self._spawn("facts", self._log.disk.run())
+        self._spawn("metainfo", self._log.disk.run())
         self._know_peers()
         if voter_id := self._assigned_voter_id():
             self._log.leadership.enlist(voter_id)
@@ -314,11 +314,11 @@ class ClusterMetadata:
             self._member.store.mark()
 
     def scrub_targets(self, means: Means) -> dict[str, Target]:
-        """Returns what the scrubber is to read: the log, its facts, the snapshots, and the directory's identity."""
+        """Returns what the scrubber is to read: the log, its metainfo, the snapshots, and the directory's identity."""
         engine, identity = self._log.engine, self._manager.identity
         return {
             "log metadata": JournalTarget("metadata", engine, lambda: True, means),
-            "metainfo of log metadata": facts_target("log metadata", engine, lambda: True, means),
+            "metainfo of log metadata": journal_metainfo_target("log metadata", engine, lambda: True, means),
             "snapshots": self._snapshots(means),
             "identity": CopiesTarget("identity", identity.mend, means.log_writer.perform, means.stats),
         }

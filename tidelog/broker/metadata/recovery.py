@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from tidelog.broker.consensus.log_member import LogFacts
+from tidelog.broker.consensus.log_member import MemberMetainfo
 from tidelog.broker.consensus.payloads import digest_of
 from tidelog.broker.consensus.stored import Identity, encode_identity
 from tidelog.broker.metadata.remains import Remains, Restored, differences, restore
@@ -267,7 +267,7 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
     floor = Prefix(position, restored.prefix.epoch, offset)
     metadata = Metadata(plan.base.storage, Status.VOTING, number, number, plan.cluster_id)
     contacts = encode_voters(voters)
-    facts = LogFacts(voter.node_id, plan.cluster_id, metadata, b"", contacts, voter.voter_id)
+    metainfo = MemberMetainfo(voter.node_id, plan.cluster_id, metadata, b"", contacts, voter.voter_id)
 
     store, _ = manager.open_slots(now_ms, anew=True, incarnation=plan.base.storage)
     store.set_floor(position, msgspec.msgpack.encode(floor))
@@ -275,5 +275,5 @@ def _write_log(plan: RecoveryPlan, manager: LogManager, now_ms: int, by: str) ->
     flush = store.begin_flush()
     flush.run()
     store.end_flush(flush, None)
-    # Last: without its facts the disk is new, and a crash before this has the recovery done once more.
-    store.store_facts(msgspec.msgpack.encode(facts))()
+    # Last: without its metainfo the disk is new, and a crash before this has the recovery done once more.
+    store.store_metainfo(msgspec.msgpack.encode(metainfo))()

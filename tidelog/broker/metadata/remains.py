@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from tidelog.broker.consensus.log_member import facts_of
+from tidelog.broker.consensus.log_member import metainfo_of
 from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.metadata.snapshots import SnapshotVoters
 from tidelog.controller.apply import apply, with_voters
@@ -108,17 +108,17 @@ def look(name: str, files: Files) -> Remains:
 def _look_at_log(remains: Remains, directory: str) -> None:
     store, stored = SlotStore.look(remains.files, directory, METADATA_LOG)
     try:
-        facts = facts_of(stored)
-        metadata = Metadata("") if facts is None else facts.metadata
-        if facts is not None:
-            remains.cluster_ids.add(facts.cluster_id)
-            remains.node_id, remains.storage = facts.node_id, store.incarnation
+        metainfo = metainfo_of(stored)
+        metadata = Metadata("") if metainfo is None else metainfo.metadata
+        if metainfo is not None:
+            remains.cluster_ids.add(metainfo.cluster_id)
+            remains.node_id, remains.storage = metainfo.node_id, store.incarnation
         # Nobody asks this disk for its vote, so what it knows to be chosen counts all the same.
         if stored.is_amnesiac:
             remains.damage.append(f"{directory} has lost something: {stored.report.findings[-1]}")
         log = stored_log(stored, metadata)
         # A log that was begun counts, were it empty; a directory in which none was begun does not.
-        if facts is not None or log.slots or log.floor.position:
+        if metainfo is not None or log.slots or log.floor.position:
             remains.floors.append(log.floor)
         # Numbers that were only promised or issued, too: somebody may have written under them elsewhere.
         remains.number_max = max(remains.number_max, metadata.promised, metadata.issued)

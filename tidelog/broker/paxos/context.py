@@ -52,7 +52,7 @@ class ReplicaIdentity:
     engine_id: int
     """The id that the controller gave this disk, as a member or a wanted one; 0 if it has no vote, and learns."""
     era: int = 0
-    """`ReplicaFacts.era`. Only replicas of the same are listened to."""
+    """`ReplicaMetainfo.era`. Only replicas of the same are listened to."""
 
 
 class Peers(Protocol):

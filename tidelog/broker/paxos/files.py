@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.broker.paxos.comparison import AppliedRow, Comparison
-from tidelog.broker.paxos.journal import ReplicaFacts, decode_floor
+from tidelog.broker.paxos.journal import ReplicaMetainfo, decode_floor
 from tidelog.storage.load_report import LoadReport
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.scan import BadEnd
@@ -19,7 +19,7 @@ class ReplicaFiles:
     log: PartitionLog
     store: SlotStore
     stored: StoredSlots
-    facts: ReplicaFacts
+    metainfo: ReplicaMetainfo
     report: LoadReport
     beyond: tuple[AppliedRow, ...] = ()
     """The rows of the log behind the journal's floor."""
@@ -50,9 +50,9 @@ class ReplicaFiles:
     def may_vote_as(self, engine_id: int) -> bool:
         """Returns True if this disk may vote under the id: it is one, and the disk has not forgotten what it promised
         under it. Ids rise: whatever the metadata may still say, all up to the forgotten one are dead."""
-        return engine_id > self.facts.forgotten_id
+        return engine_id > self.metainfo.forgotten_id
 
     def former_ids(self, engine_id: int) -> tuple[int, ...]:
         """Returns the other ids under which the journal has voted, or may have, and forgotten nothing."""
-        ids = dict.fromkeys((*self.facts.former_ids, self.facts.engine_id))
+        ids = dict.fromkeys((*self.metainfo.former_ids, self.metainfo.engine_id))
         return tuple(former_id for former_id in ids if former_id != engine_id and self.may_vote_as(former_id))

@@ -1,7 +1,7 @@
 """The parts of a Paxos replica's journal besides slots: its owner, and the voters where it begins.
 
-The engine's facts say what was promised, its floor what the rest of the log depends on. A replica that starts again has
-to know two things more:
+The engine's metainfo says what was promised, its floor what the rest of the log depends on. A replica that starts again
+has to know two things more:
 
 - under which *engine ids* this disk made its promises. Another id is another voter's. There are several if a move was
   called off and ordered again: the log may still name the disk by the first.
@@ -12,7 +12,7 @@ to know two things more:
 An operator may have had the log go on from what was left of it (`era`). Then the voters of that era stand in the place
 of the founders, and what a floor of an earlier one says of voters counts for nothing.
 
-Who voted first is in the facts too, for logs that still begin at their beginning. A replica that knows neither asks
+Who voted first is in the metainfo too, for logs that still begin at their beginning. A replica that knows neither asks
 others for what they know of where their logs begin (`copying`), and is no candidate before.
 """
 
@@ -27,7 +27,7 @@ from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters
 from tidelog.storage.slot_store import StoredSlots
 
 
-class ReplicaFacts(msgspec.Struct, frozen=True):
+class ReplicaMetainfo(msgspec.Struct, frozen=True):
     """Both copies on disk are of these."""
 
     engine_id: int
@@ -56,7 +56,7 @@ class Floor(Prefix, frozen=True):
     voters_position: int = -1
     """The position of the value that made them the voters; -1 if they are the founders."""
     era: int = 0
-    """The era in which this floor was written (`ReplicaFacts.era`)."""
+    """The era in which this floor was written (`ReplicaMetainfo.era`)."""
     hidden_from: int = -1
     """The offset from which on rows of the log below `next_offset` are not compared yet, though they may be forgotten
     (`doubts`); -1 if there are none.
@@ -68,9 +68,9 @@ def era_begin(era: int) -> int:
     return number_of(era, 1, 1) - 1 if era else 0
 
 
-def facts_of(stored: StoredSlots) -> ReplicaFacts | None:
-    """Returns the facts of a journal's replica; None if it is new."""
-    return None if stored.facts is None else msgspec.msgpack.decode(stored.facts, type=ReplicaFacts)
+def metainfo_of(stored: StoredSlots) -> ReplicaMetainfo | None:
+    """Returns the metainfo of a journal's replica; None if it is new."""
+    return None if stored.metainfo is None else msgspec.msgpack.decode(stored.metainfo, type=ReplicaMetainfo)
 
 
 def decode_floor(content: bytes) -> Floor:
@@ -88,17 +88,17 @@ class VoterHistory:
         self._known: list[tuple[int, VoterSet]] = [] if voters is None else [(voters_position, voters)]
 
     @classmethod
-    def open(cls, stored: StoredSlots, facts: ReplicaFacts) -> VoterHistory:
+    def open(cls, stored: StoredSlots, metainfo: ReplicaMetainfo) -> VoterHistory:
         """Returns the history that the journal on disk describes."""
-        founders = decode_voters(facts.founders) if facts.founders else None
+        founders = decode_voters(metainfo.founders) if metainfo.founders else None
         if stored.floor is None:
-            return cls(0, founders, -1, facts.era)
+            return cls(0, founders, -1, metainfo.era)
         floor = decode_floor(stored.floor[1])
         # The voters of an earlier era decide nothing any more; those of this one stand in the founders' place.
-        if floor.era != facts.era:
-            return cls(floor.position, founders, -1, facts.era)
+        if floor.era != metainfo.era:
+            return cls(floor.position, founders, -1, metainfo.era)
         voters = decode_voters(floor.voters) if floor.voters else None
-        return cls(floor.position, voters, floor.voters_position, facts.era)
+        return cls(floor.position, voters, floor.voters_position, metainfo.era)
 
     def membership(self, contacts: VoterSet) -> Membership:
         """Returns the membership to begin with. While the voters are not known, `contacts` are asked for what they have

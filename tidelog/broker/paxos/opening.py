@@ -2,7 +2,7 @@
 
 A disk votes under the engine id that it was given. If a journal is lost, or has lost what it promised, that id is dead:
 its disk must never vote under it again, though nobody would notice from the empty journal alone. So the order of things
-tells: a journal is begun, and its facts are durable, before the log next to it is made. A log without a journal has
+tells: a journal is begun, and its metainfo is durable, before the log next to it is made. A log without a journal has
 lost it. If both are gone, the disk still knows that they were made (`LogManager.held_position`).
 
 An id dies in three other ways: its directory is an old copy, its disk may have forgotten values that it accepted in
@@ -38,7 +38,7 @@ from tidelog.broker.consensus.stored import stored_log
 from tidelog.broker.paxos.applied_log import payload_in
 from tidelog.broker.paxos.comparison import ACCOUNTED, find_forgotten, rows_beyond, unnamed_beyond
 from tidelog.broker.paxos.files import ReplicaFiles
-from tidelog.broker.paxos.journal import ReplicaFacts, facts_of
+from tidelog.broker.paxos.journal import ReplicaMetainfo, metainfo_of
 from tidelog.broker.paxos.regrouping import Era, end_of_rows, enter
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Metadata, Status
@@ -82,44 +82,46 @@ def open_replica(
     if is_alone:
         bad_end = BadEnd.TRUNCATE if opened is None else BadEnd(_applied_below(opener, partition_id, opened[0]))
     store, stored = opener.open_journal(partition_id, now_ms, bad_end=bad_end)
-    facts = None if stored.is_amnesiac else facts_of(stored)
-    if stored.is_amnesiac or (facts is None and was_begun):
+    metainfo = None if stored.is_amnesiac else metainfo_of(stored)
+    if stored.is_amnesiac or (metainfo is None and was_begun):
         for finding in stored.report.findings:
             logger.error("loading", partition=str(partition_id), finding=finding)
         logger.error("a journal has lost what it promised; this replica needs another id", partition=str(partition_id))
         store, stored = opener.open_journal(partition_id, now_ms, anew=True)
         # The dead id is on disk before anything else is done with the new journal: a crash must not bring it back to
         # life.
-        facts = ReplicaFacts(0, Metadata(store.incarnation), b"", forgotten_id=engine_id, renewals=opener.renewals)
-        store.store_facts(msgspec.msgpack.encode(facts))()
+        metainfo = ReplicaMetainfo(
+            0, Metadata(store.incarnation), b"", forgotten_id=engine_id, renewals=opener.renewals
+        )
+        store.store_metainfo(msgspec.msgpack.encode(metainfo))()
     # The directory was put back from an old copy: its journals are of then, and all ids with them. What was promised
     # since is nowhere on it.
-    elif facts is not None and facts.renewals < opener.renewals:
+    elif metainfo is not None and metainfo.renewals < opener.renewals:
         logger.error("a journal is an old copy; this replica needs another id", partition=str(partition_id))
-        facts = structs.replace(_without_vote(facts), renewals=opener.renewals)
-        store.store_facts(msgspec.msgpack.encode(facts))()
+        metainfo = structs.replace(_without_vote(metainfo), renewals=opener.renewals)
+        store.store_metainfo(msgspec.msgpack.encode(metainfo))()
     # The disk has accepted values before they were on it (`ack.durability=replicated`), and was neither stopped in good
     # order nor at rest. The mark was durable before the first of these answers, so no loss goes unnoticed.
-    elif facts is not None and facts.metadata.may_forget:
+    elif metainfo is not None and metainfo.metadata.may_forget:
         logger.error("a replica was not stopped in good order; it needs another id", partition=str(partition_id))
-        facts = _without_vote(facts)
-        store.store_facts(msgspec.msgpack.encode(facts))()
-    # A new replica. Its facts are durable before the log beside the journal is made (`open_log` below), so that the
+        metainfo = _without_vote(metainfo)
+        store.store_metainfo(msgspec.msgpack.encode(metainfo))()
+    # A new replica. Its metainfo is durable before the log beside the journal is made (`open_log` below), so that the
     # order of the two tells later whether a journal was lost.
-    elif facts is None:
+    elif metainfo is None:
         era_epoch = 0 if era is None else era.epoch
-        facts = founding_facts(engine_id, founders, store.incarnation, renewals=opener.renewals, era=era_epoch)
-        store.store_facts(msgspec.msgpack.encode(facts))()
+        metainfo = founding_metainfo(engine_id, founders, store.incarnation, renewals=opener.renewals, era=era_epoch)
+        store.store_metainfo(msgspec.msgpack.encode(metainfo))()
     log, report = opened or open_log()
     # Rows below were applied beside the lost journal; that this one lacks their slots proves nothing.
-    if facts.forgotten_id and facts_of(stored) is None:  # the journal was begun anew just now
-        facts = structs.replace(facts, believed_to=log.log_end_offset)
-        store.store_facts(msgspec.msgpack.encode(facts))()
-    files = _compared(ReplicaFiles(log, store, stored, facts, report, bad_end=bad_end), partition_id)
+    if metainfo.forgotten_id and metainfo_of(stored) is None:  # the journal was begun anew just now
+        metainfo = structs.replace(metainfo, believed_to=log.log_end_offset)
+        store.store_metainfo(msgspec.msgpack.encode(metainfo))()
+    files = _compared(ReplicaFiles(log, store, stored, metainfo, report, bad_end=bad_end), partition_id)
     return files if era is None else enter(opener, files, era, engine_id, now_ms)
 
 
-def founding_facts(
+def founding_metainfo(
     engine_id: int, founders: VoterSet | None, incarnation: str, *, renewals: int, era: int
 ) -> ReplicaFacts:
     """Returns the `ReplicaFacts` with which the journal of a new replica begins. `founders` are the partition's first
@@ -127,7 +129,7 @@ def founding_facts(
     directory; `era` is the leader epoch in which the partition was last continued with what was left of it, 0 if it
     never was."""
     founding = b"" if founders is None else encode_voters(founders)
-    return ReplicaFacts(engine_id, Metadata(incarnation), founding, renewals=renewals, era=era)
+    return ReplicaMetainfo(engine_id, Metadata(incarnation), founding, renewals=renewals, era=era)
 
 
 def _applied_below(opener: LogOpener, partition_id: PartitionId, log: PartitionLog) -> int:
@@ -145,15 +147,15 @@ def _applied_below(opener: LogOpener, partition_id: PartitionId, log: PartitionL
 
 def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
     """Compares the log with the journal, which may have lost its end."""
-    stored = stored_log(files.stored, files.facts.metadata)
-    beyond = [row for row in rows_beyond(files.log, stored.floor) if row.base_offset >= files.facts.believed_to]
+    stored = stored_log(files.stored, files.metainfo.metadata)
+    beyond = [row for row in rows_beyond(files.log, stored.floor) if row.base_offset >= files.metainfo.believed_to]
     # The log holds a value that the journal had on its disk, and has not any more: the journal's end was lost, and with
     # it what this id has accepted. Only rows behind the floor are read for that: as many as the journal has slots, or
     # had.
     forgotten = find_forgotten(beyond, stored.slots)
     unnamed = tuple(unnamed_beyond(files.log, stored.floor))
     files = replace(files, beyond=tuple(beyond), unnamed=unnamed, forgotten=forgotten)
-    if forgotten is None or not files.facts.engine_id:
+    if forgotten is None or not files.metainfo.engine_id:
         return files
     logger.error(
         "a journal has lost what its log holds; this replica needs another id",
@@ -161,16 +163,16 @@ def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
         position=forgotten.position,
         offset=forgotten.base_offset,
     )
-    facts = _without_vote(files.facts)
-    files.store.store_facts(msgspec.msgpack.encode(facts))()
-    return replace(files, facts=facts)
+    metainfo = _without_vote(files.metainfo)
+    files.store.store_metainfo(msgspec.msgpack.encode(metainfo))()
+    return replace(files, metainfo=metainfo)
 
 
-def _without_vote(facts: ReplicaFacts) -> ReplicaFacts:
-    """Returns the facts of a disk that has perhaps forgotten what it accepted under its engine id: it keeps that id
+def _without_vote(metainfo: ReplicaMetainfo) -> ReplicaMetainfo:
+    """Returns the metainfo of a disk that has perhaps forgotten what it accepted under its engine id: it keeps that id
     only as forgotten, and may not vote.
     """
-    metadata = structs.replace(facts.metadata, status=Status.EMPTY, may_forget=False)
+    metadata = structs.replace(metainfo.metadata, status=Status.EMPTY, may_forget=False)
     # Ids rise, so the largest one stands for all: none up to it may vote again.
-    forgotten_id = max(facts.engine_id, *facts.former_ids, facts.forgotten_id)
-    return structs.replace(facts, engine_id=0, metadata=metadata, forgotten_id=forgotten_id, former_ids=())
+    forgotten_id = max(metainfo.engine_id, *metainfo.former_ids, metainfo.forgotten_id)
+    return structs.replace(metainfo, engine_id=0, metadata=metadata, forgotten_id=forgotten_id, former_ids=())

@@ -17,7 +17,7 @@ more: what was forgotten, was under the old one.
 *Who was given up* may come back. Its journal speaks of an era that ended otherwise, so it begins anew, and its log is
 truncated to where those who were left ended: below that both hold what was chosen before.
 
-Either is done once, before the replica takes part: the floor is on the disk before the facts say that the era has
+Either is done once, before the replica takes part: the floor is on the disk before the metainfo says that the era has
 begun, and so is the truncated log. A crash between has it done once more.
 """
 
@@ -32,7 +32,7 @@ from msgspec import structs
 from tidelog.broker.paxos.comparison import birth_of
 from tidelog.broker.paxos.context import voters_of
 from tidelog.broker.paxos.files import ReplicaFiles
-from tidelog.broker.paxos.journal import Floor, ReplicaFacts, era_begin
+from tidelog.broker.paxos.journal import Floor, ReplicaMetainfo, era_begin
 from tidelog.model.cluster import PartitionInfo, Regrouping
 from tidelog.model.ids import PartitionId
 from tidelog.replication.paxos.state import Metadata, Status
@@ -63,7 +63,7 @@ class Era:
         """Returns True if this replica is one of those who were left, and has forgotten nothing since it was asked."""
         is_named = engine_id in [member.engine_id for member in self.regrouping.members]
         # A replica that has forgotten something since it was asked would show less than the operator has decided on.
-        return is_named and files.facts.era == self.previous and files.may_vote_as(engine_id)
+        return is_named and files.metainfo.era == self.previous and files.may_vote_as(engine_id)
 
 
 def era_of(info: PartitionInfo, node_id: int) -> Era | None:
@@ -75,7 +75,7 @@ def era_of(info: PartitionInfo, node_id: int) -> Era | None:
 def enter(opener: LogOpener, files: ReplicaFiles, era: Era, engine_id: int, now_ms: int) -> ReplicaFiles:
     """Enters the era, unless the replica is in it. Blocking. Raises as `LogOpener.open_journal`, `OSError`."""
     # Entered once: a second time would take back what was promised in this era.
-    if files.facts.era == era.epoch:
+    if files.metainfo.era == era.epoch:
         return files
     partition_id = files.log.identity
     is_kept = era.keeps(files, engine_id)
@@ -83,31 +83,31 @@ def enter(opener: LogOpener, files: ReplicaFiles, era: Era, engine_id: int, now_
     if not is_kept:
         return _begin_anew(opener, files, era, partition_id, now_ms)
     if era.regrouping.source == era.node_id:
-        # The floor before the facts: a crash in between has it done once more.
+        # The floor before the metainfo: a crash in between has it done once more.
         _set_floor(files.store, files.log, era)
         files = replace(files, beyond=(), unnamed=(), forgotten=None)
     metadata = structs.replace(
-        files.facts.metadata,
+        files.metainfo.metadata,
         # It votes under a new id, which has promised nothing yet.
         status=Status.EMPTY,
         # Numbers of earlier eras are fenced here, so no leader of before can write any more.
-        promised=max(files.facts.metadata.promised, era_begin(era.epoch)),
+        promised=max(files.metainfo.metadata.promised, era_begin(era.epoch)),
         may_forget=False,
         founders=(),
     )
-    facts = structs.replace(
-        files.facts,
+    metainfo = structs.replace(
+        files.metainfo,
         engine_id=engine_id,
         metadata=metadata,
         founders=era.voters,
-        forgotten_id=_last_id(files.facts),
+        forgotten_id=_last_id(files.metainfo),
         former_ids=(),
         believed_to=files.log.log_end_offset,
         era=era.epoch,
     )
-    files.store.store_facts(msgspec.msgpack.encode(facts))()
+    files.store.store_metainfo(msgspec.msgpack.encode(metainfo))()
     store, stored = opener.open_journal(partition_id, now_ms, bad_end=files.bad_end)
-    return replace(files, store=store, stored=stored, facts=facts)
+    return replace(files, store=store, stored=stored, metainfo=metainfo)
 
 
 def _set_floor(store: SlotStore, log: PartitionLog, era: Era) -> None:
@@ -129,9 +129,9 @@ def _begin_anew(
         logger.error("a log is truncated to where it was regrouped", partition=str(partition_id), offset=end)
         # Below `end` both hold what was chosen; behind it this log speaks of an era that ended otherwise.
         log.truncate_to(end, high_watermark=end, now_ms=now_ms)
-    forgotten_id, renewals = _last_id(files.facts), opener.renewals
+    forgotten_id, renewals = _last_id(files.metainfo), opener.renewals
     store, stored = opener.open_journal(partition_id, now_ms, anew=True)
-    facts = ReplicaFacts(
+    metainfo = ReplicaMetainfo(
         0,
         Metadata(store.incarnation),
         era.voters,
@@ -140,12 +140,12 @@ def _begin_anew(
         believed_to=log.log_end_offset,
         era=era.epoch,
     )
-    store.store_facts(msgspec.msgpack.encode(facts))()
-    return ReplicaFiles(log, store, stored, facts, files.report, bad_end=files.bad_end)
+    store.store_metainfo(msgspec.msgpack.encode(metainfo))()
+    return ReplicaFiles(log, store, stored, metainfo, files.report, bad_end=files.bad_end)
 
 
-def _last_id(facts: ReplicaFacts) -> int:
-    return max(facts.engine_id, *facts.former_ids, facts.forgotten_id)
+def _last_id(metainfo: ReplicaMetainfo) -> int:
+    return max(metainfo.engine_id, *metainfo.former_ids, metainfo.forgotten_id)
 
 
 def end_of_rows(log: PartitionLog) -> tuple[int, int, bool]:

@@ -32,7 +32,7 @@ from tidelog.broker.paxos.ballots import number_after
 from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity
 from tidelog.broker.paxos.election_wait import ElectionWait
 from tidelog.broker.paxos.files import ReplicaFiles
-from tidelog.broker.paxos.journal import Floor, ReplicaFacts, VoterHistory, era_begin
+from tidelog.broker.paxos.journal import Floor, ReplicaMetainfo, VoterHistory, era_begin
 from tidelog.broker.paxos.journal_copies import find_in_journal
 from tidelog.broker.paxos.journal_truncator import JournalTruncator
 from tidelog.broker.paxos.links import Links
@@ -87,7 +87,7 @@ class PaxosReplica:
         self._files = files
         # An id whose promises this disk has forgotten is dead: a vote under it could contradict them.
         self._engine_id = identity.engine_id if files.may_vote_as(identity.engine_id) else 0
-        self._history = VoterHistory.open(files.stored, files.facts)
+        self._history = VoterHistory.open(files.stored, files.metainfo)
         membership = self._history.membership(contacts)
         self._links = Links(identity, context.peers, lambda: membership.voters, shared.stats)
         self._links.set_members(contacts, ())
@@ -108,7 +108,7 @@ class PaxosReplica:
         self._disk = ReplicaDisk(
             files.store,
             shared.log_writer,
-            self._encode_facts,
+            self._encode_metainfo,
             floor=self._encode_floor,
             state_machine=self.applied,
             level=context.level,
@@ -116,7 +116,9 @@ class PaxosReplica:
         node = PaxosNode(
             self._engine_id or learner_id(identity.node_id),
             membership.quorum(),
-            structs.replace(stored_log(files.stored, files.facts.metadata), voters_since=era_begin(files.facts.era)),
+            structs.replace(
+                stored_log(files.stored, files.metainfo.metadata), voters_since=era_begin(files.metainfo.era)
+            ),
             window=WINDOW + 2,  # a TRUNCATE and a DELETE take no producer's slot
             voters_position=membership.position,
         )
@@ -146,7 +148,7 @@ class PaxosReplica:
         self._truncator = JournalTruncator(self.engine, files.store, self.applied, self._links, context.journal_bounds)
         self._proposer = Proposer(self.engine, self._links, lambda: self.is_out_of_room, self._lags, context.level)
         self._spawn = context.spawn
-        self._writing_facts: asyncio.Task[None] | None = None
+        self._writing_metainfo: asyncio.Task[None] | None = None
         self._former: list[PaxosPartition] = []
         """Earlier leaders here, of whose values somebody still waits to hear."""
         self._is_closed = False
@@ -155,7 +157,7 @@ class PaxosReplica:
 
     def start(self) -> None:
         """Begins to take part: votes if its id may, and brings its log up to its journal."""
-        self._writing_facts = self._spawn(f"paxos-facts-{self.partition_id}", self._disk.run())
+        self._writing_metainfo = self._spawn(f"paxos-metainfo-{self.partition_id}", self._disk.run())
         self.engine.step(Started())
         # A disk that never voted under this id has forgotten nothing, so it needs no fence.
         if self._engine_id and self._status is Status.EMPTY:
@@ -178,9 +180,9 @@ class PaxosReplica:
         # In good order: everything accepted lazily is on disk, so the id need not die.
         if metadata.may_forget:
             await self._disk.end(structs.replace(metadata, may_forget=False))
-        if self._writing_facts is not None:
-            self._writing_facts.cancel()
-            await asyncio.gather(self._writing_facts, return_exceptions=True)
+        if self._writing_metainfo is not None:
+            self._writing_metainfo.cancel()
+            await asyncio.gather(self._writing_metainfo, return_exceptions=True)
 
     async def at_rest(self) -> None:
         """Waits, after `close`, until nothing changes the disk any more."""
@@ -196,7 +198,8 @@ class PaxosReplica:
             # The log may still name this disk by an earlier id, and candidates need that vote.
             self.engine.former_ids = tuple(former_id for former_id in ids if former_id not in (0, engine_id))
             self._engine_id = engine_id
-            # The facts must name the id once it may vote: after a restart under another one nobody would cast its vote.
+            # The metainfo must name the id once it may vote: after a restart under another one nobody would cast its
+            # vote.
             self._disk.refresh(self.engine.node.replica.metadata)
             self.voting.enlist(engine_id)
 
@@ -328,7 +331,7 @@ class PaxosReplica:
     def lost_engine_id(self) -> int:
         """The id under which this disk has made promises that it has forgotten; 0 if there is none, or it has another
         id."""
-        return 0 if self._engine_id else self._files.facts.forgotten_id
+        return 0 if self._engine_id else self._files.metainfo.forgotten_id
 
     @property
     def applied_position(self) -> int:
@@ -514,18 +517,18 @@ class PaxosReplica:
 
     # -- what is beside the slots --------------------------------------------------------------------------------------
 
-    def _encode_facts(self, metadata: Metadata) -> bytes:
-        facts = self._files.facts
+    def _encode_metainfo(self, metadata: Metadata) -> bytes:
+        metainfo = self._files.metainfo
         return msgspec.msgpack.encode(
-            ReplicaFacts(
+            ReplicaMetainfo(
                 self._engine_id,
                 metadata,
-                facts.founders,
-                forgotten_id=facts.forgotten_id,
+                metainfo.founders,
+                forgotten_id=metainfo.forgotten_id,
                 former_ids=self.engine.former_ids,
-                renewals=facts.renewals,
-                believed_to=facts.believed_to,
-                era=facts.era,
+                renewals=metainfo.renewals,
+                believed_to=metainfo.believed_to,
+                era=metainfo.era,
             )
         )
 

@@ -18,7 +18,7 @@ from tidelog.broker.paxos.context import PartitionContext, ReplicaIdentity, vote
 from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import ReadApplied, ReadValue
 from tidelog.broker.paxos.move_throttle import MoveThrottle, ThrottledPeers
-from tidelog.broker.paxos.opening import founding_facts, open_replica
+from tidelog.broker.paxos.opening import founding_metainfo, open_replica
 from tidelog.broker.paxos.partition import PaxosPartition
 from tidelog.broker.paxos.regrouping import era_of
 from tidelog.broker.paxos.replica import PaxosReplica
@@ -95,16 +95,16 @@ class PaxosRoles:
             era=era_of(info, self._node_id),
         )
         founders = members if info.is_founding else None
-        facts = partial(founding_facts, engine_id, founders, renewals=self._logs.renewals, era=info.eras[0])
+        metainfo = partial(founding_metainfo, engine_id, founders, renewals=self._logs.renewals, era=info.eras[0])
         get = partial(
             self._logs.get_opened_by,
             opener,
             topic.name,
             info.since_of(self._node_id),
-            NewLog(partition_id, lambda incarnation: msgspec.msgpack.encode(facts(incarnation))),
+            NewLog(partition_id, lambda incarnation: msgspec.msgpack.encode(metainfo(incarnation))),
         )
         files = get()
-        if files is not None and files.facts.era != info.eras[0]:  # they were asked for before that era began
+        if files is not None and files.metainfo.era != info.eras[0]:  # they were asked for before that era began
             files = get()
         if files is None:
             return None

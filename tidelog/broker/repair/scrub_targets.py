@@ -279,10 +279,10 @@ def metainfo_target(name: str, find: Callable[[], Holder | None], means: Means) 
     return CopiesTarget(name, mend, perform, means.stats, lambda: find() is not None)
 
 
-def facts_target(name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> CopiesTarget:
+def journal_metainfo_target(name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> CopiesTarget:
     """Returns the target of what a replica that votes remembers besides its journal."""
 
     async def perform(call: Callable[[], None]) -> None:
         await means.log_writer.exclusively(owner.disk, call)
 
-    return CopiesTarget(name, owner.disk.log.mend_facts, perform, means.stats, is_here)
+    return CopiesTarget(name, owner.disk.log.mend_metainfo, perform, means.stats, is_here)

@@ -12,7 +12,7 @@ from tidelog.broker.repair.scrub_targets import (
     LogTarget,
     Means,
     Target,
-    facts_target,
+    journal_metainfo_target,
     metainfo_target,
 )
 from tidelog.model.ids import PartitionId
@@ -36,10 +36,10 @@ def replica_targets(
 
 
 def journal_targets(name: str, owner: JournalOwner, is_here: Callable[[], bool], means: Means) -> dict[str, Target]:
-    """Returns the targets of one journal, and of the facts beside it."""
+    """Returns the targets of one journal, and of the metainfo beside it."""
     return {
         name: JournalTarget(name, owner, is_here, means),
-        f"metainfo of {name}": facts_target(name, owner, is_here, means),
+        f"metainfo of {name}": journal_metainfo_target(name, owner, is_here, means),
     }
 
 

@@ -8,7 +8,7 @@ compares after each reopening. The promises:
 - Payloads are those of their digests, and missing only where none was ever given; in a store that keeps what has a
   sound row at its end, also of what was not reported flushed. Such a slot is known by its name, whatever a power cut
   tore.
-- The facts are those last reported stored, or newer ones that were asked for.
+- The metainfo is what was last reported stored, or newer that was asked for.
 - An undamaged store is never amnesiac, never offline, and goes on.
 """
 
@@ -71,8 +71,8 @@ class SlotDriver:
         self.states = [State()]
         self.payloads: dict[bytes, bytes] = {}
         self._first_payloads: dict[int, bytes] = {}
-        self.facts: list[bytes | None] = [None]
-        """The facts that may be on the disk; the first is the last that was reported stored."""
+        self.metainfo: list[bytes | None] = [None]
+        """The metainfo that may be on the disk; the first is the last that was reported stored."""
         self.incarnation: str | None = None
         self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=1 << 60, producers_max=1)
         self._handles_max = handles_max
@@ -200,13 +200,13 @@ class SlotDriver:
         if self.states[0].floor is not None:
             self.store.delete_below(self.states[0].floor[0])
 
-    def store_facts(self) -> None:
-        """Raises as what `SlotStore.store_facts` returns."""
+    def store_metainfo(self) -> None:
+        """Raises as what `SlotStore.store_metainfo` returns."""
         self._values += 1
-        facts = (b"facts %d" % self._values).ljust(self._values * 7 % 900, b"!")
-        self.facts.append(facts)
-        self.store.store_facts(facts)()
-        self.facts = [facts]
+        metainfo = (b"facts %d" % self._values).ljust(self._values * 7 % 900, b"!")
+        self.metainfo.append(metainfo)
+        self.store.store_metainfo(metainfo)()
+        self.metainfo = [metainfo]
 
     def flush(self) -> bool:
         """Makes everything durable, and has it vouched for. False if there was nothing to do, or the disk failed."""
@@ -254,13 +254,13 @@ class SlotDriver:
         stored, store = self.stored, self.store
         assert not stored.is_amnesiac, f"nothing was damaged: {stored.report.findings}"
         assert store.offline_reason is None, store.offline_reason
-        assert stored.facts in self.facts, f"facts {stored.facts!r}, not one of {self.facts}"
+        assert stored.metainfo in self.metainfo, f"metainfo {stored.metainfo!r}, not one of {self.metainfo}"
         assert self.incarnation in (None, store.incarnation), "another incarnation, though nothing was lost"
         assert store.durable_end == store.journal.log_end_offset
         found = self._recognise()
         self.check_payloads(found)
         found.end = store.durable_end
-        self.states, self.facts, self.incarnation = [found], [stored.facts], store.incarnation
+        self.states, self.metainfo, self.incarnation = [found], [stored.metainfo], store.incarnation
 
     def _recognise(self) -> State:
         """Returns which of `states` the store shows after a crash. Raises `AssertionError` if it is none of them."""

@@ -1,7 +1,7 @@
 """Drawn histories of one slot store, through crashes, kills and a disk that fails.
 
 A seed draws the sizes, a few lives, and for each what happens: puts, slots learned, payloads that come late, floors and
-deletions, facts, flushes with puts in between, marks, clean stops; a power cut or a killed process at a drawn
+deletions, metainfo, flushes with puts in between, marks, clean stops; a power cut or a killed process at a drawn
 operation, in recovery too; failed writes, failed fsyncs, a full disk. After each life the store is held to its promises
 (`tidelog.sim.storage.slot_driver`).
 """
@@ -60,7 +60,7 @@ def _act(driver: SlotDriver, rng: random.Random) -> None:
             case 9:
                 driver.delete_below()
             case 10:
-                driver.store_facts()
+                driver.store_metainfo()
             case _:
                 _idle(driver, rng)
     except (TidelogError, OSError):

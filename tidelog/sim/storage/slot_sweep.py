@@ -1,10 +1,10 @@
 """Every damage to a whole slot store, one at a time, and in pairs that belong together.
 
-A store with slots of all sorts, some replaced, some learned, a floor and facts is written, closed, left idle, or killed
-as soon as all is reported if it vouches for its entries, and kept as files. A case puts these files on a fresh disk,
-damages them, opens the store and reads all there is. Since all of it was durable:
+A store with slots of all sorts, some replaced, some learned, a floor and metainfo is written, closed, left idle, or
+killed as soon as all is reported if it vouches for its entries, and kept as files. A case puts these files on a fresh
+disk, damages them, opens the store and reads all there is. Since all of it was durable:
 
-- no payload, identity, floor or facts are shown that are not the newest of their slot; for a damaged identity, an
+- no payload, identity, floor or metainfo are shown that are not the newest of their slot; for a damaged identity, an
   earlier one of the same number may be;
 - no slot is missing, unless the store says that it is amnesiac, at this opening and at every later one;
 - a catalog or one metainfo copy may be damaged in any way: that costs nothing at all;
@@ -70,13 +70,13 @@ class SlotSweep:
             driver.close()
         elif end is End.IDLE:
             driver.store.mark()
-        else:  # the facts have noted how far the store was durable: once more without them
+        else:  # the metainfo has noted how far the store was durable: once more without it
             driver.put(POSITIONS, payload_bytes=40)
             driver.flush()
         self.content: Content = {path: bytes(node.data) for path, node in disk.medium.walk().items()}
         self.expected = driver.now
         self.payloads = driver.payloads
-        self.facts = driver.facts[0]
+        self.metainfo = driver.metainfo[0]
         self.faulty = 0
         self._heads = dict(self._find_heads())
         self._identities = list(self._find_identities())
@@ -164,7 +164,7 @@ class SlotSweep:
         stored, expected = driver.stored, self.expected
         may_forget = stored.is_amnesiac
         assert not may_forget or loss is not Loss.NOTHING, stored.report.findings
-        assert stored.facts == self.facts or may_forget
+        assert stored.metainfo == self.metainfo or may_forget
         assert stored.floor == expected.floor or may_forget
         if may_forget:
             return
@@ -215,7 +215,7 @@ def _write(driver: SlotDriver) -> None:
             driver.flush()
     driver.set_floor(2)
     driver.flush()
-    driver.store_facts()
+    driver.store_metainfo()
     driver.put(10, payload_bytes=50)
     driver.put_faulty(11)
     driver.put_faulty(12)
@@ -225,7 +225,7 @@ def _write(driver: SlotDriver) -> None:
     driver.delete_below()
     driver.put(POSITIONS, payload_bytes=30)
     driver.flush()
-    driver.store_facts()
+    driver.store_metainfo()
 
 
 def _fields(path: str, content: bytes) -> Iterator[tuple[int, int]]:

@@ -22,7 +22,7 @@ from tidelog.broker.repair.scrub_targets import (
     LogTarget,
     Means,
     Target,
-    facts_target,
+    journal_metainfo_target,
     metainfo_target,
 )
 from tidelog.broker.runtime.log_writer import LogWriter
@@ -207,20 +207,20 @@ def test_an_entry_of_a_journal_that_has_lost_its_row_as_well_goes_with_its_segme
 
 
 @pytest.mark.parametrize("bad", [(0,), (1,), (0, 1)])
-def test_facts_beside_a_journal_are_mended_from_the_other_copy_or_from_memory(bad: Sequence[int]) -> None:
+def test_metainfo_beside_a_journal_is_mended_from_the_other_copy_or_from_memory(bad: Sequence[int]) -> None:
     async def story(stage: Stage, third: Site, target: JournalTarget) -> None:
         directory = third.replica._files.store.journal.directory
-        facts = facts_target("j", third.replica.engine, lambda: True, journal_of(third)[1])
+        metainfo = journal_metainfo_target("j", third.replica.engine, lambda: True, journal_of(third)[1])
         for number in bad:
             flip(third.disk, f"{directory}/{NAMES[number]}", 30)
-        await third.run(scrub(facts))
+        await third.run(scrub(metainfo))
         assert third.stats.damaged_copies == third.stats.repaired_batches == len(bad)
-        await third.run(scrub(facts))
+        await third.run(scrub(metainfo))
         assert third.stats.damaged_copies == len(bad)
         before = third.replica.engine.node.replica.metadata
         await third.crash()
         await third.boot()
-        assert third.replica._files.facts.metadata.promised == before.promised
+        assert third.replica._files.metainfo.metadata.promised == before.promised
         assert not third.replica._files.stored.is_amnesiac
 
     in_one_life(story)
