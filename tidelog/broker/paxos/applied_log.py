@@ -32,7 +32,7 @@ import structlog
 from tidelog.broker.consensus.payloads import digest_of
 from tidelog.broker.paxos.ballots import epoch_of
 from tidelog.broker.paxos.comparison import Comparison, row_identity
-from tidelog.broker.paxos.doubts import Told, compare
+from tidelog.broker.paxos.doubts import ReportedBatch, compare
 from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Watchers
 from tidelog.broker.runtime.stats import Stats
@@ -323,10 +323,10 @@ class AppliedLog:
         self._comparison.settled(offset)
         self.watchers.wake_all()
 
-    def compare(self, told: Iterable[Told]) -> bool:
+    def compare(self, reported: Iterable[ReportedBatch]) -> bool:
         """Compares what is doubted with what another log holds from there on; returns True if that told something."""
         doubted = self.doubted()
-        offset, is_at_odds = compare(self.log, doubted, told)
+        offset, is_at_odds = compare(self.log, doubted, reported)
         if offset > doubted.start:
             self.settle(offset)
         return self._order_truncation(offset if is_at_odds else None) or offset > doubted.start

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from tidelog.broker.paxos.applied_log import AppliedLog
-from tidelog.broker.paxos.doubts import Told, told_by
+from tidelog.broker.paxos.doubts import ReportedBatch, reported_by
 from tidelog.broker.paxos.journal import Floor, decode_floor
 from tidelog.broker.paxos.messages import AppliedRead, ReadApplied
 from tidelog.model.batch_header import parse_header
@@ -109,7 +109,7 @@ class Copier:
 
     def _go_on_behind(self, offset: int) -> None:
         if self._applied.doubted():
-            self._applied.compare([Told(offset)])
+            self._applied.compare([ReportedBatch(offset)])
         else:
             self._applied.append_lost(offset)
 
@@ -166,10 +166,10 @@ class Copier:
         """Compares what is doubted from this offset on with another's log; returns True if that told something."""
         if read.log_start_offset > offset:
             return self._applied.begins_later(read.log_start_offset)
-        told_batches = told_by(read, data, offset)
-        if told_batches:
+        reported = reported_by(read, data, offset)
+        if reported:
             self._damaged.pop(node, None)
-            return self._applied.compare(told_batches)
+            return self._applied.compare(reported)
         if (end := read.damaged_to or floor.next_offset) > offset:
             self._note_damage(node, end)
         return False

@@ -30,36 +30,36 @@ from tidelog.storage.rows import Row
 from tidelog.storage.segment import end_of
 
 
-class Told(NamedTuple):
-    """A batch of another log, as that one tells of it."""
+class ReportedBatch(NamedTuple):
+    """A batch of another log, as that one reports it."""
 
     next_offset: int
     digest: bytes = b""
     """The digest of the batch; empty if the other log knows no more than its end."""
 
 
-def told_by(read: AppliedRead, data: Buffer, offset: int) -> list[Told]:
-    """Returns what an answer tells of another log from `offset` on; nothing if that cannot say. Raises
+def reported_by(read: AppliedRead, data: Buffer, offset: int) -> list[ReportedBatch]:
+    """Returns the batches that an answer reports of another log from `offset` on; nothing if that cannot say. Raises
     `InvalidBatch`."""
     if read.damaged_to > offset:
-        return [Told(read.damaged_to, read.damaged_digest)] if read.damaged_digest else []
+        return [ReportedBatch(read.damaged_to, read.damaged_digest)] if read.damaged_digest else []
     if not len(data):
         return []
     begin = min(offset, parse_header(data).base_offset)
     batches = parse_received(data, begin, 0, may_skip=True)
     return [
         # A batch without records stands for offsets that are gone: it has nothing to compare.
-        Told(batch.header.next_offset, xxh3_128_digest(batch.data) if batch.header.record_count else b"")
+        ReportedBatch(batch.header.next_offset, xxh3_128_digest(batch.data) if batch.header.record_count else b"")
         for batch in batches
     ]
 
 
-def compare(log: PartitionLog, doubted: range, told: Iterable[Told]) -> tuple[int, bool]:
+def compare(log: PartitionLog, doubted: range, reported: Iterable[ReportedBatch]) -> tuple[int, bool]:
     """Returns up to where these offsets of a log are compared with what another holds from their beginning on, and
     whether they are at odds there. Raises `Overloaded`."""
     offset, entries = doubted.start, log.entries(doubted.start)
     entry = next(entries, None)
-    for batch in told:
+    for batch in reported:
         while entry is not None and end_of(entry) <= offset:
             entry = next(entries, None)
         if entry is None or offset >= doubted.stop:
