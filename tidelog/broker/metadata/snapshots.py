@@ -3,8 +3,8 @@
 Every broker writes its image down where the log says so (`SnapshotTaken`), and so they all write the same bytes. When a
 majority of the voters have reported one root hash, the log may begin there. A broker that is behind that point, or new,
 fetches the snapshot from the others, chunk by chunk; each chunk carries its hash, and the root is checked before
-anything is installed. One sound copy of each chunk is enough, on whatever brokers they are (`gathering`). A broker
-whose own snapshot differs from the one agreed on has gone astray, and does the same.
+anything is installed. One sound copy of each chunk is enough, on whatever brokers they are (`snapshot_merge`). A
+broker whose own snapshot differs from the one agreed on has gone astray, and does the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import structlog
 
 from tidelog.broker.consensus.messages import DescribeSnapshots, FetchSnapshot, SnapshotPart, SnapshotsDescribed
 from tidelog.broker.consensus.waiting import RECOVER
-from tidelog.broker.metadata.gathering import GatheredSnapshot, Gathering
+from tidelog.broker.metadata.snapshot_merge import PartialSnapshot, SnapshotMerge
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import NotFound, TidelogError, UnsupportedLevel
@@ -155,10 +155,10 @@ class SnapshotKeeper:
     ) -> tuple[ClusterImage, int, SnapshotVoters]:
         """Returns a snapshot that reaches `at_least`, installed here: merged from what this broker and the others have
         of it, who are asked one after the other until it is whole."""
-        gathering = Gathering(lambda header: header.position >= at_least)
+        merge = SnapshotMerge(lambda header: header.position >= at_least)
         while True:
             try:
-                snapshot = await self._gather(gathering, nodes(), ask)
+                snapshot = await self._merge_from_all(merge, nodes(), ask)
             except OSError as error:
                 logger.error("a metadata snapshot could not be written", error=str(error))
             else:
@@ -183,23 +183,23 @@ class SnapshotKeeper:
 
     async def mend(self, would_do: Callable[[SnapshotHeader], bool], nodes: Sequence[int], ask: Ask) -> bool:
         """Makes a snapshot whole that is damaged here; returns False if no broker can give some of it now."""
-        gathering = Gathering(would_do)
+        merge = SnapshotMerge(would_do)
         for _ in range(MENDING_ROUNDS):
             try:
-                if await self._gather(gathering, nodes, ask) is not None:
+                if await self._merge_from_all(merge, nodes, ask) is not None:
                     return True
             except OSError as error:
                 logger.error("a metadata snapshot could not be mended", error=str(error))
         return False
 
-    async def _gather(self, gathering: Gathering, nodes: Sequence[int], ask: Ask) -> Snapshot | None:
+    async def _merge_from_all(self, merge: SnapshotMerge, nodes: Sequence[int], ask: Ask) -> Snapshot | None:
         """Asks each broker once, this one first; returns the first snapshot that is whole then, durable here. Raises
         `OSError` if it cannot be written."""
-        gathering.begin_round()
+        merge.begin_round()
         # This broker first: its own sound blocks need not be sent.
         for node in (HERE, *nodes):
             try:
-                header, blocks = await self._gather_from(node, gathering, ask)
+                header, blocks = await self._merge_from(node, merge, ask)
             except (TidelogError, TimeoutError, OSError) as error:
                 self._refusals[node] = str(error) or "no answer in time"
                 logger.info("a metadata snapshot cannot be had yet", broker=node, reason=self._refusals[node])
@@ -208,16 +208,16 @@ class SnapshotKeeper:
             return Snapshot(header, join(blocks))
         return None
 
-    async def _gather_from(self, node: int, gathering: Gathering, ask: Ask) -> tuple[SnapshotHeader, list[bytes]]:
+    async def _merge_from(self, node: int, merge: SnapshotMerge, ask: Ask) -> tuple[SnapshotHeader, list[bytes]]:
         """Returns a snapshot that is whole with what this broker has. Raises `NotFound`, and what `ask` raises."""
         named = [header for raw in await self._headers_of(node, ask) if (header := decode_header(raw)) is not None]
-        gathering.name(named)
-        for gathered in gathering.newest_first():
-            await self._ask_chunks(node, gathered, ask)
-            blocks = gathered.whole()
+        merge.name(named)
+        for candidate in merge.newest_first():
+            await self._ask_chunks(node, candidate, ask)
+            blocks = candidate.whole()
             if blocks is not None:
-                return gathered.header, blocks
-        raise NotFound(_lacking(node, named, gathering))
+                return candidate.header, blocks
+        raise NotFound(_lacking(node, named, merge))
 
     async def _headers_of(self, node: int, ask: Ask) -> tuple[bytes, ...]:
         """Returns the headers of a broker's snapshots. One of the first feature level tells the newest's, with its
@@ -232,15 +232,15 @@ class SnapshotKeeper:
         assert isinstance(answer.message, SnapshotsDescribed)
         return answer.message.headers
 
-    async def _ask_chunks(self, node: int, gathered: GatheredSnapshot, ask: Ask) -> None:
-        header, first = gathered.header, 0
-        for index in gathered.wanted_of(node):
+    async def _ask_chunks(self, node: int, candidate: PartialSnapshot, ask: Ask) -> None:
+        header, first = candidate.header, 0
+        for index in candidate.wanted_of(node):
             # An answer brings many chunks, so these were given, or are damaged there.
             if index < first:
                 continue
             answer = await self._ask(node, FetchSnapshot(encode_header(header), index, header.position), ask)
             assert isinstance(answer.message, SnapshotPart)
-            gathered.add(node, _blocks(answer, header))
+            candidate.add(node, _blocks(answer, header))
             first = answer.message.next_first
 
     async def _ask(self, node: int, message: DescribeSnapshots | FetchSnapshot, ask: Ask) -> Answer:
@@ -270,17 +270,17 @@ def _blocks(answer: Answer, header: SnapshotHeader) -> dict[int, bytes]:
     return blocks
 
 
-def _lacking(node: int, named: Sequence[SnapshotHeader], gathering: Gathering) -> str:
+def _lacking(node: int, named: Sequence[SnapshotHeader], merge: SnapshotMerge) -> str:
     """Returns a sentence about the chunks that are still lacking, with those that a broker gave."""
-    lacking = [gathered for gathered in gathering.newest_first() if gathered.header in named]
+    lacking = [candidate for candidate in merge.newest_first() if candidate.header in named]
     if lacking:
         return "; ".join(
             str(
                 DamagedSnapshot(
-                    gathered.header.position, gathered.wanted_of(node) or range(gathered.header.chunk_count)
+                    candidate.header.position, candidate.wanted_of(node) or range(candidate.header.chunk_count)
                 )
             )
-            for gathered in lacking
+            for candidate in lacking
         )
     if not named:
         return "it has no metadata snapshot"

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tidelog.broker.consensus.messages import DescribeSnapshots, FetchSnapshot, SnapshotPart, SnapshotsDescribed
-from tidelog.broker.metadata.gathering import SNAPSHOTS_MAX, GatheredSnapshot, Gathering
+from tidelog.broker.metadata.snapshot_merge import SNAPSHOTS_MAX, PartialSnapshot, SnapshotMerge
 from tidelog.broker.metadata.snapshots import CHUNKS_AT_ONCE, SnapshotKeeper, SnapshotVoters
 from tidelog.controller.snapshot import encode_image
 from tidelog.model.cluster import ClusterImage, Voter
@@ -390,15 +390,15 @@ def test_the_scrubber_merges_too_and_takes_no_other_snapshot() -> None:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-def test_only_the_newest_snapshots_are_gathered() -> None:
-    gathering = Gathering(lambda header: header.position > 2)
-    gathering.name(SnapshotHeader(position, 10, b"r" * 16, b"") for position in range(100))
-    assert [gathered.header.position for gathered in gathering.newest_first()] == [*range(99, 99 - SNAPSHOTS_MAX, -1)]
+def test_only_the_newest_snapshots_are_merged() -> None:
+    merge = SnapshotMerge(lambda header: header.position > 2)
+    merge.name(SnapshotHeader(position, 10, b"r" * 16, b"") for position in range(100))
+    assert [candidate.header.position for candidate in merge.newest_first()] == [*range(99, 99 - SNAPSHOTS_MAX, -1)]
 
 
 def test_an_empty_snapshot_is_whole_with_nothing() -> None:
-    assert GatheredSnapshot(SnapshotHeader(1, 0, root_of([]), b"")).whole() == []
-    assert GatheredSnapshot(SnapshotHeader(1, 0, b"?" * 16, b"")).whole() is None
+    assert PartialSnapshot(SnapshotHeader(1, 0, root_of([]), b"")).whole() == []
+    assert PartialSnapshot(SnapshotHeader(1, 0, b"?" * 16, b"")).whole() is None
 
 
 # -- the first feature level -------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from tidelog.storage.snapshot_format import SnapshotHeader, is_sound, root_of
 
 SNAPSHOTS_MAX = 8
-"""So many are gathered at once. A broker keeps two."""
+"""So many are merged at once. A broker keeps two."""
 
 
-class GatheredSnapshot:
-    """Gathers the chunks of the snapshot with this header. If `asks_all`, those that are had from another are asked
+class PartialSnapshot:
+    """Collects the chunks of the snapshot with this header. If `asks_all`, those that are had from another are asked
     for as well."""
 
     def __init__(self, header: SnapshotHeader, *, asks_all: bool = False) -> None:
@@ -68,29 +68,29 @@ def _merge(given: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
     return {index: block for blocks in given for index, block in blocks.items()}
 
 
-class Gathering:
+class SnapshotMerge:
     """The snapshots that brokers have named, of those that would do."""
 
     def __init__(self, would_do: Callable[[SnapshotHeader], bool]) -> None:
         self._would_do = would_do
-        self._found: dict[SnapshotHeader, GatheredSnapshot] = {}
+        self._found: dict[SnapshotHeader, PartialSnapshot] = {}
 
     def begin_round(self) -> None:
         """Begins to ask the brokers, one after the other, once more."""
-        for header, gathered in self._found.items():
+        for header, candidate in self._found.items():
             # Somebody's chunks are of another snapshot, and nobody can tell whose: all are asked for all.
-            if gathered.is_contradictory:
-                self._found[header] = GatheredSnapshot(header, asks_all=True)
+            if candidate.is_contradictory:
+                self._found[header] = PartialSnapshot(header, asks_all=True)
 
     def name(self, headers: Iterable[SnapshotHeader]) -> None:
         """Takes note of the snapshots that a broker has."""
         for header in headers:
             if self._would_do(header):
-                self._found.setdefault(header, GatheredSnapshot(header))
-        # Headers come from other brokers, so what is gathered is bounded.
-        for gathered in self.newest_first()[SNAPSHOTS_MAX:]:
-            del self._found[gathered.header]
+                self._found.setdefault(header, PartialSnapshot(header))
+        # Headers come from other brokers, so their number is bounded.
+        for candidate in self.newest_first()[SNAPSHOTS_MAX:]:
+            del self._found[candidate.header]
 
-    def newest_first(self) -> list[GatheredSnapshot]:
+    def newest_first(self) -> list[PartialSnapshot]:
         """Returns all of them. A broker that did not name one may have its chunks without its header."""
-        return sorted(self._found.values(), key=lambda gathered: -gathered.header.position)
+        return sorted(self._found.values(), key=lambda candidate: -candidate.header.position)
