@@ -11,7 +11,7 @@ from aiohttp import StreamReader
 from tests.integration.http.conftest import Site
 from tidelog.broker.http import json_body
 from tidelog.broker.http.connection import CHUNKS_MAX
-from tidelog.broker.routing import json_records
+from tidelog.broker.routing import json_reads
 from tidelog.model.batch_header import Compression
 from tidelog.model.record_slices import record_slices
 
@@ -28,7 +28,7 @@ async def test_other_requests_are_served_between_the_slices_of_a_read(
             events.append("slice")
             yield part
 
-    monkeypatch.setattr(json_records, "record_slices", noted)
+    monkeypatch.setattr(json_reads, "record_slices", noted)
     batch = site.batch(*[b"x"] * 50_000, compression=Compression.ZSTD)
     assert (await site.ask("POST", "/topics/t/partitions/0/batches", batch, RAW)).status == 200
     reading = asyncio.ensure_future(site.get("/topics/t/partitions/0/records?offset=0&max_bytes=8000000"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.routing.json_records import Wanted, read_records
-from tidelog.broker.routing.shown_records import RecordShown
+from tidelog.broker.routing.json_reads import Wanted, read_records
+from tidelog.broker.routing.json_records import RecordShown
 
 __all__ = ["RecordShown", "Wanted", "read_records"]

@@ -16,7 +16,7 @@ from tidelog.broker.partitions.partition_handle import PartitionHandle
 from tidelog.broker.rest_consumers.instance import Instance
 from tidelog.broker.rest_consumers.requests import Partition
 from tidelog.broker.routing.bulk_calls import first_of, offsets_of, wait_for_change
-from tidelog.broker.routing.json_records import Wanted, read_records
+from tidelog.broker.routing.json_reads import Wanted, read_records
 from tidelog.broker.runtime.budget import ByteBudget
 from tidelog.broker.runtime.heavy_work import HeavyWork
 from tidelog.broker.runtime.purgatory import Purgatory

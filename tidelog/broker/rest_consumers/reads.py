@@ -18,7 +18,7 @@ from tidelog.broker.rest_consumers.reading import READ_BYTES_MAX, Look, Reader, 
 from tidelog.broker.rest_consumers.registry import Registry
 from tidelog.broker.rest_consumers.requests import ReadRecords, RecordsRead, TakeBack
 from tidelog.broker.rest_consumers.turns import Turns
-from tidelog.broker.routing.json_records import array_of
+from tidelog.broker.routing.json_reads import array_of
 from tidelog.model.errors import CoordinatorNotAvailable, FencedMember, FormatMismatch, UnknownMember
 from tidelog.transport.peer import Answer
 

@@ -1,186 +1,157 @@
-"""Reads of records as clients of plain HTTP see them: opened batches, as JSON objects.
+"""A record as clients of plain HTTP see it: a JSON object, with key and value in one of the forms.
 
-Shared by the read that leaves no state (`http.records`) and by the reads of REST consumers, wherever those live.
-Bounded in what they open: each batch's decompressed size, and what of it is decoded by what there is room for. All of
-it is done in slices (`model.steps`), so that other requests get their turn within a batch, and within a long value.
+A value that is longer than a slice of work (`model.steps`) is written in pieces, if its form allows that.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from base64 import b64encode
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
-from tidelog.broker.partitions.partition_handle import FetchedBatches, ReadHandle
-from tidelog.broker.routing.shown_records import RecordShown, encode, show, show_long, size_of
-from tidelog.broker.runtime.heavy_work import HeavyWork
-from tidelog.model.batch_codec import check_batch
-from tidelog.model.batch_header import HEADER_BYTES, RecordBatch, iter_batches
-from tidelog.model.compression import unpack
-from tidelog.model.errors import FormatMismatch, InvalidBatch, TooLarge
-from tidelog.model.lost_ranges import LOST_TOLD_MAX
+import msgspec
+from msgspec import Raw, Struct
+
+from tidelog.model.errors import FormatMismatch
 from tidelog.model.ports import Buffer
-from tidelog.model.record_slices import LongRecordError, record_slices
 from tidelog.model.records import RecordForm, StoredRecord
-from tidelog.model.steps import AWAY_BYTES, SLICE_BYTES, Meter, Steps
+from tidelog.model.steps import SLICE_BYTES, Steps
+
+RECORD_OVERHEAD_BYTES: Final = 32
+"""A record counts so much towards `max_bytes` beside its key, value and headers."""
+_NULL_TEXT: Final = b"null"
+_NULL: Final = Raw(_NULL_TEXT)
+_ANY: Final = msgspec.json.Decoder(Raw)
+encode: Final = msgspec.json.Encoder().encode
+_BASE64_BYTES: Final = 3 << 16
+"""So much of a long value is written at a time: a multiple of three bytes, so that the pieces fit together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A read asks for this."""
+class HeaderShown(Struct, frozen=True):
+    """A record header; the value is base64, or null."""
+
+    key: str
+    value: bytes | None
+
+
+class RecordShown(Struct, frozen=True):
+    """A stored record. `key` and `value` are in the form that `Accept` asks for; `timestamp` is in ms, -1 is none."""
 
     topic: str
     partition: int
-    form: RecordForm
-    bytes_max: int
-    decoded_bytes_max: int
-    """A batch may decompress to so much."""
-    record_bytes_max: int
-    """A record may have so much."""
+    offset: int
+    timestamp: int
+    key: Raw
+    value: Raw
+    headers: list[HeaderShown]
 
 
-class ShownRecords:
-    """Records as JSON, and where that leaves the reader."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        """The inside of a JSON array."""
-        self.size = 0
-        """The records count so much towards `max_bytes`."""
-        self.next_offset = -1
-        """Behind the last record, if there is any."""
-        self.mismatch = ""
-        """Why the next record is not here, if that is because it cannot be shown in this form: the message of a
-        `FormatMismatch`, and not the error, whose traceback would keep the record's batch."""
-
-    def __bool__(self) -> bool:
-        return bool(self.pieces)
-
-    def add(self, pieces: Sequence[bytes], size: int, next_offset: int) -> None:
-        """Adds records that were written."""
-        if self.pieces:
-            self.pieces.append(b",")
-        self.pieces += pieces
-        self.size += size
-        self.next_offset = next_offset
+def size_of(record: StoredRecord) -> int:
+    """Returns what a record counts towards `max_bytes`."""
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
-async def read_records(
-    handle: ReadHandle, offset: int, wanted: Wanted, work: HeavyWork, *, lost_max: int = LOST_TOLD_MAX
-) -> tuple[FetchedBatches, ShownRecords]:
-    """The records from `offset` on, up to `bytes_max` but at least one. Steps over batches that have none to show:
-    control batches, and what compaction emptied; and over up to `lost_max` ranges that were given up. Raises as
-    `ReadHandle.read`, `Overloaded`, or `FormatMismatch` for a batch that cannot be opened, if it is the first."""
-    lost: tuple[tuple[int, int], ...] = ()
-    while True:
-        fetched = await handle.read(offset, bytes_max=wanted.bytes_max)
-        lost = (*lost, *fetched.lost)
-        fetched = replace(fetched, lost=lost)
-        shown = await work.do(show_batches(fetched.data, offset, wanted))
-        if shown or shown.mismatch or fetched.next_offset <= offset or len(lost) >= lost_max:
-            return fetched, shown
-        offset = fetched.next_offset
-        await asyncio.sleep(0)
-
-
-def array_of(pieces: Sequence[bytes]) -> bytes:
-    """The JSON array of which these are the inside."""
-    return b"".join((b"[", *pieces, b"]"))
-
-
-def show_batches(data: Buffer, offset: int, wanted: Wanted) -> Steps[ShownRecords]:
-    """Opens batches and writes their records from `offset` on, until they are enough. Raises as `read_records`."""
-    shown, meter = ShownRecords(), Meter()
-    for batch in iter_batches(data):
-        try:
-            if (yield from _show_batch(shown, meter, batch, offset, wanted)):
-                return shown
-        except (InvalidBatch, TooLarge, LongRecordError) as error:
-            if shown:
-                return shown
-            raise _unopened(batch, error) from None
-    return shown
-
-
-def _show_batch(shown: ShownRecords, meter: Meter, batch: RecordBatch, offset: int, wanted: Wanted) -> Steps[bool]:
-    """True if they are enough with this batch. Raises where it cannot be opened."""
-    if batch.header.is_control:
-        return False
-    check_batch(batch)
-    opened = yield from _unpacked(batch, wanted.decoded_bytes_max)
-    parts = record_slices(opened, batch.header, record_bytes_max=wanted.record_bytes_max, start_offset=offset)
-    for records in parts:
-        fitting, size = _fitting(shown, records, wanted.bytes_max)
-        if size > SLICE_BYTES:
-            yield None
-        if len(fitting) == 1 and size > SLICE_BYTES:
-            yield from _show_long(shown, fitting[0], wanted)
-        elif fitting:
-            _show_part(shown, fitting, size, wanted)
-        if shown.mismatch or len(fitting) < len(records):
-            return True
-        if meter.is_over(len(records), size):
-            yield None
-    return False
-
-
-def _unpacked(batch: RecordBatch, bytes_max: int) -> Steps[memoryview]:
-    """The records' bytes; what has more of them than a little is decompressed away from the loop."""
-    codec, data = batch.header.compression, batch.data[HEADER_BYTES:]
-    if not codec:
-        return data
-    if len(data) <= AWAY_BYTES:
-        try:
-            return unpack(codec, data, bytes_max=min(bytes_max, AWAY_BYTES))
-        except TooLarge:
-            if bytes_max <= AWAY_BYTES:
-                raise
-    opened: memoryview = yield partial(unpack, codec, data, bytes_max=bytes_max)
-    return opened
-
-
-def _fitting(shown: ShownRecords, records: list[StoredRecord], bytes_max: int) -> tuple[list[StoredRecord], int]:
-    """Returns as many of the records, from the first on, as there is room for, the first of a read always; and what
-    they count."""
-    room, taken = bytes_max - shown.size, 0
-    for number, record in enumerate(records):
-        size = size_of(record)
-        if taken + size > room and (number or shown):
-            return records[:number], taken
-        taken += size
-    return records, taken
-
-
-def _show_part(shown: ShownRecords, records: list[StoredRecord], size: int, wanted: Wanted) -> None:
-    written: list[RecordShown] = []
-    for record in records:
-        try:
-            written.append(show(wanted.topic, wanted.partition, record, wanted.form))
-        except FormatMismatch as error:
-            shown.mismatch = error.message
-            size = sum(map(size_of, records[: len(written)]))
-            break
-    if written:
-        shown.add([encode(written)[1:-1]], size, written[-1].offset + 1)
-
-
-def _show_long(shown: ShownRecords, record: StoredRecord, wanted: Wanted) -> Steps[None]:
-    try:
-        pieces = yield from show_long(wanted.topic, wanted.partition, record, wanted.form)
-        shown.add(pieces, size_of(record), record.offset + 1)
-    except FormatMismatch as error:
-        shown.mismatch = error.message
-
-
-def _unopened(batch: RecordBatch, error: InvalidBatch | TooLarge | LongRecordError) -> FormatMismatch:
-    """Says that a batch has no records that can be shown, and where to go on."""
-    if isinstance(error, LongRecordError):
-        return FormatMismatch(
-            f"{error.message}, more than http.record.bytes.max allows to be shown as JSON; read it as raw batches, "
-            f"or go on at offset {error.offset + 1}"
-        )
-    return FormatMismatch(
-        f"the records from offset {batch.header.base_offset} on cannot be opened ({error.message}); "
-        f"read them as raw batches, or go on at offset {batch.header.next_offset}"
+def show(topic: str, partition: int, record: StoredRecord, form: RecordForm) -> RecordShown:
+    """A record in one of the forms. `FormatMismatch`, naming its offset, if it is not JSON, or UTF-8, and should be."""
+    written = _WRITERS[form]
+    return RecordShown(
+        topic,
+        partition,
+        record.offset,
+        record.timestamp_ms,
+        written(record.key, "key", record.offset),
+        written(record.value, "value", record.offset),
+        [HeaderShown(name, value) for name, value in record.headers],
     )
+
+
+def show_long(topic: str, partition: int, record: StoredRecord, form: RecordForm) -> Steps[list[bytes]]:
+    """The JSON of a record whose value is long: the value in pieces, between what is before and behind it. Raises as
+    `show`."""
+    around = show(topic, partition, record._replace(value=None), form)
+    behind = b',"headers":%b}' % encode(around.headers)
+    before = encode(around)[: -len(_NULL_TEXT + behind)]
+    assert record.value is not None
+    value = yield from _LONG_WRITERS[form](record.value, record.offset)
+    return [before, *value, behind]
+
+
+def is_json(data: Buffer) -> bool:
+    """True if stored bytes are one JSON value that can stand inside a JSON answer."""
+    try:
+        text = bytes(data)
+        if not text.isascii():
+            text.decode()
+        _ANY.decode(text)
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
+        return False
+    return True
+
+
+def _as_base64(data: bytes | None, _field: str, _offset: int) -> Raw:
+    return _NULL if data is None else Raw(b'"%b"' % b64encode(data))
+
+
+def _as_json(data: bytes | None, field: str, offset: int) -> Raw:
+    if data is None:
+        return _NULL
+    if not is_json(data):
+        raise _mismatch(field, offset, "JSON")
+    return Raw(data)
+
+
+def _as_text(data: bytes | None, field: str, offset: int) -> Raw:
+    if data is None:
+        return _NULL
+    try:
+        return Raw(encode(data.decode()))
+    except UnicodeDecodeError:
+        raise _mismatch(field, offset, "UTF-8") from None
+
+
+def _mismatch(field: str, offset: int, wanted: str) -> FormatMismatch:
+    return FormatMismatch(
+        f"the {field} of the record at offset {offset} is not {wanted}; read it with Accept: "
+        "application/vnd.kafka.binary.v2+json"
+    )
+
+
+def _long_base64(data: bytes, _offset: int) -> Steps[list[bytes]]:
+    pieces = [b'"']
+    view = memoryview(data)
+    for start in range(0, len(data), _BASE64_BYTES):
+        pieces.append(b64encode(view[start : start + _BASE64_BYTES]))
+        yield None
+    return [*pieces, b'"']
+
+
+def _long_json(data: bytes, offset: int) -> Steps[list[bytes]]:
+    """In one go: whether a document is JSON cannot be found out piece by piece."""
+    if not is_json(data):
+        raise _mismatch("value", offset, "JSON")
+    yield None
+    return [data]
+
+
+def _long_text(data: bytes, offset: int) -> Steps[list[bytes]]:
+    decoder, pieces = getincrementaldecoder("utf-8")(), [b'"']
+    view = memoryview(data)
+    for start in range(0, len(data), SLICE_BYTES):
+        try:
+            text = decoder.decode(view[start : start + SLICE_BYTES], start + SLICE_BYTES >= len(data))
+        except UnicodeDecodeError:
+            raise _mismatch("value", offset, "UTF-8") from None
+        pieces.append(encode(text)[1:-1])
+        yield None
+    return [*pieces, b'"']
+
+
+_LONG_WRITERS: Final[Mapping[RecordForm, Callable[[bytes, int], Steps[list[bytes]]]]] = MappingProxyType(
+    {"binary": _long_base64, "json": _long_json, "text": _long_text}
+)
+_WRITERS: Final[Mapping[RecordForm, Callable[[bytes | None, str, int], Raw]]] = MappingProxyType(
+    {"binary": _as_base64, "json": _as_json, "text": _as_text}
+)

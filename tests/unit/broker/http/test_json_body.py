@@ -25,7 +25,7 @@ from tidelog.broker.http.json_body import (
     milliseconds,
     stored_json,
 )
-from tidelog.broker.routing.shown_records import is_json
+from tidelog.broker.routing.json_records import is_json
 from tidelog.model.errors import InvalidRequest
 
 JSON_RECORDS = json_decoder(JsonRecords)

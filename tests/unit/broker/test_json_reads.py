@@ -11,8 +11,8 @@ from typing import Any, get_args
 import pytest
 
 from tidelog.broker.partitions.partition_handle import FetchedBatches
-from tidelog.broker.routing import json_records
-from tidelog.broker.routing.json_records import ShownRecords, Wanted, array_of, read_records, show_batches
+from tidelog.broker.routing import json_reads
+from tidelog.broker.routing.json_reads import ShownRecords, Wanted, array_of, read_records, show_batches
 from tidelog.broker.runtime.heavy_work import HeavyWork
 from tidelog.model.batch_codec import empty_batch, encode_batch
 from tidelog.model.batch_header import Compression
@@ -73,7 +73,7 @@ class Spy:
         self.slices: list[tuple[int, int]] = []
         self.calls = 0
         self._records = self._bytes = 0
-        monkeypatch.setattr(json_records, "record_slices", self._record_slices)
+        monkeypatch.setattr(json_reads, "record_slices", self._record_slices)
 
     def _record_slices(self, *args: Any, **options: Any) -> Any:
         for part in record_slices(*args, **options):
