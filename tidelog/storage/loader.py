@@ -105,7 +105,7 @@ class _Loader:
             self._report.say("both metainfo copies are lost; this replica starts a new incarnation")
         self._durable, self._log_start = info.durable_sequence, info.log_start_offset
         for segment, following in zip_longest(segments, segments[1:]):
-            self._survey(segment, following.base_offset if following else OFFSET_MAX)
+            self._scan_rows(segment, following.base_offset if following else OFFSET_MAX)
         used = info.sequences_used or 0
         doomed = self._take_doomed(segments)
         sequence = max([used if info.restarts else 0, *(segment.next_sequence for segment in doomed)])
@@ -239,7 +239,7 @@ class _Loader:
             self._seals[segment.base_offset] = seal
         return seal is not None
 
-    def _survey(self, segment: Segment, next_base_offset: int) -> None:
+    def _scan_rows(self, segment: Segment, next_base_offset: int) -> None:
         """Finds where a segment's rows start and how many there are, the highest durable mark, and the log's start."""
         seal = self._seals.get(segment.base_offset)
         if seal is not None:

@@ -187,10 +187,10 @@ class LogManager(LogOpener):
 
         Raises `OSError`; some files may be gone then, and the order can be repeated.
         """
-        self.let_go([partition_id for partition_id in self._logs if partition_id.topic_id == topic_id])
+        self.close_removed([partition_id for partition_id in self._logs if partition_id.topic_id == topic_id])
         self.remove_aside(self.set_topic_aside(topic_id))
 
-    def let_go(self, partition_ids: Iterable[PartitionId]) -> None:
+    def close_removed(self, partition_ids: Iterable[PartitionId]) -> None:
         """Closes logs that are about to be removed, if they are open. No flush of theirs may be under way."""
         for partition_id in partition_ids:
             self._close_journal(partition_id, offline_reason=NOT_HELD)
@@ -247,7 +247,7 @@ class LogManager(LogOpener):
 
         Raises `OSError`; some files may be gone then, and the order can be repeated.
         """
-        self.let_go([partition_id])
+        self.close_removed([partition_id])
         self.remove_aside(self.set_partition_aside(partition_id))
 
     def remove_leftovers(self) -> None:

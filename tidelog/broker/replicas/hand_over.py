@@ -76,7 +76,7 @@ class HandOver:
             if now_s - since_s >= HOLD_S_MAX or not known[held].has_heir
         )
         for partition_id in go_on:
-            self._let_go(partition_id, now_s)
+            self._release(partition_id, now_s)
         hold = tuple(self._next(led, now_s))[: HELD_MAX - len(self._held_since)]
         self._held_since |= dict.fromkeys(hold, now_s)
         ask = tuple(one for one in led if one.partition_id in self._held_since and one.is_settled)
@@ -97,10 +97,10 @@ class HandOver:
         go on here."""
         for partition_id in partition_ids:
             self._hopeless[partition_id] = None
-            self._let_go(partition_id, now_s)
+            self._release(partition_id, now_s)
         return tuple(partition_ids)
 
-    def _let_go(self, partition_id: PartitionId, now_s: float) -> None:
+    def _release(self, partition_id: PartitionId, now_s: float) -> None:
         self._held_since.pop(partition_id, None)
         self._not_before[partition_id] = now_s + RETRY_S
 

@@ -100,18 +100,18 @@ class Removal:
         self._gone = {topic_id: None for topic_id in mine if topic_id in self._gone}
         for topic_id in [topic_id for topic_id in mine if topic_id not in self._gone]:
             try:
-                await self._let_go([known for known in self._manager.logs if known.topic_id == topic_id])
+                await self._close_removed([known for known in self._manager.logs if known.topic_id == topic_id])
                 await self._set_aside(partial(self._manager.set_topic_aside, topic_id), topic_id)
             except (OSError, TidelogError) as error:
                 logger.error("a deleted topic's data could not be removed", topic_id=topic_id, error=str(error))
             else:
                 self._gone[topic_id] = None
 
-    async def _let_go(self, partition_ids: Sequence[PartitionId]) -> None:
+    async def _close_removed(self, partition_ids: Sequence[PartitionId]) -> None:
         for partition_id in partition_ids:
             if partition_id in self._manager.logs:
                 await self._log_writer.at_rest(self._manager.logs[partition_id])
-            self._manager.let_go([partition_id])
+            self._manager.close_removed([partition_id])
             await asyncio.sleep(0)
 
     async def _set_aside(self, call: Callable[[], str], topic_id: TopicId | None) -> None:
@@ -154,7 +154,7 @@ class Removal:
 
     async def _remove(self, partition_id: PartitionId) -> bool:
         try:
-            await self._let_go([partition_id])
+            await self._close_removed([partition_id])
             await self._set_aside(partial(self._manager.set_partition_aside, partition_id), None)
         except (OSError, TidelogError) as error:
             self._unheld[partition_id] = None

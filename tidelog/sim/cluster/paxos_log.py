@@ -142,7 +142,7 @@ class PaxosLog:
         if isinstance(record, Slot) and not record.faulty:
             self._kept.setdefault(record.position, {}).setdefault(record.value, set()).add(engine_id)
         elif isinstance(record, Prefix):
-            self._let_go(engine_id, record.position)
+            self._delete_below(engine_id, record.position)
 
     def _let_go(self, engine_id: int, floor: int) -> None:
         """Notes that the journal of an engine id begins at the position `floor` now."""
