@@ -33,7 +33,7 @@ from tidelog.controller.decide import decide
 from tidelog.controller.records import encode_record
 from tidelog.controller.sessions import Sessions
 from tidelog.controller.snapshot import decode_image, encode_image
-from tidelog.controller.upkeep import fresh_stamps, misled, next_snapshot, overdue
+from tidelog.controller.upkeep import fresh_stamps, next_snapshot, overdue, preferred_election
 from tidelog.model.cluster import HTTP, ClusterImage, Endpoint, Voter
 from tidelog.model.ids import NodeId
 from tidelog.model.levels import LEVEL_MAX, SPOKEN_LEVELS
@@ -150,7 +150,7 @@ def _steady(cluster: _Cluster, options: ScaleOptions) -> dict[str, float]:
 
     heard_s, _ = _timed(hear)
     tick_s, _ = _timed(tick)
-    balance_s, _ = _timed(lambda: misled(cluster.image, config))
+    balance_s, _ = _timed(lambda: preferred_election(cluster.image, config))
     rounds_per_s = 1_000 / config.heartbeat_ms
     heartbeat_s, tick_s = heard_s / HEARTBEAT_ROUNDS / options.brokers, tick_s / TICKS
     return {

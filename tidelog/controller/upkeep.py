@@ -16,7 +16,7 @@ def overdue(image: ClusterImage, sessions: Sessions, now_s: float) -> list[Fence
     return [FenceBroker(node, broker_epoch) for node, broker_epoch in sessions.expired(image, now_s)]
 
 
-def misled(image: ClusterImage, config: BrokerConfig) -> ElectLeaders | None:
+def preferred_election(image: ClusterImage, config: BrokerConfig) -> ElectLeaders | None:
     """Returns the command that elects preferred leaders that are in sync; None if it would change nothing, or is not
     wanted."""
     if not config.auto_leader_rebalance_enable:

@@ -22,7 +22,7 @@ from tidelog.controller.partition_commands import (
     PartitionNamed,
     PartitionsAltered,
 )
-from tidelog.controller.upkeep import misled
+from tidelog.controller.upkeep import preferred_election
 from tidelog.model.errors import NotController, StaleBrokerEpoch
 from tidelog.model.ids import NodeId
 
@@ -185,10 +185,10 @@ def test_an_operator_may_give_records_up() -> None:
 
 def test_leaders_go_back_by_themselves_unless_that_is_turned_off() -> None:
     cluster = IsrCluster()
-    assert misled(cluster.image, cluster.config) is None
+    assert preferred_election(cluster.image, cluster.config) is None
     cluster.fence(1)
     cluster.heartbeat(1)
-    assert misled(cluster.image, cluster.config) is None
+    assert preferred_election(cluster.image, cluster.config) is None
     cluster.ask(1, 2, 3)
-    assert misled(cluster.image, cluster.config) == ElectLeaders(ElectionType.PREFERRED)
-    assert misled(cluster.image, BrokerConfig(auto_leader_rebalance_enable=False)) is None
+    assert preferred_election(cluster.image, cluster.config) == ElectLeaders(ElectionType.PREFERRED)
+    assert preferred_election(cluster.image, BrokerConfig(auto_leader_rebalance_enable=False)) is None

@@ -50,7 +50,7 @@ from tidelog.controller.judge import judge_of
 from tidelog.controller.partition_commands import AlterReassignments, ElectLeaders, HandOver
 from tidelog.controller.revocations import Revocations, deposed
 from tidelog.controller.sessions import Sessions
-from tidelog.controller.upkeep import fresh_stamps, misled, next_snapshot, overdue
+from tidelog.controller.upkeep import fresh_stamps, next_snapshot, overdue, preferred_election
 from tidelog.controller.voting import ChangeVoters, next_step
 from tidelog.model.cluster import ClusterImage
 from tidelog.model.errors import ControllerLost, ImplausibleNumber, NotController, Overloaded, TidelogError
@@ -382,7 +382,7 @@ class ActiveController:
         if now_s < self._balance_at or self._still_leaving():
             return
         self._balance_at = now_s + self._config.leader_imbalance_check_interval_seconds
-        election = misled(self._image(), self._config)
+        election = preferred_election(self._image(), self._config)
         if election is not None:
             logger.info("giving partitions back to their preferred leaders")
             await self._do(election)
