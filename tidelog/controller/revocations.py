@@ -50,8 +50,8 @@ class Revocations:
 
     def last(self, node_id: int) -> int:
         """Returns how far a broker must have applied the metadata to know all that was taken from it."""
-        # A broker that lost nothing in this reign may not know yet what the last controller took from it, so it must
-        # have come as far as the reign's beginning.
+        # A broker that lost nothing in this term may not know yet what the last controller took from it, so it must
+        # have come as far as the term's beginning.
         return self._made_at.get(NodeId(node_id), self._begun_at)
 
 

@@ -123,9 +123,9 @@ def open_replica(
 
 def founding_metainfo(
     engine_id: int, founders: VoterSet | None, incarnation: str, *, renewals: int, era: int
-) -> ReplicaFacts:
-    """Returns the `ReplicaFacts` with which the journal of a new replica begins. `founders` are the partition's first
-    voters, if this replica is one of its first; `renewals` counts how often the broker has begun anew on this
+) -> ReplicaMetainfo:
+    """Returns the `ReplicaMetainfo` with which the journal of a new replica begins. `founders` are the partition's
+    first voters, if this replica is one of its first; `renewals` counts how often the broker has begun anew on this
     directory; `era` is the leader epoch in which the partition was last continued with what was left of it, 0 if it
     never was."""
     founding = b"" if founders is None else encode_voters(founders)

@@ -145,17 +145,19 @@ class DamageReply(msgspec.Struct, frozen=True, tag=True):
     suspects: tuple[Suspect, ...]
 
 
-class StandingQuery(msgspec.Struct, frozen=True, tag=True):
+# Earlier versions know the message by its former name, so that stays its tag on the wire.
+class ReplicaStateQuery(msgspec.Struct, frozen=True, tag="StandingQuery"):
     """Asks a replica of a partition without a leader how far its log and its journal go, and whether it may vote.
-    Answered by `Standing`."""
+    Answered by `ReplicaState`."""
 
     topic_id: str
     partition: Int64
 
 
-class Standing(msgspec.Struct, frozen=True, tag=True):
-    """The answer to a `StandingQuery`: how far a replica's log and journal go, and under which ids it votes. The fields
-    from `era` to `is_named` have a meaning only for a replica with a journal (`commit.protocol=paxos`)."""
+# Its former name is its tag, as with `ReplicaStateQuery`.
+class ReplicaState(msgspec.Struct, frozen=True, tag="Standing"):
+    """The answer to a `ReplicaStateQuery`: how far a replica's log and journal go, and under which ids it votes. The
+    fields from `era` to `is_named` have a meaning only for a replica with a journal (`commit.protocol=paxos`)."""
 
     log_start_offset: Natural
     log_end_offset: Natural

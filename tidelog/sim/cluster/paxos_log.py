@@ -144,7 +144,7 @@ class PaxosLog:
         elif isinstance(record, Prefix):
             self._delete_below(engine_id, record.position)
 
-    def _let_go(self, engine_id: int, floor: int) -> None:
+    def _delete_below(self, engine_id: int, floor: int) -> None:
         """Notes that the journal of an engine id begins at the position `floor` now."""
         dropped = [position for position in self._kept if position < floor]
         for position in dropped:
