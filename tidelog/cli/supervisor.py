@@ -154,8 +154,10 @@ async def _stop(children: list[Child]) -> bool:
     """Stops all that run, paused or not. True if they did so in order and in time; who was still starting just goes."""
     running = [child for child in children if child.is_running]
     for child in running:
-        child.send(signal.SIGTERM)
+        # SIGTERM last: to send a signal, `subprocess` looks whether the child still runs, and so may take its exit
+        # status from asyncio, which then tells 255 for a broker that has stopped in order.
         child.send(signal.SIGCONT)
+        child.send(signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_S):
             await asyncio.gather(*(child.ended() for child in running))
