@@ -23,19 +23,19 @@ class GroupHost(Host, Protocol):
         """The consumer groups of the cluster, whichever broker coordinates them."""
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
-        """A partition, led here or elsewhere. Raises `UnknownTopic` or `UnknownPartition`."""
+        """Returns a partition, led here or elsewhere. Raises `UnknownTopic` or `UnknownPartition`."""
 
 
 async def extents_of(broker: GroupHost, partitions: Sequence[tuple[str, int]]) -> list[Extent | TidelogError]:
     """Returns where each of these partitions begins and ends, or the error why it cannot be told. Asks about
     `PARTITIONS_MAX` partitions at a time, with one request to each of their leaders.
     """
-    found = list[Extent | TidelogError]()
+    extents = list[Extent | TidelogError]()
     for start in range(0, len(partitions), PARTITIONS_MAX):
         handles = [_handle(broker, *partition) for partition in partitions[start : start + PARTITIONS_MAX]]
-        offsets = await offsets_of([(one, None) for one in handles])
-        found += [one if isinstance(one, TidelogError) else one.extent for one in offsets]
-    return found
+        offsets = await offsets_of([(handle, None) for handle in handles])
+        extents += [answer if isinstance(answer, TidelogError) else answer.extent for answer in offsets]
+    return extents
 
 
 def _handle(broker: GroupHost, topic: str, partition: int) -> PartitionHandle | TidelogError:

@@ -45,7 +45,7 @@ class Chores:
         self._expire_at_s = now_s + context.retention_check_s
 
     def topics_changed(self) -> None:
-        """Groups that subscribe to them are to be looked at."""
+        """Has the groups looked at that subscribe to the topics which have changed."""
         self._has_news.set()
 
     async def run(self) -> None:
@@ -65,7 +65,8 @@ class Chores:
                     await self._has_news.wait()
 
     def _pause_s(self) -> float:
-        """Not for long, since whoever joins meanwhile may have a shorter session than anybody before."""
+        """Returns the seconds to sleep (s): few, since who joins meanwhile may have a shorter session than all
+        others."""
         next_s = self._state.sessions.next_s()
         due_s = self._expire_at_s if next_s is None else min(next_s, self._expire_at_s)
         return min(max(due_s - self._context.clock.monotonic_s(), PAUSE_S_MIN), PAUSE_S_MAX)
@@ -88,7 +89,7 @@ class Chores:
                 state.sessions.heard(group, member_id, AGAIN_MS, now.monotonic_s)
 
     def _write_groups(self, records: Sequence[GroupLogRecord]) -> bool:
-        """The records of each group together. False if the outbox took not all of them."""
+        """Writes the records of each group together. Returns False if the outbox did not take all of them."""
         try:
             # A group's records go into one batch: a log that ends between its new epoch and its targets would tell of a
             # state that nobody decided. The groups need not share one. `groupby` relies on a group's records standing
@@ -101,17 +102,16 @@ class Chores:
         return True
 
     async def _expire(self) -> None:
-        """Committed offsets that are over; each by itself, since none depends on another. Only by who leads for sure,
-        and so knows of the newest topics."""
-        state, around = self._state, self._context
+        """Deletes committed offsets that have expired, each by itself, since none depends on another."""
+        state, context = self._state, self._context
         try:
             # This raises if the broker's lease has run out: one that is cut off knows neither the newest topics nor its
             # successor's commits.
             await state.partition.extent()
-            over = iter(expired(state.shard, around.view(), around.settings, state.now()))
+            outdated = iter(expired(state.shard, context.view(), context.settings, state.now()))
             # In pieces: all of them at once might be more than one batch can have (`TooLarge`), today and at each later
             # try.
-            while piece := tuple(islice(over, TOMBSTONES_AT_ONCE)):
+            while piece := tuple(islice(outdated, TOMBSTONES_AT_ONCE)):
                 state.write(piece)
         except TidelogError as error:
             logger.warning("old committed offsets are looked for again later", error=error.message)

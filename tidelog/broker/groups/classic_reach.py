@@ -56,7 +56,7 @@ class ClassicGroups:
         return coordinator is not None and coordinator.heard_now(request)
 
     async def leave(self, request: LeaveGroup, deadline_s: float) -> LeaveAnswer:
-        """Says of each member what became of it."""
+        """Removes members from a group; the answer says of each what became of it."""
         return await (await self._of(request.group, deadline_s)).leave(request, deadline_s)
 
     async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:

@@ -138,16 +138,16 @@ class Classics:
         with self._told_as_coordinator():
             self._state.require_in_force()
             try:
-                told = decide_heartbeat(self._state.shard, request)
+                refusal = decide_heartbeat(self._state.shard, request)
             except TidelogError as error:
-                told = error
+                refusal = error
             else:
                 self._hear(request.group, request.member_id)
             # A refusal waits as well. It may rest on a decision that is not committed: told too early, and then lost,
             # an UNKNOWN_MEMBER_ID would make a live member give up its partitions for nothing.
             await self._state.until_true(None, self._state.newest, deadline_s)
-        if told is not None:
-            raise told
+        if refusal is not None:
+            raise refusal
 
     def heard_now(self, request: ClassicHeartbeat) -> bool:
         """Extends a member's session without waiting, if the heartbeat can be answered at once and without an error.
@@ -157,13 +157,13 @@ class Classics:
         if not self._state.is_true_now:
             return False
         try:
-            told = decide_heartbeat(self._state.shard, request)
+            refusal = decide_heartbeat(self._state.shard, request)
         except TidelogError:
             # `heartbeat` says the error, once what it rests on is committed.
             return False
-        if told is None:
+        if refusal is None:
             self._hear(request.group, request.member_id)
-        return told is None
+        return refusal is None
 
     async def leave(self, request: LeaveGroup, deadline_s: float) -> LeaveAnswer:
         """Removes members from their group. Raises `InvalidGroupName`."""
@@ -181,20 +181,20 @@ class Classics:
     async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:
         """Commits a member's offsets. Raises what `CommitAsMember` says, and `CoordinatorLost` if they may have been
         committed."""
-        state, around = self._state, self._context
+        state, context = self._state, self._context
         with self._told_as_coordinator(is_commit=True):
             state.require_in_force()
             try:
-                decision = decide_commit(state.shard, request, around.view(), around.settings, state.now())
+                decision = decide_commit(state.shard, request, context.view(), context.settings, state.now())
             except TidelogError:
                 await state.until_true(None, state.newest, deadline_s)
                 raise
             # As `own`, so that a failure halfway is told as unknown (`CoordinatorLost`). Nobody else can tell the
             # caller whether its offsets count.
-            own = state.write(decision.records)
+            written = state.write(decision.records)
             # An accepted commit is a sign of life, as in Kafka: a consumer that commits is at work.
             self._hear(request.group, request.member_id)
-            await state.until_true(own, None, deadline_s)
+            await state.until_true(written, None, deadline_s)
         assert isinstance(decision.answer, CommitAnswer), "a commit is answered as one"
         return decision.answer
 
@@ -241,7 +241,7 @@ class Classics:
             async with asyncio.timeout_at(deadline_s):
                 # The future was put there first, since the decision may answer it at once: this may be the last member
                 # that the others wait for.
-                told, batch = self._refused(decide, wait) or await answered
+                answer, batch = self._refused(decide, wait) or await answered
         except TimeoutError:
             raise RebalanceInProgress("the other members are waited for still; ask again") from None
         finally:
@@ -249,11 +249,11 @@ class Classics:
             # not come again.
             del self._waits[wait]
         # This answer is none of the group's: it needs no commit, and this broker may never commit anything again.
-        if not isinstance(told, CoordinatorNotAvailable):
+        if not isinstance(answer, CoordinatorNotAvailable):
             await self._state.until_true(None, batch, deadline_s)
-        if isinstance(told, TidelogError):
-            raise told
-        return told
+        if isinstance(answer, TidelogError):
+            raise answer
+        return answer
 
     def _refused(self, decide: Callable[[int], Turn], wait: int) -> _Answered | None:
         """Decides about a join or sync, and carries the decision out. Returns the answer at once if it is refused, else
@@ -285,12 +285,12 @@ class Classics:
             self._deadlines.heard(group, member_id, now_s)
         self._deadlines.follow(group)
         self._wake_by(self._deadlines.next_s())
-        for wait, told in turn.tells:
+        for wait, answer in turn.tells:
             answered = self._waits.get(wait)
             if answered is not None and not answered.done():
                 # With the newest batch, not the turn's own: the answer rests also on what was decided before, and a
                 # turn may have no records at all.
-                answered.set_result((told, self._state.newest))
+                answered.set_result((answer, self._state.newest))
 
     # -- the clock ---------------------------------------------------------------------------------------------------
 
@@ -322,14 +322,14 @@ class Classics:
             # rebalance timeout, while the group goes on without them elsewhere.
             await self._state.partition.extent()
         except LeaderNotAvailable as error:
-            told = f"another broker may coordinate the group: {error.message}"
-            self._tell_all(lambda: CoordinatorNotAvailable(told))
+            message = f"another broker may coordinate the group: {error.message}"
+            self._tell_all(lambda: CoordinatorNotAvailable(message))
 
     async def _do_what_is_due(self) -> None:
         """Acts on all deadlines that have passed, and yields to other tasks after each."""
-        while due := self._deadlines.pop(self._context.clock.monotonic_s()):
+        while silent := self._deadlines.pop(self._context.clock.monotonic_s()):
             # One at a time: what follows from one silence may give the members behind it more time.
-            self._follow_silence(*due)
+            self._follow_silence(*silent)
             await asyncio.sleep(0)
 
     def _follow_silence(self, name: str, member_id: str) -> None:
@@ -350,8 +350,8 @@ class Classics:
         self._is_over = True
         self._tell_all(self._none_any_more)
 
-    def _tell_all(self, what: Callable[[], TidelogError]) -> None:
+    def _tell_all(self, make_error: Callable[[], TidelogError]) -> None:
         for answered in self._waits.values():
             if not answered.done():
                 # Each caller gets an error of its own, since each raises it.
-                answered.set_result((what(), None))
+                answered.set_result((make_error(), None))

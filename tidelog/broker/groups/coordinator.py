@@ -104,8 +104,8 @@ class Coordinator:
         return self._classics is not None and self._classics.heard_now(request)
 
     async def classics(self, deadline_s: float) -> Classics:
-        """The classic groups, once they are loaded. Raises `NotLeader` if this broker has ceased to lead, `Overloaded`
-        and `CoordinatorNotAvailable`."""
+        """Returns the classic groups, once they are loaded. Raises `NotLeader` if this broker has ceased to lead,
+        `Overloaded` and `CoordinatorNotAvailable`."""
         if self._classics is None:
             await self._until_loaded(deadline_s)
         assert self._classics is not None, "they are there whenever the state is"
@@ -129,8 +129,8 @@ class Coordinator:
                     finally:
                         self._news.discard(loaded)
         except TimeoutError:
-            why = "" if self._trouble is None else f" ({self._trouble.message})"
-            raise CoordinatorNotAvailable(f"the group's coordinator is loading still{why}; try again") from None
+            trouble = "" if self._trouble is None else f" ({self._trouble.message})"
+            raise CoordinatorNotAvailable(f"the group's coordinator is loading still{trouble}; try again") from None
         finally:
             self._waiting -= 1
         return self._state
@@ -142,7 +142,7 @@ class Coordinator:
         )
 
     def topics_changed(self) -> None:
-        """The cluster's topics have: groups that subscribe to them are looked at."""
+        """Has the groups looked at that subscribe to topics which have changed."""
         if self._chores is not None:
             self._chores.topics_changed()
 
@@ -160,15 +160,16 @@ class Coordinator:
             await asyncio.sleep(self._backoff.next_s())
 
     async def _load(self) -> CoordinatorState:
-        """A claim is good until something was appended behind it: a log that cannot be read now needs no other."""
-        around = self._context
-        began_s = around.clock.monotonic_s()
+        """Claims the log and loads it. A claim is good until something was appended behind it, so that another try
+        needs no other."""
+        context = self._context
+        began_s = context.clock.monotonic_s()
         # Each claim is a commit of its own. A damaged log may be tried for hours, and would grow by a claim with each
         # try.
         if self._claimed is None:
-            self._claimed = await claim(self.partition, around.node_id, around.clock.wall_ms())
-        loaded = await load(self.partition, self._claimed, around.clock.wall_ms())
-        state = CoordinatorState(self.partition, loaded, around, self._changed)
+            self._claimed = await claim(self.partition, context.node_id, context.clock.wall_ms())
+        loaded = await load(self.partition, self._claimed, context.clock.wall_ms())
+        state = CoordinatorState(self.partition, loaded, context, self._changed)
         # From here on records are appended behind the claim, so that the next load needs another one at the new end.
         self._claimed = None
         if loaded.lost:
@@ -178,12 +179,12 @@ class Coordinator:
                 partition=f"{self.partition.topic}-{self.partition.partition}",
                 offsets=format_lost(loaded.lost),
             )
-        around.stats.group_loads += 1
-        around.stats.group_load_seconds += around.clock.monotonic_s() - began_s
+        context.stats.group_loads += 1
+        context.stats.group_load_seconds += context.clock.monotonic_s() - began_s
         return state
 
     async def _serve(self, state: CoordinatorState) -> None:
-        """Until it fails, which it raises."""
+        """Serves until the state fails, and raises that error."""
         # After a loss the copy is due at once: as long as the lost range is in the log each load passes it, and takes
         # all members out of their groups again.
         chores, copying = Chores(state, self._context), CopyForward(state, self._context.stats, is_due=bool(state.lost))
@@ -226,7 +227,7 @@ class Coordinator:
             logger.info("the coordinator starts anew", partition=name, error=error.message)
 
     def close(self) -> None:
-        """This broker leads no more: whoever waits is told. Its task is to be cancelled."""
+        """Tells whoever waits that this broker leads no more. Its task is to be cancelled."""
         self._is_closed = True
         state, self._state = self._state, None
         if self._classics is not None:

@@ -118,7 +118,7 @@ class CoordinatorState:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """The answer, by `deadline_s` (loop time). Raises what `decide` raises; `Overloaded`, `TooLarge`,
+        """Returns the answer by `deadline_s` (loop time). Raises what `decide` raises; `Overloaded`, `TooLarge`,
         `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
         if self._requests >= REQUESTS_MAX:
             self._context.stats.group_requests_refused += 1
@@ -133,24 +133,25 @@ class CoordinatorState:
         return answer
 
     async def _wait_for_news(self, request: Heartbeat, answer: HeartbeatAnswer, deadline_s: float) -> None:
-        """No longer than a third of its session: what follows the answer has to be heard within it."""
+        """Waits for news of the group, but no longer than a third of the member's session: its next heartbeat has to be
+        heard within that session."""
         wait_s = min(request.wait_ms, answer.session_timeout_ms // 3) / 1000
         until_s = min(asyncio.get_running_loop().time() + wait_s, deadline_s - POLL_MARGIN_S)
-        asked = msgspec.structs.replace(request, owned=None)
+        heartbeat = msgspec.structs.replace(request, owned=None)
         await self.polls.wait(
-            request.group, request.member_id, lambda: self._over is not None or has_news(self.shard, asked), until_s
+            request.group, request.member_id, lambda: self._over is not None or has_news(self.shard, heartbeat), until_s
         )
 
     async def _settled(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
         self._requests += 1
         try:
             if isinstance(request, Heartbeat):
-                outcome, own, barrier = await self._in_turn(request, deadline_s)
+                outcome, written, barrier = await self._in_turn(request, deadline_s)
             else:
-                outcome, own, barrier = self._act_on(request)
+                outcome, written, barrier = self._act_on(request)
             # A refusal waits as an answer does. An `UnknownMember` that rests on a batch which is lost would send a
             # live member away.
-            await self.until_true(own, barrier, deadline_s)
+            await self.until_true(written, barrier, deadline_s)
         finally:
             self._requests -= 1
         if isinstance(outcome, TidelogError):
@@ -158,9 +159,7 @@ class CoordinatorState:
         return _signed(outcome, self._context.node_id)
 
     async def _in_turn(self, request: Heartbeat, deadline_s: float) -> _Outcome:
-        """After a heartbeat that changes something all else of this broker goes on before the next one: it may take
-        milliseconds, and a thousand members may join at once. Who did nothing else meanwhile would lose what it leads.
-        """
+        """Decides heartbeats one after the other; all else of this broker goes on between two that change something."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 await self._turn.acquire()
@@ -170,10 +169,11 @@ class CoordinatorState:
             ) from None
         try:
             outcome = self._act_on(request)
-            _, own, _ = outcome
-            if own is not None:
-                # The lock is held over this pause, so the next heartbeat in line comes behind everything that became
-                # ready meanwhile.
+            _, written, _ = outcome
+            if written is not None:
+                # A decision may take milliseconds, and a thousand members may join at once: a broker that did nothing
+                # else meanwhile would lose what it leads. The lock is held over this pause, so the next heartbeat in
+                # line comes behind everything that became ready meanwhile.
                 await asyncio.sleep(0)
         finally:
             self._turn.release()
@@ -186,7 +186,7 @@ class CoordinatorState:
         except TidelogError as error:
             # Without a batch of its own the refusal waits for the newest one (`until_true`), on which it was decided.
             return error, None, None
-        own, barrier = self.write(decision.records), None
+        written, barrier = self.write(decision.records), None
         # The lease leans on clocks, and an election on purpose does not wait for it. A deposed coordinator that told
         # its last committed offset would have the partition's next owner do again what was done. So an append that
         # began after the question has to be committed first: only who leads now can have one.
@@ -195,21 +195,24 @@ class CoordinatorState:
         # After the records were applied: the deadlines follow from where the member stands now, and one that left has
         # none.
         if isinstance(request, Heartbeat):
+            # Only a member that was not refused is heard: one that was fenced must not keep its session alive.
             self._hear(request)
-        return decision.answer, own, barrier
+        return decision.answer, written, barrier
 
     def _decided(self, request: AnyGroupRequest) -> Decision:
-        around = self._context
-        return decide(self.shard, request, around.view(), around.settings, self.now())
+        context = self._context
+        return decide(self.shard, request, context.view(), context.settings, self.now())
 
     def now(self) -> Now:
         clock = self._context.clock
         return Now(clock.wall_ms(), clock.monotonic_s())
 
     def _hear(self, request: Heartbeat) -> None:
-        around = self._context
+        context = self._context
         self.polls.heard(request.group, request.member_id)
-        self.sessions.follow(self.shard, request.group, request.member_id, around.settings, around.clock.monotonic_s())
+        self.sessions.follow(
+            self.shard, request.group, request.member_id, context.settings, context.clock.monotonic_s()
+        )
 
     def write(self, records: Sequence[GroupLogRecord]) -> OutgoingBatch | None:
         """Has records appended, and takes them for true from now on. Raises `TooLarge`, `Overloaded`: nothing was
@@ -314,7 +317,7 @@ class CoordinatorState:
             await asyncio.sleep(AGAIN_S)
 
     def end(self, reason: str, *, is_definite: bool) -> None:
-        """Everybody who waits is told; nothing is decided any more. With `is_definite` nothing of what was under way
+        """Fails everybody who waits; nothing is decided any more. With `is_definite` nothing of what was under way
         was appended."""
         # A batch that was never sent was not done for sure, and its callers may repeat it without a doubt.
         unsent = CoordinatorNotAvailable(f"{reason}; nothing was done, try again")
@@ -325,18 +328,18 @@ class CoordinatorState:
         self.polls.end()
 
 
-def _silent_from_s(predecessor: int | None, around: CoordinatorContext) -> float:
-    """From when on silence counts (monotonic). A member may still be heard by the coordinator before, and rely on that,
-    until that one's lease is over, as it is when its broker is fenced."""
-    now_s = around.clock.monotonic_s()
+def _silent_from_s(predecessor: int | None, context: CoordinatorContext) -> float:
+    """Returns from when on silence counts (monotonic, s). A member may still be heard by the coordinator before, and
+    rely on that, until that one's lease is over, as it is when its broker is fenced."""
+    now_s = context.clock.monotonic_s()
     # The last claim names the coordinator before. If that was this broker, or is fenced, nobody else hears members now;
     # without a claim it has to be taken for alive.
-    is_over = predecessor == around.node_id or (predecessor is not None and not around.is_live(predecessor))
-    return now_s if is_over else now_s + around.lease_s
+    is_over = predecessor == context.node_id or (predecessor is not None and not context.is_live(predecessor))
+    return now_s if is_over else now_s + context.lease_s
 
 
 def _may_wait(request: Heartbeat, answer: HeartbeatAnswer) -> bool:
-    """There is no news, and the caller would wait for some."""
+    """Returns True if there is no news, and the caller would wait for some."""
     return (
         request.wait_ms > 0
         and request.member_epoch > JOIN
@@ -351,26 +354,26 @@ def _signed(answer: GroupAnswer, node_id: int) -> GroupAnswer:
         case HeartbeatAnswer() | GroupDescription():
             return msgspec.structs.replace(answer, coordinator=node_id)
         case GroupsListed():
-            return GroupsListed(tuple(msgspec.structs.replace(one, coordinator=node_id) for one in answer.groups))
+            return GroupsListed(tuple(msgspec.structs.replace(group, coordinator=node_id) for group in answer.groups))
     return answer
 
 
-def _gave_up(own: OutgoingBatch | None) -> TidelogError:
-    if own is None:
+def _gave_up(written: OutgoingBatch | None) -> TidelogError:
+    if written is None:
         return CoordinatorNotAvailable("what was decided before is not committed in time; try again")
     return CoordinatorLost("it is not committed in time, and may be later; try again")
 
 
-def _told(own: OutgoingBatch | None, failure: TidelogError) -> TidelogError:
+def _told(written: OutgoingBatch | None, failure: TidelogError) -> TidelogError:
     """Returns the error to answer with: if the request wrote nothing itself, nothing of it can have been done, so an
     uncertain failure becomes the definite `CoordinatorNotAvailable`.
     """
-    if own is None and not failure.definite:
+    if written is None and not failure.definite:
         return CoordinatorNotAvailable("what was decided before may be lost; try again")
     return failure.with_traceback(None)
 
 
-def _untold(own: OutgoingBatch | None, error: TidelogError) -> TidelogError:
-    """This broker may lead no more."""
-    kind = CoordinatorNotAvailable if own is None else CoordinatorLost
+def _untold(written: OutgoingBatch | None, error: TidelogError) -> TidelogError:
+    """Returns the error for an answer of a broker that may lead no more; definite if the request wrote nothing."""
+    kind = CoordinatorNotAvailable if written is None else CoordinatorLost
     return kind(f"the group may have another coordinator by now: {error.message}")

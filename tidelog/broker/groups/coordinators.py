@@ -49,14 +49,14 @@ class Coordinators:
         self._is_closed = False
 
     def of(self, partition: LedPartition) -> Coordinator | None:
-        """The coordinator of this very leadership."""
-        found = self._running.get(partition.partition)
+        """Returns the coordinator of this leadership; None if it has ended, or another epoch's has begun."""
+        coordinator = self._running.get(partition.partition)
         # By identity: a request that found its way to an earlier leadership is not answered by the coordinator of this
         # one.
-        return found if found is not None and found.partition is partition else None
+        return coordinator if coordinator is not None and coordinator.partition is partition else None
 
     def at(self, partition: int) -> Coordinator | None:
-        """The coordinator of a partition, if this broker leads it."""
+        """Returns the coordinator of a partition, if this broker leads it."""
         return self._running.get(partition)
 
     @property
@@ -92,10 +92,10 @@ class Coordinators:
         if topic is None:
             return {}
         partitions = self._host.partitions
-        found = {
+        partitions_led = {
             info.partition: partitions.get(PartitionId(topic.topic_id, info.partition)) for info in topic.partitions
         }
-        return {number: partition for number, partition in found.items() if partition is not None}
+        return {number: partition for number, partition in partitions_led.items() if partition is not None}
 
     def _begin(self, number: int, partition: LedPartition) -> None:
         coordinator = Coordinator(partition, self._context, self._entropy, self._tasks.spawn)

@@ -91,7 +91,7 @@ class Groups:
         retention_check_s = config.offsets_retention_check_interval_ms / 1000
         topics = TopicsSeen(lambda: host.image)
         lease_s = config.lease_ms / 1000
-        around = CoordinatorContext(
+        context = CoordinatorContext(
             host.node_id,
             clock,
             stats,
@@ -103,7 +103,7 @@ class Groups:
             lambda: host.image.level,
             entropy,
         )
-        self.coordinators = Coordinators(host, around, entropy, failed)
+        self.coordinators = Coordinators(host, context, entropy, failed)
         self._reach = Reach(routing.calls, self.coordinators)
         self._entropy = entropy
         self._making = asyncio.Lock()
@@ -137,8 +137,8 @@ class Groups:
     async def ask(self, request: AnyGroupRequest, *, deadline_s: float) -> GroupAnswer: ...
 
     async def ask(self, request: AnyGroupRequest, *, deadline_s: float) -> GroupAnswer:
-        """The coordinator's answer, by `deadline_s` (loop time). Raises what the request's class says; `Overloaded`,
-        `TooLarge`, `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
+        """Returns the coordinator's answer by `deadline_s` (loop time). Raises what the request's class says;
+        `Overloaded`, `TooLarge`, `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             # Lists and descriptions make no topic: else each dashboard that shows groups would make one everywhere.
@@ -151,21 +151,23 @@ class Groups:
         return await self._reach.ask(_target(topic, request), request, deadline_s)
 
     async def list_groups(self, *, deadline_s: float) -> list[GroupListed]:
-        """All groups of the cluster, by name. Raises as `ask`, if any of the coordinators cannot be asked."""
+        """Returns all groups of the cluster, by name. Raises as `ask`, if any of the coordinators cannot be asked."""
         listed = await self._ask_all(lambda number: ListGroups(partition=number), deadline_s)
-        groups = [group for one in listed if isinstance(one, GroupsListed) for group in one.groups]
+        groups = [group for answer in listed if isinstance(answer, GroupsListed) for group in answer.groups]
         return sorted(groups, key=lambda group: group.group)
 
     async def list_here(self, *, deadline_s: float) -> list[GroupListed]:
         """Returns the groups that this broker coordinates, by name. Raises as `ask`."""
         listed = await self._ask_all(lambda number: ListGroups(partition=number), deadline_s, led_by=self._host.node_id)
-        groups = [group for one in listed if isinstance(one, GroupsListed) for group in one.groups]
+        groups = [group for answer in listed if isinstance(answer, GroupsListed) for group in answer.groups]
         return sorted(groups, key=lambda group: group.group)
 
     async def list_instances(self, *, deadline_s: float) -> list[InstanceListed]:
-        """All REST consumer instances of the cluster, by group and name. Raises as `list_groups`."""
+        """Returns all REST consumer instances of the cluster, by group and name. Raises as `list_groups`."""
         listed = await self._ask_all(lambda number: ListInstances(partition=number), deadline_s)
-        instances = [instance for one in listed if isinstance(one, InstancesListed) for instance in one.instances]
+        instances = [
+            instance for answer in listed if isinstance(answer, InstancesListed) for instance in answer.instances
+        ]
         return sorted(instances, key=lambda instance: (instance.group, instance.instance))
 
     async def _ask_all(
@@ -175,13 +177,13 @@ class Groups:
         if topic is None:
             return []
         numbers = [info.partition for info in topic.partitions if led_by is None or info.leader == led_by]
-        asked = [self.ask(request(number), deadline_s=deadline_s) for number in numbers]
-        found = await asyncio.gather(*asked, return_exceptions=True)
+        calls = [self.ask(request(number), deadline_s=deadline_s) for number in numbers]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
         # One coordinator that cannot be asked fails the whole list: with its groups left out, they would seem deleted.
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return [one for one in found if not isinstance(one, BaseException)]
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def handle(self, asked: ForwardGroup) -> Answer:
         """Answers another broker's request. Raises the error to be told; `NotLeader` if the group's coordinator is
@@ -221,7 +223,7 @@ class Groups:
         return leader
 
     def local(self, group: str) -> Coordinator | None:
-        """The coordinator of a group, if that is on this broker."""
+        """Returns the coordinator of a group, if that is on this broker."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         return None if topic is None else self.coordinators.at(partition_of(group, topic))
 
@@ -248,8 +250,8 @@ class Groups:
             async with asyncio.timeout_at(deadline_s), self._making:
                 # Looked at again under the lock: of a thousand members that start at once one asks the controller for
                 # the topic.
-                known = self._host.image.topics.get(OFFSETS_TOPIC)
-                return known or await self._made()
+                topic = self._host.image.topics.get(OFFSETS_TOPIC)
+                return topic or await self._made()
         except TimeoutError:
             raise CoordinatorNotAvailable(f"topic {OFFSETS_TOPIC} is not made yet; try again") from None
 
@@ -266,7 +268,7 @@ class Groups:
 
 
 def partition_of(group: str, topic: Topic) -> int:
-    """The partition of `__consumer_offsets` that keeps a group: Kafka's rule for keys."""
+    """Returns the partition of `__consumer_offsets` that keeps a group: Kafka's rule for keys."""
     # Kafka's coordinators go by the Java hash of the name. No client sees the difference: it asks who coordinates a
     # group.
     return partition_for_key(group.encode(), len(topic.partitions))
@@ -279,7 +281,7 @@ def _target(topic: Topic, request: AnyGroupRequest) -> Target:
 
 
 def _of_nothing(request: AnyGroupRequest) -> GroupAnswer | TidelogError | None:
-    """The answer while nobody has ever asked for a group; None if that makes the topic."""
+    """Returns the answer while there is no group in the cluster; None if the request makes the groups' topic."""
     match request:
         case ListGroups():
             return GroupsListed(())

@@ -48,7 +48,7 @@ class GroupLags:
                 yield from coordinator.shard.groups.values()
 
     def of(self, committed: OffsetRecord) -> int | None:
-        """The lag in offsets; None if the topic is gone, or its end is not known yet."""
+        """Returns the lag in offsets; None if the topic is gone, or its end is not known yet."""
         end = self._end(committed)
         # The end was asked for some seconds ago, and the group may have committed beyond it since.
         return None if end is None else max(0, end - committed.offset)
@@ -77,11 +77,11 @@ class GroupLags:
             self._ends.clear()
 
     async def _refresh(self) -> None:
-        wanted = list(dict.fromkeys(self._led_elsewhere()))
-        extents = await extents_of(self._broker, wanted)
+        partitions = list(dict.fromkeys(self._led_elsewhere()))
+        extents = await extents_of(self._broker, partitions)
         self._ends = {
             partition: extent.high_watermark
-            for partition, extent in zip(wanted, extents, strict=True)
+            for partition, extent in zip(partitions, extents, strict=True)
             if not isinstance(extent, TidelogError)
         }
 

@@ -63,7 +63,7 @@ async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
 
 
 def claim_entry(partition: LedPartition, node_id: int) -> Entry:
-    """A record that means nothing, but that this broker leads when it is committed."""
+    """Returns a record that changes no group; once it is committed, this broker led when its append began."""
     return CLAIM_KEY, msgspec.json.encode(Claim(node_id, partition.leader_epoch))
 
 
@@ -108,7 +108,7 @@ async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
 
 async def _replay(shard: Shard, batch: RecordBatch, begin: int, *, has_members: bool) -> Claim | None:
     """Applies the records of a batch, without those of members unless it `has_members`. Returns its last claim."""
-    found: Claim | None = None
+    newest_claim: Claim | None = None
     try:
         for count, record in enumerate(decode_batch(batch)):
             # A batch may hold thousands of records. Without pauses the broker's heartbeats would come late, and it
@@ -116,14 +116,14 @@ async def _replay(shard: Shard, batch: RecordBatch, begin: int, *, has_members: 
             if count % PIECE_RECORDS == 0:
                 await asyncio.sleep(0)
             if record.key == CLAIM_KEY:
-                found = msgspec.json.decode(record.value or b"", type=Claim)
+                newest_claim = msgspec.json.decode(record.value or b"", type=Claim)
             # A batch is read whole, even where the log begins in its midst: what was deleted stays deleted.
             elif record.offset >= begin:
-                known = decode(record.key or b"", record.value)
-                if has_members or not isinstance(known.key, MEMBER_KEYS):
-                    shard.apply(known)
+                group_record = decode(record.key or b"", record.value)
+                if has_members or not isinstance(group_record.key, MEMBER_KEYS):
+                    shard.apply(group_record)
     except (InvalidBatch, UnknownGroupRecord, msgspec.DecodeError) as error:
         # Never passed over: without these records it would be other groups. A record of a kind that this version does
         # not know is no better than a damaged one.
         raise DamagedBatch(f"the batch at offset {batch.header.base_offset} cannot be read: {error}") from error
-    return found
+    return newest_claim

@@ -60,8 +60,8 @@ class Outbox:
         return self._batches[-1] if self._batches else None
 
     def put(self, records: Sequence[GroupLogRecord], *, is_news: bool = True) -> OutgoingBatch:
-        """The records of one decision; without `is_news`, they say what is so already. Raises `TooLarge`, `Overloaded`:
-        nothing was taken."""
+        """Takes the records of one decision; without `is_news`, they say what is so already. Raises `TooLarge`,
+        `Overloaded`: nothing was taken."""
         entries = [encode(record) for record in records]
         size = _size(entries)
         # A decision is never split over two batches: with half of it at the log's end a partition might be taken from
@@ -78,8 +78,8 @@ class Outbox:
         return batch
 
     def barrier(self, entry: Entry) -> OutgoingBatch:
-        """A batch whose append has not begun, with nothing but this entry if there is no other: whoever has it
-        committed leads now."""
+        """Returns a batch whose append has not begun; if there is none, a new one with this entry alone. When it is
+        committed, this broker still led after the call."""
         # Not a batch that was sent: its append may have begun before the question, when this broker did lead.
         if self._batches and not self._batches[-1].is_sent:
             return self._batches[-1]
@@ -102,7 +102,7 @@ class Outbox:
         return newest
 
     async def next(self) -> OutgoingBatch:
-        """The next batch to be sent; waits for one. It stays until it is `done`."""
+        """Returns the next batch to be sent; waits for one. It stays until it is `done`."""
         while not self._batches:
             self._has_mail.clear()
             await self._has_mail.wait()
@@ -111,14 +111,15 @@ class Outbox:
         return batch
 
     def done(self, batch: OutgoingBatch) -> None:
-        """It is committed."""
+        """Takes out the first batch, which is committed, and tells whoever waits for it."""
         assert self._batches[0] is batch
         self._batches.popleft()
         self._bytes -= batch.size - BATCH_OVERHEAD_BYTES
         batch.outcome.set_result(None)
 
     def fail(self, sent: TidelogError, unsent: TidelogError) -> None:
-        """Nothing of what is here will be known to be committed."""
+        """Fails all batches: those that were sent with `sent`, since they may be committed, the others with
+        `unsent`."""
         batches, self._batches, self._bytes = self._batches, deque(), 0
         for batch in batches:
             # The batch under way may still be committed by the next leader. Those behind it never left this broker.

@@ -42,7 +42,7 @@ class Polls:
             self.waiting -= 1
 
     async def _changed(self, group: str, member_id: str) -> bool:
-        """False if the wait is over, whatever the news."""
+        """Waits for a change of the group. Returns False if the member was heard meanwhile, which ends its poll."""
         members = self._groups.setdefault(group, {})
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         members[member_id] = changed
@@ -58,17 +58,17 @@ class Polls:
         return is_ours
 
     def heard(self, group: str, member_id: str) -> None:
-        """The member has said something newer than what waits."""
-        waiting = self._groups.get(group, {}).pop(member_id, None)
+        """Ends the member's poll: it has said something newer."""
+        poll = self._groups.get(group, {}).pop(member_id, None)
         # It may be done already: woken or cancelled a moment ago, while its task has not had its turn.
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
+        if poll is not None and not poll.done():
+            poll.set_result(None)
 
     def changed(self, group: str) -> None:
-        """The group has: all of its members look again."""
-        for waiting in self._groups.get(group, {}).values():
-            if not waiting.done():
-                waiting.set_result(None)
+        """Has all polls of a group look again, since it has changed."""
+        for poll in self._groups.get(group, {}).values():
+            if not poll.done():
+                poll.set_result(None)
 
     def end(self) -> None:
         """Ends all waits."""

@@ -129,21 +129,21 @@ class Reach:
         if not isinstance(request, Heartbeat) or request.wait_ms <= 0:
             yield request
             return
-        waiting = self._polls.get(node_id, 0)
-        if waiting >= FORWARDED_POLLS_MAX:
+        polls = self._polls.get(node_id, 0)
+        if polls >= FORWARDED_POLLS_MAX:
             # The member hears of a rebalance with its next heartbeat instead.
             yield msgspec.structs.replace(request, wait_ms=0)
             return
-        self._polls[node_id] = waiting + 1
+        self._polls[node_id] = polls + 1
         try:
             yield request
         finally:
             self._polls[node_id] -= 1
 
 
-def deadline_of(asked: ForwardGroup) -> float:
-    """Until when the caller waits (loop time)."""
-    return asyncio.get_running_loop().time() + max(0, asked.timeout_ms) / 1000
+def deadline_of(message: ForwardGroup) -> float:
+    """Returns until when the caller waits (loop time, s)."""
+    return asyncio.get_running_loop().time() + max(0, message.timeout_ms) / 1000
 
 
 def _gave_up(failure: Exception, *, is_uncertain: bool) -> TidelogError:

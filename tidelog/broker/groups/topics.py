@@ -9,8 +9,8 @@ from tidelog.model.cluster import ClusterImage, Topic
 
 
 class TopicsSeen:
-    """Looked through when the image's topics have changed and somebody asks. Who leads what is no matter of the groups:
-    as long as names, ids and sizes are the same, so is the view, the very object."""
+    """A view of the topics that users own, made anew when somebody asks after the image's topics have changed. As long
+    as names, ids and numbers of partitions are the same, so is the object, whoever leads what."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -23,7 +23,7 @@ class TopicsSeen:
         # Images share what has not changed, so the same mapping means the same topics, and costs no comparison.
         if topics is not self._topics:
             self._topics = topics
-            seen = {
+            view = {
                 name: TopicSeen(topic.topic_id, len(topic.partitions))
                 for name, topic in topics.items()
                 # Nobody subscribes to the brokers' own topics: with `.*` a group would read the log that it writes by
@@ -31,6 +31,6 @@ class TopicsSeen:
                 if not topic.is_internal
             }
             # The old object stays if nothing that groups see has changed: coordinators compare by identity.
-            if seen != self._view:
-                self._view = seen
+            if view != self._view:
+                self._view = view
         return self._view
