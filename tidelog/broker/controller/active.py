@@ -142,8 +142,10 @@ class ActiveController:
         """
         image = self._image()
         sessions = {broker.node_id: self._sessions.of(broker.node_id) for broker in image.live_brokers}
-        known = {node: session.position for node, session in sessions.items() if session is not None}
-        return {node: max(0, image.position - known[node]) for node in sorted(known)} if self._is_serving else {}
+        positions = {node: session.position for node, session in sessions.items() if session is not None}
+        return (
+            {node: max(0, image.position - positions[node]) for node in sorted(positions)} if self._is_serving else {}
+        )
 
     def on_elected(self, epoch: int, cluster_id: str) -> None:
         """This broker leads the metadata log, and has applied all of it; a cluster that has no id yet gets this one."""
@@ -165,7 +167,8 @@ class ActiveController:
         return NotController(f"node {self._node_id} is not the active controller; nothing was done, ask again")
 
     def on_peer_down(self, node_id: int) -> None:
-        """A broker's process has surely ended: its host refuses connections. No need to wait for its session's end.
+        """Has a broker fenced whose process has surely ended, since its host refuses connections: the end of its
+        session need not be waited for.
 
         Remembered until this broker decides: often it was the controller that ended.
         """
@@ -229,7 +232,8 @@ class ActiveController:
         return list(self._leaving)
 
     def _hear(self, heartbeat: BrokerHeartbeat) -> CommandAnswer | None:
-        """Notes it; the answer if nothing has to be decided. Raises `StaleBrokerEpoch`, `NotController`.
+        """Notes a heartbeat. Returns the answer if nothing has to be decided. Raises `StaleBrokerEpoch`,
+        `NotController`.
 
         The answer lets the broker serve as a leader for a while, so it must not come from a controller of the past,
         which has hung and does not know yet that there is another; nor while that broker is being fenced.
@@ -257,7 +261,7 @@ class ActiveController:
             self._note(report)
 
     def _note_silence(self, report: ReportSilence) -> None:
-        """A broker says that another one owes it answers, and does not say that it is there."""
+        """Notes a broker's report that another one neither answers it nor gives a sign of life."""
         if self._is_serving:
             now_s = asyncio.get_running_loop().time()
             self._sessions.witnessed(report.silent_node, report.silent_epoch, report.node_id, now_s)
@@ -267,12 +271,12 @@ class ActiveController:
     def _note(self, report: BrokerHeartbeat | MetadataApplied) -> None:
         now_s = asyncio.get_running_loop().time()
         self._sessions.follow(self._image(), now_s)
-        heard = partial(self._sessions.heard, report.node_id, report.broker_epoch, now_s, position=report.position)
+        hear = partial(self._sessions.heard, report.node_id, report.broker_epoch, now_s, position=report.position)
         if isinstance(report, MetadataApplied):
-            heard()
+            hear()
         else:
             clock_ms = None if report.wall_ms is None else report.wall_ms - int(now_s * 1000)
-            heard(snapshot=(report.snapshot_position, report.snapshot_hash), stamp=report.stamp, clock_ms=clock_ms)
+            hear(snapshot=(report.snapshot_position, report.snapshot_hash), stamp=report.stamp, clock_ms=clock_ms)
         self._progress.wake_all()
 
     async def _until_applied(self, position: int) -> None:
@@ -378,7 +382,8 @@ class ActiveController:
             await self._do(step)
 
     async def _balance(self, now_s: float) -> None:
-        """Not at once: brokers that came back in a moment ago are about to fetch, and clients to find their leaders."""
+        """Gives partitions back to their preferred leaders, now and then; not at once, since brokers that came back a
+        moment ago are about to fetch, and clients to find their leaders."""
         if now_s < self._balance_at or self._still_leaving():
             return
         self._balance_at = now_s + self._config.leader_imbalance_check_interval_seconds
@@ -388,7 +393,7 @@ class ActiveController:
             await self._do(election)
 
     async def _note_stamps(self, now_s: float) -> None:
-        """All that were told since the last time are one record."""
+        """Has the brokers' newest time marks agreed on, all in one record."""
         if now_s < self._stamps_at:
             return
         stamps = fresh_stamps(self._image(), self._sessions)
@@ -413,11 +418,11 @@ class ActiveController:
 def _check_progress(image: ClusterImage, report: BrokerHeartbeat | MetadataApplied) -> None:
     """Raises `ImplausibleNumber` if no broker can have come so far: what it says of its directory is written down, and
     would find a directory old that is not."""
-    known = image.brokers.get(NodeId(report.node_id))
+    broker = image.brokers.get(NodeId(report.node_id))
     numbers = [("position", report.position, image.position)]
     if isinstance(report, BrokerHeartbeat):
         numbers.append(("snapshot", report.snapshot_position, image.position))
-        numbers.append(("time mark", report.stamp, 0 if known is None else known.stamp))
+        numbers.append(("time mark", report.stamp, 0 if broker is None else broker.stamp))
     for name, number, base in numbers:
         if number - base > AHEAD_MAX:
             raise ImplausibleNumber(f"node {report.node_id} names the {name} {number}, and {base} is known here")

@@ -25,7 +25,7 @@ class Request:
         self.judge = judge
         self.answer: asyncio.Future[CommandAnswer] = asyncio.get_running_loop().create_future()
         self.is_begun = False
-        """It may have an effect from now on."""
+        """True once it may have an effect: a timeout is then an unknown outcome."""
 
     def fail(self, error: TidelogError) -> None:
         """Fails the command with `error`; marks the error as seen, since its sender may wait no longer."""
@@ -57,7 +57,7 @@ class Group:
             image = apply_all(image, decision.records, image.position)
 
     def answer(self, offset: int) -> None:
-        """The records are in the log, the first at `offset`."""
+        """Answers each request, now that the records are in the log, the first at `offset`."""
         image = self._image
         for request, outcome in self._outcomes:
             if isinstance(outcome, TidelogError):
@@ -69,6 +69,7 @@ class Group:
                 request.answer.set_result(outcome.answer(image))
 
     def fail(self, error: TidelogError) -> None:
-        """They are not, as far as is known. Whoever was refused may have been so for what has not happened."""
+        """Fails every request of the group with the error of the append."""
+        # Refused ones, too: each was judged on the image that those before it leave, which may not come true.
         for request, _ in self._outcomes:
             request.fail(error)
