@@ -42,7 +42,8 @@ async def read_when_repaired(
 
 
 def has_bytes(log: PartitionLog, offset: int, bytes_min: int, high_watermark: int) -> bool:
-    """True if a read at `offset` that waits for `bytes_min` has nothing to wait for; an error is not waited for."""
+    """Returns True if a read at `offset` that waits for `bytes_min` has nothing to wait for; an error is not waited
+    for."""
     if offset < log.log_start_offset:
         return True
     if offset >= high_watermark:
@@ -61,7 +62,7 @@ def bytes_from(log: PartitionLog, offset: int, high_watermark: int) -> int:
 
 
 def first_since(log: PartitionLog, timestamp_ms: int, high_watermark: int) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
+    """Returns (offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
     extent = log.batch_since(timestamp_ms, high_watermark)
     while extent is not None and extent.data:
         for batch in iter_batches(extent.data):

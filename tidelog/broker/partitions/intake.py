@@ -21,7 +21,7 @@ from tidelog.model.producers import ProducerTable
 
 
 class Intake:
-    """Stands in front of one leadership of one partition."""
+    """The produce requests of one leadership of one partition, until they are appended."""
 
     def __init__(self, topic: str, clock: Clock, stats: Stats) -> None:
         self._topic = topic
@@ -56,13 +56,13 @@ class Intake:
 
     def take(self, producers: ProducerTable, appended_end: int, bytes_max: int) -> Group:
         """Hands out the next requests to be appended as one, without those that are refused now: they are answered."""
-        taken = self.mailbox.take_group(bytes_max)
+        waiting = self.mailbox.take_group(bytes_max)
         now_s, queue = self._clock.monotonic_s(), self._stats.stages.produce_queue
-        for proposal in taken:
+        for proposal in waiting:
             queue.observe(now_s - proposal.since_s)
             proposal.since_s = now_s
         ahead: Ahead = {}
-        admitted = [proposal for proposal in taken if self._is_admitted(proposal, producers, ahead, appended_end)]
+        admitted = [proposal for proposal in waiting if self._is_admitted(proposal, producers, ahead, appended_end)]
         return Group(self._topic, admitted, self._clock, self._stats)
 
     def _is_admitted(self, proposal: Proposal, producers: ProducerTable, ahead: Ahead, appended_end: int) -> bool:

@@ -158,7 +158,7 @@ class LedPartition(ABC):
 
     @abstractmethod
     def on_flushed(self) -> None:
-        """The log writer's report: the log is durable further than before, was repaired, or has gone offline."""
+        """Takes the log writer's report: the log is durable further than before, was repaired, or has gone offline."""
 
     @abstractmethod
     def request_deletion(self, offset: int) -> None:
@@ -216,7 +216,7 @@ class LedPartition(ABC):
 
     @property
     def is_readable(self) -> bool:
-        """Until the role ends."""
+        """True until the role ends."""
         return not self._is_closing
 
     @property
@@ -248,9 +248,9 @@ class LedPartition(ABC):
             batches, acks=acks, deadline_s=deadline_s, idempotency=idempotency, expected_end=expected_end
         )
 
-    def _require_users(self, what: str) -> None:
+    def _require_users(self, refused: str) -> None:
         if is_internal(self.topic):
-            raise InvalidRequest(f"topic {self.topic} is the brokers' own; it can be read, and not {what}")
+            raise InvalidRequest(f"topic {self.topic} is the brokers' own; it can be read, and not {refused}")
 
     async def append(
         self,
@@ -276,26 +276,26 @@ class LedPartition(ABC):
             self._submit(batches, acks, deadline_s, None, idempotency, expected_end)
             return ProduceReceipt([], self.leader_epoch, [], "none")
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[ProduceReceipt] = loop.create_future()
-        proposal = self._submit(batches, acks, deadline_s, Awaiting(done), idempotency, expected_end)
+        answered: asyncio.Future[ProduceReceipt] = loop.create_future()
+        proposal = self._submit(batches, acks, deadline_s, Awaiting(answered), idempotency, expected_end)
         timer = loop.call_at(deadline_s, proposal.expire)
         try:
-            return await done
+            return await answered
         finally:
             timer.cancel()
-            del proposal, done  # it holds the error, whose traceback holds this frame and the batches
+            del proposal, answered  # it holds the error, whose traceback holds this frame and the batches
 
     def produce_nowait(
         self, batches: list[RecordBatch], *, acks: int, deadline_s: float, asker: Asker | None
     ) -> Proposal:
-        """The twin of `produce` for who awaits nothing: takes the request in, and has `asker` told what became of it,
-        later. At `deadline_s` somebody has to call `Proposal.expire`. Requests are judged in the order of these calls.
+        """Takes a request in, as `produce` does, for callers that await nothing: `asker` is told later what became of
+        it. At `deadline_s` somebody has to call `Proposal.expire`. Requests are judged in the order of these calls.
         Raises the definite errors of `produce` that are known already."""
         self._require_users("written to; nothing was appended")
         return self._submit(batches, acks, deadline_s, asker)
 
     def has_room(self, size: int) -> bool:
-        """True if a request of so many bytes would not be refused for want of room. See `when_room`."""
+        """Returns True if a request of so many bytes would not be refused for want of room. See `when_room`."""
         return self._intake.mailbox.has_room(size)
 
     def when_room(self, call: Callable[[], None]) -> None:
@@ -336,7 +336,8 @@ class LedPartition(ABC):
         return ShuttingDown("this broker is stopping; nothing was appended")
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""
+        """Returns the fingerprint of what came under an idempotency key, by the id made from it; None if nothing
+        did."""
         return self.producers.first_sequence(producer_id)
 
     async def run(self) -> None:
@@ -366,8 +367,8 @@ class LedPartition(ABC):
     # -- deletion -------------------------------------------------------------------------------------------------
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
-        """A user's `delete_below` (Kafka's DeleteRecords). Raises, beside what that does, `InvalidRequest` if this
-        partition is not for users."""
+        """Deletes for a user, as `delete_below` (Kafka's DeleteRecords). Raises, beside what that does,
+        `InvalidRequest` if this partition is not for users."""
         self._require_users("deleted from; nothing was deleted")
         await self.delete_below(offset, deadline_s=deadline_s)
 
@@ -417,11 +418,11 @@ class LedPartition(ABC):
         lineage = self.log.lineage
         if leader_epoch >= self.leader_epoch:
             return self.leader_epoch, self.log_end_offset
-        known = [epoch for epoch, _ in lineage if epoch <= leader_epoch]
-        if not known:
+        epochs = [epoch for epoch, _ in lineage if epoch <= leader_epoch]
+        if not epochs:
             return -1, -1
         ends = [start for epoch, start in lineage if epoch > leader_epoch]
-        return known[-1], ends[0] if ends else self.log_end_offset
+        return epochs[-1], ends[0] if ends else self.log_end_offset
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
         """Waits for data, as `LocalCopy.wait_for_data` does."""

@@ -80,7 +80,7 @@ class LocalCopy:
             return self._fetched(offset, read, high_watermark)
 
     def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """The twin of `read` for who does not wait: not for a repair either. Raises as `read`."""
+        """Reads as `read`, without a wait: not for a repair either. Raises as `read`."""
         log = self._log()
         if offset >= self.replica.high_watermark and not self.is_leading:
             log.require_online()
@@ -151,7 +151,8 @@ class LocalCopy:
         )
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
+        """Returns (offset, timestamp) of the first committed record of that timestamp or later. Raises
+        `DamagedBatch`."""
         return first_since(self._log(), timestamp_ms, self.replica.high_watermark)
 
     def _require_filled(self) -> None:

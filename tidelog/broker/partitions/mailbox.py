@@ -24,7 +24,7 @@ GROUP_BYTES_MAX = 8 << 20
 
 
 class Mailbox:
-    """First come, first served."""
+    """Produce requests in the order in which they came, bounded by bytes and by number."""
 
     def __init__(self) -> None:
         self._proposals: deque[Proposal] = deque()
@@ -45,7 +45,7 @@ class Mailbox:
         self._wake.set()
 
     def has_room(self, size: int) -> bool:
-        """True if a request of so many bytes would be taken in now."""
+        """Returns True if a request of so many bytes would be taken in now."""
         is_full = self._bytes + size > BYTES_MAX or len(self._proposals) >= PROPOSALS_MAX
         return not is_full or not self._proposals
 
@@ -54,12 +54,12 @@ class Mailbox:
         self._wanting_room.append(call)
 
     async def wait_for_mail(self) -> None:
-        """Returns when something was put in since the last call."""
+        """Waits until something was put in since the last call."""
         await self._wake.wait()
         self._wake.clear()
 
     def take_group(self, bytes_max: int = GROUP_BYTES_MAX) -> list[Proposal]:
-        """The next requests to be appended by one write; none if nothing waits."""
+        """Takes out the next requests to be appended by one write; none if nothing waits."""
         group: list[Proposal] = []
         producers: Ahead = {}
         gathered = 0
@@ -83,14 +83,14 @@ class Mailbox:
 def _follows(proposal: Proposal, producers: Ahead) -> bool:
     """Returns False if a producer of the group comes again, and does not go on where it was; else notes what it sent.
     Within one request that is for `Proposal.judge` to say."""
-    came: Ahead = {}
+    sent: Ahead = {}
     for batch in proposal.batches:
         header = batch.header
         if header.producer_id < 0:
             continue
-        place = header.producer_epoch, header.base_sequence
-        if header.producer_id not in came and producers.get(header.producer_id, place) != place:
+        beginning = header.producer_epoch, header.base_sequence
+        if header.producer_id not in sent and producers.get(header.producer_id, beginning) != beginning:
             return False
-        came[header.producer_id] = header.producer_epoch, (header.base_sequence + header.record_count) % SEQUENCES
-    producers.update(came)
+        sent[header.producer_id] = header.producer_epoch, (header.base_sequence + header.record_count) % SEQUENCES
+    producers.update(sent)
     return True

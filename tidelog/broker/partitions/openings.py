@@ -55,7 +55,7 @@ class OpenedFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A replica's log is to be opened, or made."""
+    """A replica's log that is to be opened, or made."""
 
     partition_id: PartitionId
     topic: str
@@ -146,8 +146,8 @@ class Openings:
         group = self._take()
         try:
             error = await self._make([opening for opening in group if opening.new is not None])
-            for some in _in_parts(group):
-                await self._open(some, error)
+            for part in _in_parts(group):
+                await self._open(part, error)
         finally:
             for partition_id in list(self._under_way):
                 self._end(partition_id)
@@ -175,9 +175,11 @@ class Openings:
         prepared: list[PartitionId] = []
         try:
             await self._log_writer.perform(partial(self._manager.make_topics, names))
-            for some in _in_parts(group):
-                made = await self._log_writer.perform_all([partial(_prepare, self._manager, one) for one in some])
-                prepared += [one.partition_id for one, is_made in zip(some, made, strict=True) if is_made]
+            for part in _in_parts(group):
+                outcomes = await self._log_writer.perform_all(
+                    [partial(_prepare, self._manager, opening) for opening in part]
+                )
+                prepared += [opening.partition_id for opening, is_made in zip(part, outcomes, strict=True) if is_made]
             await self._log_writer.perform(partial(self._manager.publish, prepared, names))
         except OSError as error:
             return error
@@ -209,7 +211,7 @@ def _in_parts(group: Sequence[Opening]) -> Iterator[Sequence[Opening]]:
 
 
 def _prepare(manager: LogManager, opening: Opening) -> bool:
-    """On a disk thread."""
+    """Makes a new log's files, on a disk thread. Returns False if it cannot be done."""
     assert opening.new is not None
     try:
         return manager.prepare(opening.new)
@@ -220,12 +222,12 @@ def _prepare(manager: LogManager, opening: Opening) -> bool:
 def _attempt_all(
     group: Sequence[Opening], opener: Callable[[], LogOpener], now_ms: int, not_made: OSError | None
 ) -> list[tuple[LogOpener, Outcome]]:
-    """On a disk thread. Each log gets an opener of its own, so that one that fails leaves the others alone."""
+    """Opens logs, on a disk thread. Each gets an opener of its own, so that one that fails leaves the others alone."""
     return [_attempt(opening, opener(), now_ms, not_made) for opening in group]
 
 
 def _attempt(opening: Opening, opener: LogOpener, now_ms: int, not_made: OSError | None) -> tuple[LogOpener, Outcome]:
-    """On a disk thread."""
+    """Opens one log, on a disk thread; `not_made` is why new ones could not be made."""
     if opening.new is not None and not_made is not None:
         return opener, not_made
     try:

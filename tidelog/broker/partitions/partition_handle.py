@@ -1,8 +1,9 @@
 """A partition as listeners see it, whoever leads it: one asynchronous interface, two implementations.
 
-`broker.partition.Partition` is the leader's own side; its methods answer without giving the event loop away unless they
-have to wait. `broker.remote_partition.RemotePartition` asks the leader over the peer connection. A handle is good for
-one request: who leads a partition may change, and the next request asks the broker for a handle again.
+`broker.partitions.led_partition.LedPartition` is the leader's own side; its methods answer without giving the event
+loop away unless they have to wait. `broker.routing.remote_partition.RemotePartition` asks the leader over the peer
+connection. A handle is good for one request: who leads a partition may change, and the next request asks the broker for
+a handle again.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class ReadHandle(Protocol):
         ...
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first committed record of that timestamp or later. Raises `DamagedBatch`."""
+        """Returns (offset, timestamp) of the first committed record of that timestamp or later. Raises
+        `DamagedBatch`."""
         ...
 
 
@@ -112,7 +114,7 @@ class PartitionHandle(ReadHandle, Protocol):
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Appends sound batches; see `Partition.produce` for the promises and the errors."""
+        """Appends sound batches; see `LedPartition.append` for the promises and the errors."""
         ...
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
@@ -120,5 +122,6 @@ class PartitionHandle(ReadHandle, Protocol):
         ...
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """The fingerprint of what came under an idempotency key, by the id made from it; None if nothing did."""
+        """Returns the fingerprint of what came under an idempotency key, by the id made from it; None if nothing
+        did."""
         ...

@@ -60,7 +60,7 @@ class Asker(Protocol):
         ...
 
     def hear(self, outcome: ProduceReceipt | TidelogError) -> None:
-        """Is told, once. Must not raise, nor take long: whoever answers many calls one after the other."""
+        """Takes the outcome, once. Must not raise, nor take long: many askers are called one after the other."""
         ...
 
 
@@ -95,7 +95,8 @@ class Proposal:
         self.size = sum([batch.header.size for batch in self.batches])
 
     def appended(self, log_end_offset: int) -> None:
-        """All batches are in the log now. A repeat whose offsets are forgotten is somewhere below the log's end."""
+        """Notes that all batches are in the log. A repeat whose offsets are forgotten is somewhere below the log's
+        end."""
         self.is_appended = True
         ends = [log_end_offset if last is None else last + 1 for _, last in self.placements]
         self.committed_at = max(ends, default=0)
@@ -122,11 +123,11 @@ class Proposal:
             asker.hear(outcome)
 
     def expire(self) -> None:
-        """The deadline has passed."""
+        """Fails the request, since its deadline has passed."""
         self.fail(self.late())
 
     def late(self) -> TidelogError:
-        """The error when the deadline has passed: definite before the append, indefinite after it."""
+        """Returns the error when the deadline has passed: definite before the append, indefinite after it."""
         if self.is_appended:
             return TimedOutAfterAppend("appended, but not committed in time; it may still be: retry idempotently")
         return Overloaded("not appended: the deadline passed while the request was waiting for the log")

@@ -87,7 +87,7 @@ class ReplicaLogs:
         return [*self.openings.asked, *self._unreleased]
 
     def is_opening(self, partition_id: PartitionId) -> bool:
-        """True if the log is asked for, and not released yet."""
+        """Returns True if the log is asked for, and not released yet."""
         return partition_id in self.openings or partition_id in self._unreleased
 
     def is_open(self, partition_id: PartitionId) -> bool:
@@ -114,15 +114,23 @@ class ReplicaLogs:
 
     def standing_in(self) -> dict[PartitionId, int]:
         """Returns the open logs that are there in place of lost ones, and since when those were held."""
-        for known, log in list(self._standing_in.items()):
-            if log.stands_in_since is UNSET or self._manager.logs.get(known) is not log:
-                del self._standing_in[known]
-        return {known: since for known, log in self._standing_in.items() if (since := log.stands_in_since) is not UNSET}
+        for partition_id, log in list(self._standing_in.items()):
+            if log.stands_in_since is UNSET or self._manager.logs.get(partition_id) is not log:
+                del self._standing_in[partition_id]
+        return {
+            partition_id: since
+            for partition_id, log in self._standing_in.items()
+            if (since := log.stands_in_since) is not UNSET
+        }
 
     def offline(self) -> list[PartitionId]:
         """Returns the partitions whose open logs are offline."""
-        for known in [known for known, log in self._offline.items() if self._manager.logs.get(known) is not log]:
-            del self._offline[known]
+        for partition_id in [
+            partition_id
+            for partition_id, log in self._offline.items()
+            if self._manager.logs.get(partition_id) is not log
+        ]:
+            del self._offline[partition_id]
         return list(self._offline)
 
     @property
@@ -138,44 +146,50 @@ class ReplicaLogs:
     async def release(self, position: int) -> list[PartitionId]:
         """Returns the partitions whose opening has ended since, well or not, and that may have a role now. All logs
         that this broker is to hold by the metadata up to `position` have been asked for."""
-        ended = {since: len(known) for since, known in self._ended.items()}
+        ended = {since: len(partition_ids) for since, partition_ids in self._ended.items()}
         if not ended:
             return []
         awaited = self.openings.first_since(self.held_position)
         await self._note_held(position)
-        held = self.held_position
+        held_position = self.held_position
         released: list[PartitionId] = []
         for since, count in ended.items():
-            if since < held or awaited is None or since < awaited:
-                known = self._ended.pop(since)
-                released += known[:count]
-                if known[count:]:
-                    self._ended[since] = known[count:]
-        return [known for known in released if self._unreleased.pop(known, None) is not None]
+            if since < held_position or awaited is None or since < awaited:
+                partition_ids = self._ended.pop(since)
+                released += partition_ids[:count]
+                if partition_ids[count:]:
+                    self._ended[since] = partition_ids[count:]
+        return [partition_id for partition_id in released if self._unreleased.pop(partition_id, None) is not None]
 
     async def _note_held(self, position: int) -> None:
         """Notes durably that the logs which this broker is to hold by the metadata up to `position` are made; one that
         could not be opened may not be made."""
-        held = self.held_position
-        if not self._fresh or self.openings.first_since(held) == held:
+        held_position = self.held_position
+        if not self._fresh or self.openings.first_since(held_position) == held_position:
             return
-        missing = [began for known, began in self._fresh.items() if known in self.troubled or not self.is_open(known)]
-        position = min(missing, default=position)
-        if position <= held or min(self._fresh.values()) >= position:  # of what comes next none is made
+        not_made = [
+            began
+            for partition_id, began in self._fresh.items()
+            if partition_id in self.troubled or not self.is_open(partition_id)
+        ]
+        position = min(not_made, default=position)
+        if position <= held_position or min(self._fresh.values()) >= position:  # of what comes next none is made
             return
         try:
             await self._log_writer.perform(partial(self._manager.note_held, position))
         except (OSError, TidelogError) as error:
             logger.error("the disk takes no note of the logs that it holds", position=position, error=str(error))
             return
-        self._fresh = {known: began for known, began in self._fresh.items() if began >= position}
+        self._fresh = {partition_id: began for partition_id, began in self._fresh.items() if began >= position}
 
     async def withdraw(self, partition_ids: Collection[PartitionId]) -> None:
-        """These are not asked for any more. When this returns, none of them is being opened."""
+        """Takes back what was asked of these partitions. When this returns, none of their logs is being opened."""
         await self.openings.withdraw(partition_ids)
-        gone = self._unreleased.keys() & set(partition_ids)
-        if gone:
-            self._ended = {since: [one for one in ended if one not in gone] for since, ended in self._ended.items()}
+        withdrawn = self._unreleased.keys() & set(partition_ids)
+        if withdrawn:
+            self._ended = {
+                since: [name for name in ended if name not in withdrawn] for since, ended in self._ended.items()
+            }
         for partition_id in partition_ids:
             self._unreleased.pop(partition_id, None)
             self._opened.pop(partition_id, None)
@@ -184,8 +198,8 @@ class ReplicaLogs:
     def get(
         self, partition_id: PartitionId, topic: str, config: TopicConfig, since: int, *, is_alone: bool
     ) -> PartitionLog | None:
-        """The log, open; None if it is not open now: it is opened then. `since` is when this broker began the replica;
-        `is_alone`: no other broker holds one, which could say what lay at the log's end."""
+        """Returns the log, open; None if it is not open now: it is opened then. `since` is when this broker began the
+        replica; `is_alone`: no other broker holds one, which could say what lay at the log's end."""
         log = self._manager.logs.get(partition_id)
         if log is None:
             bad_end = BadEnd.TRUNCATE if is_alone else BadEnd.KEEP
@@ -198,8 +212,8 @@ class ReplicaLogs:
         return None if partition_id in self._unreleased else log
 
     def get_opened_by(self, opener: Callable[[LogOpener, int], F], topic: str, since: int, new: NewLog) -> F | None:
-        """The log and the files beside it, opened anew by `opener(opener, now_ms)`; None if they are not open for
-        writing now: they are opened then, and made as `new` if they should not be there yet."""
+        """Returns the log and the files beside it, opened anew by `opener(opener, now_ms)`; None if they are not open
+        for writing now: they are opened then, and made as `new` if they should not be there yet."""
         partition_id = new.partition_id
         if partition_id in self._unreleased:
             return None
@@ -253,14 +267,14 @@ class ReplicaLogs:
             self._standing_in[partition_id] = log
 
     def check(self, partition_id: PartitionId, log: PartitionLog) -> None:
-        """A log has got a role: if it is damaged, somebody is told."""
+        """Reports a log that has got a role, if it is damaged."""
         if log.damage:
             self._damaged(partition_id)
 
     def high_watermark(self, partition_id: PartitionId, log: PartitionLog) -> int:
         """Returns the offset below which a new role may take the log for committed."""
-        known = self.high_watermarks.get(partition_id, log.log_start_offset)
-        return min(max(known, log.log_start_offset), log.log_end_offset)
+        checkpointed = self.high_watermarks.get(partition_id, log.log_start_offset)
+        return min(max(checkpointed, log.log_start_offset), log.log_end_offset)
 
     def close_troubled(self) -> None:
         """Closes the troubled ones, which have no role: they are opened anew when they are asked for."""
@@ -274,7 +288,7 @@ class ReplicaLogs:
             self._manager.close_log(partition_id, self.high_watermarks[partition_id])
 
     def forget(self, partition_id: PartitionId) -> None:
-        """It is removed."""
+        """Forgets a replica that is removed."""
         self.high_watermarks.pop(partition_id, None)
         self.troubled.pop(partition_id, None)
         self._lost.pop(partition_id, None)
@@ -302,29 +316,29 @@ class OpenedLog(NamedTuple):
 def _open(
     partition_id: PartitionId, settings: LogSettings, since: int, bad_end: BadEnd, opener: LogOpener, now_ms: int
 ) -> OpenedLog:
-    held = opener.held(since)
-    return OpenedLog(*opener.open_log(partition_id, settings, now_ms, held=held, bad_end=bad_end))
+    held_by_disk = opener.held(since)
+    return OpenedLog(*opener.open_log(partition_id, settings, now_ms, held=held_by_disk, bad_end=bad_end))
 
 
 def log_settings(config: TopicConfig) -> LogSettings:
-    """A topic's settings, as far as its logs are concerned."""
+    """Returns a topic's settings, as far as its logs are concerned."""
     return LogSettings(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
 
 
 def is_lost(log: PartitionLog, info: PartitionInfo, node_id: int) -> bool:
-    """True if a broker's log stands in for one that is lost, and the metadata still count on that one."""
+    """Returns True if a broker's log stands in for one that is lost, and the metadata still count on that one."""
     return log.stands_in_since == info.since_of(node_id)
 
 
 def may_deny(log: PartitionLog, info: PartitionInfo, node_id: NodeId) -> bool:
-    """True if what this log lacks was never here. One that stands in for a lost log may say so only when its leader has
-    found that it has everything."""
+    """Returns True if what this log lacks was never here. One that stands in for a lost log may say so only when its
+    leader has found that it has everything."""
     is_filled = not is_lost(log, info, node_id) and node_id in (*info.isr, *info.elr)
     return log.stands_in_since is UNSET or is_filled
 
 
 def note_filled(log: PartitionLog, info: PartitionInfo, node_id: NodeId) -> None:
-    """A log that stood in for a lost one, and is in sync, is a copy like any other from then on. Its next checkpoint
-    remembers it; without that it stands in until it is in sync again."""
+    """Notes that a log which stood in for a lost one is in sync, and so a copy like any other from now on. Its next
+    checkpoint remembers it; without that it stands in until it is in sync again."""
     if log.stands_in_since is not UNSET and may_deny(log, info, node_id):
         log.stands_in_since = UNSET

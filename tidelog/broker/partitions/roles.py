@@ -117,14 +117,14 @@ TakeNotice = Callable[[int, Any, memoryview], None]
 
 
 class WaitingElection(NamedTuple):
-    """A leader cannot begin here, for want of what may have been agreed on."""
+    """An election here whose leader cannot begin yet, for want of what may have been agreed on."""
 
     positions: int
-    """So much is awaited of a journal. What is damaged in a log counts by itself."""
+    """The number of a journal's positions that are awaited. What is damaged in a log counts by itself."""
     seconds: float
-    """It has waited for so long."""
+    """The seconds for which it has waited."""
     brokers: frozenset[int]
-    """Their word is awaited."""
+    """Node ids of the brokers whose answers are awaited."""
 
 
 class ProtocolRuntime(Protocol):

@@ -37,7 +37,7 @@ class Direction:
         return self._bucket.rate
 
     def set_rate(self, rate: int | None) -> None:
-        """From now on."""
+        """Limits the rate to so many bytes per second from now on; None lifts the limit."""
         self._bucket.set_rate(rate, self._clock.monotonic_s())
 
     def allowance(self) -> int:
@@ -45,11 +45,11 @@ class Direction:
         return self._bucket.allowance(self._clock.monotonic_s())
 
     def spend(self, count: int) -> None:
-        """So many were copied."""
+        """Takes so many bytes, which were copied, from the allowance."""
         self._bucket.spend(count, self._clock.monotonic_s())
 
     def ready_in_s(self) -> float:
-        """When there is an allowance again."""
+        """Returns in how many seconds there is an allowance again."""
         return self._bucket.ready_in_s(self._clock.monotonic_s())
 
 
@@ -68,28 +68,28 @@ class Throttle:
 
     @property
     def is_active(self) -> bool:
-        """Some replica catches up here, or from here."""
+        """True if some replica catches up here, or from here."""
         return bool(self._catching_up)
 
     def is_held(self, partition_id: PartitionId, replica: int) -> bool:
-        """Whether this replica's copying is held to the rate, on its leader and on its own broker."""
+        """Returns True if this replica's copying is held to the rate, on its leader and on its own broker."""
         return bool(self._catching_up) and (partition_id, replica) in self._catching_up
 
     def sent(self, count: int) -> None:
-        """So many bytes went to a replica that catches up."""
+        """Counts bytes that went to a replica that catches up."""
         self.sending.spend(count)
         self._stats.moves_sent_bytes += count
 
     def received(self, count: int) -> None:
-        """So many bytes came for a replica that catches up here."""
+        """Counts bytes that came for a replica that catches up here."""
         self.receiving.spend(count)
         self._stats.moves_received_bytes += count
 
     def follow(self, image: ClusterImage) -> None:
-        """The metadata has advanced."""
-        config, given = self._config, image.moves_throttle
-        sending = _rate(given, config.leader_replication_throttled_rate)
-        receiving = _rate(given, config.follower_replication_throttled_rate)
+        """Takes rates, and the replicas that are held to them, from the newest image."""
+        config, throttle = self._config, image.moves_throttle
+        sending = _rate(throttle, config.leader_replication_throttled_rate)
+        receiving = _rate(throttle, config.follower_replication_throttled_rate)
         catching_up = self._found(image)
         if (sending, receiving, catching_up) == (self.sending.rate, self.receiving.rate, self._catching_up):
             return
@@ -99,7 +99,7 @@ class Throttle:
         self.changed()
 
     def _found(self, image: ClusterImage) -> dict[tuple[PartitionId, int], None]:
-        """The replicas that catch up from this broker, or on it."""
+        """Returns the replicas that catch up from this broker, or on it."""
         return {
             (PartitionId(topic.topic_id, info.partition), int(node)): None
             for topic in image.topics.values()
@@ -110,10 +110,10 @@ class Throttle:
         }
 
 
-def _rate(given: int, configured: int) -> int | None:
-    """The rate in force."""
-    if given != NO_THROTTLE:
-        return given
+def _rate(throttle: int, configured: int) -> int | None:
+    """Returns the rate in force, in bytes per second; None if there is no limit."""
+    if throttle != NO_THROTTLE:
+        return throttle
     return None if configured == INT64_MAX else configured
 
 
