@@ -1,4 +1,4 @@
-"""A broker leads and follows partitions, repairs and scrubs their data. The parts meet here.
+"""The data of a broker's partitions: it leads and follows them, repairs and scrubs. The parts meet here.
 
 metadata -> Replicas -> the roles of each topic's commit protocol (`broker.isr.runtime`, `broker.paxos.runtime`)
 something is damaged -> Repairer, with other replicas' copies
@@ -57,7 +57,7 @@ class ReplicaHost(Protocol):
         ...
 
     def is_admitted(self, image: ClusterImage) -> bool:
-        """True if an image has this very process as its node's broker."""
+        """Returns True if an image has this very process as its node's broker."""
         ...
 
     async def in_force(self, position: int) -> bool:
@@ -65,26 +65,26 @@ class ReplicaHost(Protocol):
         ...
 
     def on_metadata_applied(self) -> None:
-        """This broker is in line with more of the metadata."""
+        """Is called when this broker is in line with more of the metadata."""
         ...
 
     def on_topic_removed(self, topic_id: TopicId) -> None:
-        """Nothing is left here of a deleted topic."""
+        """Is called when nothing is left here of a deleted topic."""
         ...
 
     def on_failed(self) -> None:
-        """A role ended with an error that nobody foresaw."""
+        """Is called when a role ended with an error that nobody foresaw."""
         ...
 
 
 class WaitingPartition(NamedTuple):
-    """A partition waits for repairs on this broker. A position that its election waits for counts as a range."""
+    """A partition that waits for repairs on this broker. A position that its election waits for counts as a range."""
 
     damaged_ranges: int
     without_copy: int
     """The number of those ranges of which no broker that could be asked had a good copy."""
     seconds: float
-    """The oldest of them has waited for so long."""
+    """The seconds for which the oldest of them has waited."""
     awaited: frozenset[int]
     """The brokers that could not be asked, or have not said what they have."""
 
@@ -155,7 +155,11 @@ class DataPlane:
         return {**replicas, **self._others(self._means)}
 
     def _journals(self) -> dict[PartitionId, JournalOwner]:
-        return {known: owner for one in self.protocols.values() for known, owner in one.journals().items()}
+        return {
+            partition_id: owner
+            for runtime in self.protocols.values()
+            for partition_id, owner in runtime.journals().items()
+        }
 
     def upkeep(
         self, mark_metadata: Callable[[], None], others: Callable[[Means], Mapping[str, Target]]
@@ -179,7 +183,7 @@ class DataPlane:
         return {"housekeeping": housekeeper.run(), "scrubbing": self.scrubber.run()}
 
     def follow(self, image: ClusterImage) -> None:
-        """The metadata has advanced."""
+        """Follows the metadata to a newer image."""
         self._resources.stats.traffic.keep(image.topics)
         self._throttle.follow(image)
         self.replicas.follow(image)
@@ -216,19 +220,19 @@ class DataPlane:
         elections: dict[PartitionId, WaitingElection] = {}
         for protocol in self.protocols.values():
             elections |= protocol.waiting_elections()
-        found: dict[tuple[str, int], WaitingPartition] = {}
+        partitions: dict[tuple[str, int], WaitingPartition] = {}
         for partition_id in damaged_s | elections:
             holder = self._holder(partition_id)
             if holder is None:
                 continue
             wait = elections.get(partition_id, WaitingElection(0, 0.0, frozenset()))
-            found[holder.topic, partition_id.partition] = WaitingPartition(
+            partitions[holder.topic, partition_id.partition] = WaitingPartition(
                 len(holder.log.damaged_ranges()) + wait.positions,
                 repairs.without_copy.get(partition_id, 0) + wait.positions,
                 max(damaged_s.get(partition_id, 0.0), wait.seconds),
                 repairs.unasked.get(partition_id, frozenset()) | wait.brokers,
             )
-        return found
+        return partitions
 
     def local_copy(self, partition_id: PartitionId) -> LocalCopy | None:
         """Returns this broker's copy of a partition, leader or not; None if it holds none, or cannot open it."""
@@ -262,7 +266,7 @@ class DataPlane:
         return newest is not None and may_deny(holder.log, newest[0].info, self._resources.node_id)
 
     def _damaged(self, partition_id: PartitionId) -> None:
-        """Something of a log here is damaged."""
+        """Has the repairer look at a log, since something of it is damaged."""
         self._repairer.noticed(partition_id)
 
     def _newest(self, partition_id: PartitionId) -> tuple[Assignment, ClusterImage] | None:

@@ -1,4 +1,4 @@
-"""A broker that is about to stop gives on what it leads, without an outcome that is unknown. Pure.
+"""A broker that is about to stop hands over what it leads, without an outcome that is unknown. Pure.
 
 After Kafka's controlled shutdown: another replica in sync, or another live voter, leads before this broker ends, which
 stays a good follower meanwhile. Kafka's clients find the new leader by themselves; ours need not notice:
@@ -23,7 +23,7 @@ HOLD_S_MAX: Final = 2.0
 RETRY_S: Final = 0.5
 HAND_OVER_S_MAX: Final = 5.0
 HELD_MAX: Final = 256
-"""Partitions that are given on together; so many are opened anew in less than a held request can wait."""
+"""Partitions that are handed over together; so many are opened anew in less than a held request can wait."""
 
 
 class Led(NamedTuple):
@@ -32,22 +32,22 @@ class Led(NamedTuple):
     partition_id: PartitionId
     leader_epoch: int
     has_heir: bool
-    """Another replica may lead at once."""
+    """True if another replica may lead at once."""
     may_get_heir: bool
-    """Another replica lives."""
+    """True if another replica's broker is live, and may yet come in sync."""
     is_settled: bool
-    """All that was appended here is committed."""
+    """True if all that was appended here is committed."""
 
 
 class Step(NamedTuple):
-    """Names what is to be done now, in this order."""
+    """The steps to be done now, in this order."""
 
     go_on: tuple[PartitionId, ...]
-    """Append again."""
+    """Partitions that append again."""
     hold: tuple[PartitionId, ...]
-    """Append nothing."""
+    """Partitions that append nothing from now on."""
     ask: tuple[Led, ...]
-    """Have the controller name other leaders."""
+    """Partitions for which the controller is asked to name other leaders."""
 
 
 class HandOver:
@@ -60,41 +60,44 @@ class HandOver:
         self._hopeless: dict[PartitionId, None] = {}
 
     def is_over(self, led: Sequence[Led], now_s: float) -> bool:
-        """True if nothing is left that can be given on, or no time."""
-        return now_s >= self._ends_s or not any(self._is_open(one) for one in led)
+        """Returns True if nothing is left that can be handed over, or no time."""
+        return now_s >= self._ends_s or not any(self._is_open(partition) for partition in led)
 
-    def _is_open(self, one: Led) -> bool:
-        return (one.has_heir or one.may_get_heir) and one.partition_id not in self._hopeless
+    def _is_open(self, partition: Led) -> bool:
+        return (partition.has_heir or partition.may_get_heir) and partition.partition_id not in self._hopeless
 
     def step(self, led: Sequence[Led], now_s: float) -> Step:
         """Returns what follows from what is led now."""
-        known = {one.partition_id: one for one in led}
-        self._held_since = {held: since_s for held, since_s in self._held_since.items() if held in known}
+        by_id = {partition.partition_id: partition for partition in led}
+        self._held_since = {held: since_s for held, since_s in self._held_since.items() if held in by_id}
         go_on = tuple(
             held
             for held, since_s in self._held_since.items()
-            if now_s - since_s >= HOLD_S_MAX or not known[held].has_heir
+            if now_s - since_s >= HOLD_S_MAX or not by_id[held].has_heir
         )
         for partition_id in go_on:
             self._release(partition_id, now_s)
         hold = tuple(self._next(led, now_s))[: HELD_MAX - len(self._held_since)]
         self._held_since |= dict.fromkeys(hold, now_s)
-        ask = tuple(one for one in led if one.partition_id in self._held_since and one.is_settled)
+        # Only when it is settled: a produce request whose append is not committed would end with an unknown outcome.
+        ask = tuple(
+            partition for partition in led if partition.partition_id in self._held_since and partition.is_settled
+        )
         return Step(go_on, hold, ask)
 
     def _next(self, led: Sequence[Led], now_s: float) -> list[PartitionId]:
         return [
-            one.partition_id
-            for one in led
-            if one.has_heir
-            and self._is_open(one)
-            and one.partition_id not in self._held_since
-            and self._not_before.get(one.partition_id, now_s) <= now_s
+            partition.partition_id
+            for partition in led
+            if partition.has_heir
+            and self._is_open(partition)
+            and partition.partition_id not in self._held_since
+            and self._not_before.get(partition.partition_id, now_s) <= now_s
         ]
 
     def refused(self, partition_ids: Collection[PartitionId], now_s: float) -> tuple[PartitionId, ...]:
-        """The controller has nobody for these: all others that might lead are about to stop, too. Returns those that
-        go on here."""
+        """Gives up partitions for which the controller has nobody: all others that might lead are about to stop, too.
+        Returns those that go on here."""
         for partition_id in partition_ids:
             self._hopeless[partition_id] = None
             self._release(partition_id, now_s)

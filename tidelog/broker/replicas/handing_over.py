@@ -49,7 +49,7 @@ class LeadingHost(Protocol):
 
 
 class HandingOver:
-    """Does it for one broker; `run` it once."""
+    """The handing over of all that one broker leads; `run` it once."""
 
     def __init__(self, host: LeadingHost, channel: ControllerChannel) -> None:
         self._host = host
@@ -105,7 +105,7 @@ class HandingOver:
         command = commands.HandOver(
             self._host.node_id,
             self._host.own_epoch(),
-            [PartitionLed(*one.partition_id, one.leader_epoch) for one in settled[:HANDED_OVER_MAX]],
+            [PartitionLed(*partition.partition_id, partition.leader_epoch) for partition in settled[:HANDED_OVER_MAX]],
         )
         try:
             answer = await self._channel.submit(command, LeadersElected, seconds_max=HOLD_S_MAX)
@@ -114,16 +114,20 @@ class HandingOver:
             await asyncio.sleep(RETRY_S)
             return
         now_s = asyncio.get_running_loop().time()
-        refused = [one for one in answer.partitions if one.code is ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
-        named = {(one.topic_id, one.partition) for one in refused}
-        self._go_on(core.refused([one.partition_id for one in settled if one.partition_id in named], now_s))
+        refused = [
+            election for election in answer.partitions if election.code is ElectionCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        ]
+        ids = {(election.topic_id, election.partition) for election in refused}
+        self._go_on(
+            core.refused([partition.partition_id for partition in settled if partition.partition_id in ids], now_s)
+        )
 
 
 def _led_in(image: ClusterImage, node_id: NodeId) -> list[tuple[PartitionId, PartitionInfo, bool]]:
     """Returns what this broker leads, and whether any other replica lives."""
-    others = [broker.node_id for broker in image.live_brokers if broker.node_id != node_id]
+    live = [broker.node_id for broker in image.live_brokers if broker.node_id != node_id]
     return [
-        (PartitionId(topic.topic_id, info.partition), info, any(node in others for node in info.replicas))
+        (PartitionId(topic.topic_id, info.partition), info, any(node in live for node in info.replicas))
         for topic in image.topics.values()
         for info in topic.partitions
         if info.leader == node_id

@@ -55,23 +55,24 @@ class Housekeeper:
 
     async def run(self) -> None:
         """Works until cancelled."""
-        now = asyncio.get_running_loop().time
+        time_s = asyncio.get_running_loop().time
         retention_interval_s = self._config.log_retention_check_interval_ms / 1000
-        next_checkpoint_s = now() + CHECKPOINT_INTERVAL_S
-        next_retention_s = now() + retention_interval_s
+        next_checkpoint_s = time_s() + CHECKPOINT_INTERVAL_S
+        next_retention_s = time_s() + retention_interval_s
         while True:
             await asyncio.sleep(MARK_INTERVAL_S)
             await self._mark_logs()
             self._mark_others()
-            if now() >= next_checkpoint_s:
+            if time_s() >= next_checkpoint_s:
                 await self._checkpoint()
-                next_checkpoint_s = now() + CHECKPOINT_INTERVAL_S
-            if now() >= next_retention_s:
+                next_checkpoint_s = time_s() + CHECKPOINT_INTERVAL_S
+            if time_s() >= next_retention_s:
                 self._apply_retention()
-                next_retention_s = now() + retention_interval_s
+                next_retention_s = time_s() + retention_interval_s
 
     async def _mark_logs(self) -> None:
-        """A mark may have to open its file, so that others have their turn between a few of them."""
+        """Marks the logs that are at rest. A mark may have to open its file, so others have their turn between a
+        few."""
         for number, holder in enumerate(list(self._holders.values()), start=1):
             log = holder.log
             if log.marked != log.tail.durable and holder.is_readable:
@@ -97,7 +98,7 @@ class Housekeeper:
                 logger.warning("metainfo checkpoint failed", partition=str(key), error=str(error))
 
     def _apply_retention(self) -> None:
-        """Deletes nothing while the time is in doubt."""
+        """Deletes what retention keeps no longer; nothing while the time is in doubt."""
         if not self._clock.may_delete:
             return
         now_ms = self._clock.wall_ms()

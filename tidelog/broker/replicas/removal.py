@@ -96,9 +96,9 @@ class Removal:
         return await self._remove_moved(image, held) if is_admitted else []
 
     async def _remove_deleted(self, image: ClusterImage) -> None:
-        mine = [topic_id for topic_id, holders in image.deleted_topics.items() if self._node_id in holders]
-        self._gone = {topic_id: None for topic_id in mine if topic_id in self._gone}
-        for topic_id in [topic_id for topic_id in mine if topic_id not in self._gone]:
+        deleted = [topic_id for topic_id, holders in image.deleted_topics.items() if self._node_id in holders]
+        self._gone = {topic_id: None for topic_id in deleted if topic_id in self._gone}
+        for topic_id in [topic_id for topic_id in deleted if topic_id not in self._gone]:
             try:
                 await self._close_removed([known for known in self._manager.logs if known.topic_id == topic_id])
                 await self._set_aside(partial(self._manager.set_topic_aside, topic_id), topic_id)
@@ -123,8 +123,8 @@ class Removal:
 
     async def _remove_moved(self, image: ClusterImage, held: Collection[PartitionId]) -> list[PartitionId]:
         await self._look()
-        unheld = [known for known in (*self._unheld, *self._manager.logs) if known not in held]
-        reassigned = list(dict.fromkeys(known for known in unheld if self._is_taken(image, known)))
+        unheld = [name for name in (*self._unheld, *self._manager.logs) if name not in held]
+        reassigned = list(dict.fromkeys(name for name in unheld if self._is_taken(image, name)))
         removed = [partition_id for partition_id in reassigned if await self._remove(partition_id)]
         for partition_id in removed:
             self._unheld.pop(partition_id, None)
@@ -134,20 +134,22 @@ class Removal:
         """Looks at what is stored, once."""
         if self._has_looked:
             return
-        found: list[PartitionId] = []
+        stored: list[PartitionId] = []
         try:
-            await self._log_writer.perform(lambda: found.extend(self._manager.partition_ids()))
+            await self._log_writer.perform(lambda: stored.extend(self._manager.partition_ids()))
         except OSError as error:
             logger.error("replicas that were reassigned could not be looked for", error=str(error))
         else:
-            self._unheld = dict.fromkeys(found)
+            self._unheld = dict.fromkeys(stored)
             self._has_looked = True
 
     def _is_taken(self, image: ClusterImage, partition_id: PartitionId) -> bool:
-        """The metadata knows the partition, and knows that it is not here; or knows that its topic is gone."""
+        """Returns True if the metadata knows the partition, and knows that it is not here; or knows that its topic was
+        deleted."""
         if partition_id.topic_id in image.deleted_topics:
             return True
         topic = image.topic_by_id(partition_id.topic_id)
+        # A topic that the metadata does not know may be all that is left of a damaged metadata log: it stays.
         if topic is None or partition_id.partition >= len(topic.partitions):
             return False
         return self._node_id not in topic.partitions[partition_id.partition].replicas
@@ -167,7 +169,7 @@ class Removal:
 
 
 def _attempt(call: Callable[[], str]) -> str | OSError:
-    """On a disk thread."""
+    """Calls, on a disk thread; returns the error in place of raising it."""
     try:
         return call()
     except OSError as error:

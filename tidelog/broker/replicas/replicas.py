@@ -44,15 +44,15 @@ BrokerStates = tuple[tuple[NodeId, int, str, bool], ...]
 
 
 class Served(NamedTuple):
-    """All that a partition's roles go by: they were told just this. An image shares with the one before it what did
-    not change, so these are compared by identity."""
+    """The metadata of a partition that its roles depend on, as they were told last. An image shares with the one before
+    it what did not change, so these are compared by identity."""
 
     info: PartitionInfo
     configs: Mapping[str, str]
     brokers: BrokerStates
 
     def is_same(self, other: Served | None) -> bool:
-        return other is not None and all(mine is theirs for mine, theirs in zip(self, other, strict=True))
+        return other is not None and all(value is told for value, told in zip(self, other, strict=True))
 
 
 class Replicas:
@@ -71,7 +71,7 @@ class Replicas:
         """`roles` are by commit protocol. `on_metadata_applied` is called after each change; `removal` removes what is
         held no more; `is_admitted` tells whether an image has this very process as its node's broker."""
         self.position = 0
-        """The image of this position is in force here."""
+        """The metadata position whose image is in force here."""
         self.partitions: Mapping[PartitionId, LedPartition] = MappingUnion(
             *(role.partitions for role in roles.values())
         )
@@ -95,11 +95,11 @@ class Replicas:
         image.
         """
         self._has_image = False
-        """There is an image that this broker is to be brought in line with."""
+        """True if there is an image that this broker is to be brought in line with."""
         self._has_begun = False
-        """An image that admits this process is in force, or about to be."""
+        """True if an image that admits this process is in force, or about to be."""
         self._opened: dict[PartitionId, None] = {}
-        """Released by the logs, and not served yet."""
+        """Partitions whose logs are released, and whose roles are not told yet."""
         self._has_news = asyncio.Event()
         self._searched: ClusterImage | None = None
         self._found: Mapping[PartitionId, tuple[Topic, PartitionInfo]] = {}
@@ -108,14 +108,14 @@ class Replicas:
         logs.on_opened = self._has_news.set
 
     def follow(self, image: ClusterImage) -> None:
-        """The metadata has advanced."""
+        """Has this broker brought in line with a newer image."""
         self._image = image
         self._has_image = True
         self._has_news.set()
 
     def is_opening(self, partition_id: PartitionId) -> bool:
-        """True if this broker is to hold the partition, and gets its log open. Somebody waits for it: it is opened
-        before others."""
+        """Returns True if this broker is to hold the partition, and gets its log open. Somebody waits for it: it is
+        opened before others."""
         self._logs.openings.hurry(partition_id)
         return partition_id in self._opened or self._logs.is_opening(partition_id)
 
@@ -143,33 +143,33 @@ class Replicas:
                 reopen_at_s = loop.time() + REOPEN_S
 
     async def _let_go_of_troubled(self) -> None:
-        """They are opened again."""
+        """Ends the roles of troubled logs and closes these, so that they are opened again."""
         for partition_id in list(self._logs.troubled):
             await self._stop(partition_id)
         self._logs.close_troubled()
 
     async def _come_to(self, image: ClusterImage) -> None:
-        wanted = self._held_in(image)
-        for partition_id in [known for known in self.holders if known not in wanted]:
+        assigned = self._held_in(image)
+        for partition_id in [name for name in self.holders if name not in assigned]:
             await self._stop(partition_id)
-        for partition_id in [known for known in self._served if known not in wanted]:
+        for partition_id in [name for name in self._served if name not in assigned]:
             del self._served[partition_id]
-        await self._logs.withdraw([known for known in self._logs.asked if known not in wanted])
-        for topic_id in [known for known in self._configs if image.topic_by_id(known) is None]:
+        await self._logs.withdraw([name for name in self._logs.asked if name not in assigned])
+        for topic_id in [key for key in self._configs if image.topic_by_id(key) is None]:
             del self._configs[topic_id]
         brokers = _states_of(image)
         if brokers != self._brokers:
             self._brokers = brokers
-        for partition_id, (topic, info) in wanted.items():
-            told = Served(info, topic.configs, self._brokers)
-            if partition_id in self._logs.troubled or not told.is_same(self._served.get(partition_id)):
-                self._served[partition_id] = told
+        for partition_id, (topic, info) in assigned.items():
+            served = Served(info, topic.configs, self._brokers)
+            if partition_id in self._logs.troubled or not served.is_same(self._served.get(partition_id)):
+                self._served[partition_id] = served
                 await self._serve(self._assignment(partition_id, topic, info), image)
-        for partition_id in await self._removal.follow(image, wanted, is_admitted=self._is_admitted(image)):
+        for partition_id in await self._removal.follow(image, assigned, is_admitted=self._is_admitted(image)):
             self._logs.forget(partition_id)
         if not self._has_begun and self._is_admitted(image):
             self._has_begun = True
-            await self._open_counted_on(wanted, image)
+            await self._open_counted_on(assigned, image)
         self.position = image.position
         self._on_metadata_applied()
 
@@ -186,21 +186,23 @@ class Replicas:
             holder.on_flushed()
 
     async def _open_counted_on(
-        self, wanted: Mapping[PartitionId, tuple[Topic, PartitionInfo]], image: ClusterImage
+        self, assigned: Mapping[PartitionId, tuple[Topic, PartitionInfo]], image: ClusterImage
     ) -> None:
         """Opens the logs of before this process that may be elected in the place of others."""
-        held = self._logs.held_position
-        left = [
-            known
-            for known, (_, info) in wanted.items()
-            if len(info.replicas) > 1 and info.since_of(self._node_id) < held and _is_counted_on(info, self._node_id)
+        held_position = self._logs.held_position
+        unopened = [
+            partition_id
+            for partition_id, (_, info) in assigned.items()
+            if len(info.replicas) > 1
+            and info.since_of(self._node_id) < held_position
+            and _is_counted_on(info, self._node_id)
         ]
-        while left:
+        while unopened:
             self._has_news.clear()
             await self._serve_opened(image.position)
-            while left and not self.is_opening(left[-1]):
-                left.pop()
-            if left:
+            while unopened and not self.is_opening(unopened[-1]):
+                unopened.pop()
+            if unopened:
                 await self._has_news.wait()
         self._has_news.set()
 
@@ -221,8 +223,9 @@ class Replicas:
         self._on_metadata_applied()
 
     def _held_in(self, image: ClusterImage) -> Mapping[PartitionId, tuple[Topic, PartitionInfo]]:
-        """Nothing before this process is registered: what an older image gives this node was given to an earlier
-        process, which may have written more in that leader epoch than there is now."""
+        """Returns the replicas that this broker is to hold by an image; none before this process is registered."""
+        # What an older image gives this node was given to an earlier process, which may have written more in that
+        # leader epoch than there is now: to go on in it could give the same offsets to other records.
         if not self._is_admitted(image):
             return {}
         if image is not self._searched:
@@ -241,11 +244,12 @@ class Replicas:
         return Assignment(partition_id, topic, info, self._settings(topic))
 
     def _settings(self, topic: Topic) -> TopicConfig:
-        """The settings of a topic, worked out once for each change of its overrides: its partitions share them."""
-        known = self._configs.get(topic.topic_id)
-        if known is None or known[0] is not topic.configs:
-            known = self._configs[topic.topic_id] = (topic.configs, topic_config(self._config, topic.configs))
-        return known[1]
+        """Returns the settings of a topic, worked out once for each change of its overrides: its partitions share
+        them."""
+        cached = self._configs.get(topic.topic_id)
+        if cached is None or cached[0] is not topic.configs:
+            cached = self._configs[topic.topic_id] = (topic.configs, topic_config(self._config, topic.configs))
+        return cached[1]
 
     def newest(self, partition_id: PartitionId) -> tuple[Assignment, ClusterImage] | None:
         """Returns a partition's assignment by the newest image, and that image; None if this broker is to hold no
@@ -259,15 +263,19 @@ class Replicas:
 
     def unfit(self) -> tuple[UnfitReplica, ...]:
         """Returns the replicas that the cluster counts on, and should not, with the reason."""
-        reasons = {known: UnfitReason.OFFLINE for known in self._logs.troubled if not self._logs.is_open(known)}
+        reasons = {
+            partition_id: UnfitReason.OFFLINE
+            for partition_id in self._logs.troubled
+            if not self._logs.is_open(partition_id)
+        }
         for roles in self._roles.values():
             reasons |= roles.unfit()
         if not reasons:
             return ()
         return tuple(
-            UnfitReplica(known.topic_id, known.partition, info.leader_epoch, reasons[known])
-            for known, (_, info) in self._held_in(self._image).items()
-            if known in reasons and (self._node_id in info.isr or info.leader == self._node_id)
+            UnfitReplica(partition_id.topic_id, partition_id.partition, info.leader_epoch, reasons[partition_id])
+            for partition_id, (_, info) in self._held_in(self._image).items()
+            if partition_id in reasons and (self._node_id in info.isr or info.leader == self._node_id)
         )
 
     def lost(self) -> tuple[LostReplica, ...]:
@@ -276,9 +284,9 @@ class Replicas:
         if not standing_in:
             return ()
         return tuple(
-            LostReplica(known.topic_id, known.partition, since)
-            for known, (_, info) in self._held_in(self._image).items()
-            if standing_in.get(known) == (since := info.since_of(self._node_id))
+            LostReplica(partition_id.topic_id, partition_id.partition, since)
+            for partition_id, (_, info) in self._held_in(self._image).items()
+            if standing_in.get(partition_id) == (since := info.since_of(self._node_id))
         )
 
     async def _stop(self, partition_id: PartitionId) -> None:
@@ -295,9 +303,9 @@ class Replicas:
 
 
 def _is_counted_on(info: PartitionInfo, node_id: NodeId) -> bool:
-    """True if the cluster believes that a broker has everything of a partition."""
+    """Returns True if the cluster believes that a broker has everything of a partition."""
     return node_id in (info.leader, *info.isr, *info.elr, *info.last_known_elr)
 
 
 def _states_of(image: ClusterImage) -> BrokerStates:
-    return tuple((one.node_id, one.epoch, one.storage, one.is_fenced) for one in image.brokers.values())
+    return tuple((broker.node_id, broker.epoch, broker.storage, broker.is_fenced) for broker in image.brokers.values())
