@@ -74,11 +74,11 @@ class ConnectionCount:
         self.probes = 0
 
     def is_full(self, *, probe: bool = False) -> bool:
-        """True if there are as many probes as may be, or others."""
+        """Returns True if there are as many probes as may be, or others."""
         return self.probes >= self._probes_max if probe else self.open - self.probes >= self._connections_max
 
     def is_full_of(self, address: str) -> bool:
-        """True if one address has as many as it may have."""
+        """Returns True if one address has as many as it may have."""
         return self._address_max is not None and self._by_address.get(address, 0) >= self._address_max
 
     def admit(self, address: str = "", *, probe: bool = False) -> bool:

@@ -37,5 +37,5 @@ class Attempts:
             del self._begun[next(iter(self._begun))]
 
     def succeeded(self, who: Attempter) -> None:
-        """Forgets the failures of who has the right password."""
+        """Forgets the failures of a user and address, since the password was right."""
         self._begun.pop(who, None)

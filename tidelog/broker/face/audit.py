@@ -40,7 +40,7 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class AuditEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Holds what one line tells, but for its time. Its texts may be anything that a caller can say: they are cut, and
+    """The content of one line, but for its time. Its texts may be anything that a caller can say: they are cut, and
     escaped."""
 
     event: str
@@ -57,7 +57,7 @@ class AuditEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     resource_type: str = ""
     resource_name: str = ""
     subject: str = ""
-    """Names what the request is about where its path does not: a topic that is made, say."""
+    """The name of what the request is about, where its path does not have it: a topic that is made, say."""
     allowed: bool
     status: int = 0
     error_code: int = 0
@@ -73,7 +73,7 @@ class AuditSink(Protocol):
 
 
 class Publisher(Protocol):
-    """Another place for lines, which takes them as they are made, and does not keep whoever brings them."""
+    """Another place for lines, which takes them as they are made, without a wait."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -98,19 +98,19 @@ class Denials:
 
     def admit(self, caller: str, reason: str, now_s: float) -> int | None:
         """Returns how many alike were left out before this one, which has a line; None if it is left out."""
-        next_s, more = self._known.pop((caller, reason), (0.0, 0))
+        next_s, left_out = self._known.pop((caller, reason), (0.0, 0))
         is_told = now_s >= next_s and self._all.owed_s(now_s) == 0
         if is_told:
             self._all.spend(1, now_s)
-            next_s, told, more = now_s + DENIAL_EVERY_S, more + self._forgotten, 0
+            next_s, reported, left_out = now_s + DENIAL_EVERY_S, left_out + self._forgotten, 0
             self._forgotten = 0
         else:
-            more += 1
-        self._known[caller, reason] = (next_s, more)
+            left_out += 1
+        self._known[caller, reason] = (next_s, left_out)
         if len(self._known) > DENIERS_MAX:
-            _, (_, left_out) = self._known.popitem(last=False)
-            self._forgotten += left_out
-        return told if is_told else None
+            _, (_, forgotten) = self._known.popitem(last=False)
+            self._forgotten += forgotten
+        return reported if is_told else None
 
 
 class Audit:
@@ -179,13 +179,13 @@ class Audit:
     def denied(self, event: AuditEvent) -> None:
         """Notes a denial, or counts it."""
         caller = event.address if event.principal in ("", "User:ANONYMOUS") else event.principal
-        more = self._denials.admit(caller, event.reason, self._clock.monotonic_s())
-        if more is None:
+        left_out = self._denials.admit(caller, event.reason, self._clock.monotonic_s())
+        if left_out is None:
             self.counts["left out"] += 1
         elif len(self._queue) >= QUEUE_MAX:
             self.counts["dropped"] += 1
         else:
-            self._put(event, more)
+            self._put(event, left_out)
 
     async def changed(self, event: AuditEvent) -> None:
         """Notes a change, waiting for room if there is none."""
@@ -215,15 +215,17 @@ class Audit:
         """Notes that a connection was not let in, or has not got through its TLS handshake."""
         self._refused(remote, listener, why)
 
-    def _refused(self, remote: str, listener: str, why: str, operation: str = "") -> None:
+    def _refused(self, remote: str, listener: str, reason: str, operation: str = "") -> None:
         """Notes a denial of whoever is at `remote`, an address with a port."""
         host = remote.rpartition(":")[0]
         self.denied(
-            AuditEvent(event="denied", address=host, listener=listener, operation=operation, allowed=False, reason=why)
+            AuditEvent(
+                event="denied", address=host, listener=listener, operation=operation, allowed=False, reason=reason
+            )
         )
 
-    def _put(self, event: AuditEvent, more: int) -> None:
-        self._queue.append((self._clock.wall_ms(), more, event))
+    def _put(self, event: AuditEvent, left_out: int) -> None:
+        self._queue.append((self._clock.wall_ms(), left_out, event))
         self._is_waiting.set()
 
     async def _write_all(self) -> None:
@@ -242,7 +244,7 @@ class Audit:
                 self._has_room.set()
 
     def _lines(self, batch: Sequence[tuple[int, int, AuditEvent]]) -> list[bytes]:
-        """Makes lines. Beside the event loop."""
+        """Makes lines, beside the event loop."""
         return [line_of(self._node_id, *entry) for entry in batch]
 
     async def _write(self, sink: AuditSink, lines: Sequence[bytes]) -> None:
@@ -252,15 +254,15 @@ class Audit:
         except OSError as error:
             self._lose(len(lines), str(error))
 
-    def _lose(self, count: int, why: str) -> None:
+    def _lose(self, count: int, reason: str) -> None:
         self.counts["lost"] += count
-        self._complain("lines of the audit log are lost", why)
+        self._complain("lines of the audit log are lost", reason)
 
-    def _complain(self, what: str, why: str) -> None:
+    def _complain(self, message: str, reason: str) -> None:
         now_s = self._clock.monotonic_s()
         if now_s >= self._complained_s + COMPLAINT_S:
             self._complained_s = now_s
-            self._logger.error(what, reason=why, lost=self.counts["lost"], dropped=self.counts["dropped"])
+            self._logger.error(message, reason=reason, lost=self.counts["lost"], dropped=self.counts["dropped"])
 
 
 def line_of(node_id: int, wall_ms: int, more: int, event: AuditEvent) -> bytes:

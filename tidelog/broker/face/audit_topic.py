@@ -62,13 +62,13 @@ class AuditTopic:
 
     def put(self, lines: Sequence[bytes]) -> None:
         """Takes lines, each with its end; drops those that there is no room for."""
-        taken = lines[: max(0, QUEUE_MAX - len(self._queue))]
-        self._queue.extend(taken)
+        accepted = lines[: max(0, QUEUE_MAX - len(self._queue))]
+        self._queue.extend(accepted)
         if self._queue:
             self._has_lines.set()
             self._is_empty.clear()
-        if len(taken) < len(lines):
-            self.counts["unpublished"] += len(lines) - len(taken)
+        if len(accepted) < len(lines):
+            self.counts["unpublished"] += len(lines) - len(accepted)
             self._complain("lines of the audit log are not in the topic: it does not take them for too long", "")
 
     async def flush(self) -> None:
@@ -119,8 +119,8 @@ class AuditTopic:
         deadline_s = asyncio.get_running_loop().time() + APPEND_S_MAX
         await handle.produce([batch], acks=ACKS_ALL, deadline_s=deadline_s, is_own=True)
 
-    def _complain(self, what: str, why: str) -> None:
+    def _complain(self, message: str, reason: str) -> None:
         now_s = self._clock.monotonic_s()
         if now_s >= self._complained_s + COMPLAINT_S:
             self._complained_s = now_s
-            self._logger.warning(what, reason=why, waiting=len(self._queue), dropped=self.counts["unpublished"])
+            self._logger.warning(message, reason=reason, waiting=len(self._queue), dropped=self.counts["unpublished"])

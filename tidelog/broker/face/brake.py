@@ -24,7 +24,7 @@ FACTORS: Final = (1, 2, 4)
 
 
 class Brake:
-    """Holds the level of one listener: 0 while all is well, at most `len(FACTORS)`."""
+    """The brake of one listener, with its level: 0 while all is well, at most `len(FACTORS)`."""
 
     def __init__(self, lag_s_max: float) -> None:
         assert lag_s_max > 0
@@ -36,13 +36,13 @@ class Brake:
 
     @property
     def next_s(self) -> float:
-        """How long to wait before the next measurement."""
+        """The seconds to wait before the next measurement."""
         return CALM_MEASURE_S if max(self._lags_s) < self._bounds_s[0] / 2 else MEASURE_S
 
     def measured(self, lag_s: float) -> None:
-        """A timer fired that much too late."""
+        """Takes a measurement, the seconds that a timer fired too late, and sets the level by the last ones."""
         self._lags_s.append(lag_s)
         self.lag_s = median(self._lags_s)
         reached = sum(self.lag_s >= bound_s for bound_s in self._bounds_s)
-        kept = sum(self.lag_s >= bound_s / 2 for bound_s in self._bounds_s)
-        self.level = max(reached, min(self.level, kept))
+        held_level = sum(self.lag_s >= bound_s / 2 for bound_s in self._bounds_s)
+        self.level = max(reached, min(self.level, held_level))

@@ -14,13 +14,13 @@ LOOKS: Final = 10
 
 
 class Busy:
-    """Holds the share of the last `LOOKS` looks, which are `LOOK_S` apart or more."""
+    """The share of the last `LOOKS` looks, which are `LOOK_S` apart or more."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, float]] = deque(maxlen=LOOKS + 1)
 
     def is_due(self, now_s: float) -> bool:
-        """True if it should be told again what the thread took."""
+        """Returns True if it should be told again what the thread took."""
         return not self._looks or now_s - self._looks[-1][0] >= LOOK_S
 
     def measured(self, now_s: float, busy_s: float) -> None:

@@ -59,5 +59,5 @@ class Cluster(Protocol):
         ...
 
     def topic_config(self, name: str) -> TopicConfig:
-        """The settings in force for a topic. Raises `UnknownTopic`."""
+        """Returns the settings in force for a topic. Raises `UnknownTopic`."""
         ...

@@ -23,7 +23,7 @@ class DelayGate:
         self._target_s = target_s
         self._interval_s = interval_s
         self._heard_s = -math.inf
-        """When a wait ended last."""
+        """The time at which a wait ended last (s)."""
         self._over_since_s: float | None = None
         """The first of the waits over the target without one under it between; None if the last was under it."""
         self._refused_s = -math.inf

@@ -23,7 +23,7 @@ PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a group is behind in one partition of which it has a committed offset.
+    """The lag of a group in one partition of which it has a committed offset.
 
     `extent` is an error where nobody could be asked. `member` is who owns the partition, if anybody does.
     """

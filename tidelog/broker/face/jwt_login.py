@@ -22,18 +22,18 @@ REMEMBERED_MAX: Final = 10_000
 
 
 class Signed(NamedTuple):
-    """Says what a token's validity rests on: its time, and the key that has signed it."""
+    """The facts that a token's validity rests on: its end, and the key that has signed it."""
 
     expires_ms: int
     key: str
 
 
 class KeySource(Protocol):
-    """Has the keys, and may come to have others."""
+    """A source of the issuer's keys, which may change."""
 
     @property
     def keys(self) -> JwtKeys:
-        """Returns those in force."""
+        """Returns the keys in force."""
         ...
 
     @property
@@ -43,11 +43,11 @@ class KeySource(Protocol):
 
 
 class JwtLogin:
-    """Keeps what one broker knows of the tokens that it was shown."""
+    """The tokens that one broker was shown, and has verified."""
 
     def __init__(self, terms: JwtTerms, source: KeySource, clock: Clock, entropy: Entropy) -> None:
         self.verifications = 0
-        """How many signatures were verified."""
+        """The number of signatures that were verified."""
         self.source = source
         self._terms = terms
         self._clock = clock
@@ -62,19 +62,19 @@ class JwtLogin:
     def prove(self, text: str) -> tuple[Principal, Signed]:
         """Returns whose token this is. Raises `NotAuthenticated`."""
         name = hmac.digest(self._key, text.encode(), sha256)
-        known = self._known.get(name)
-        if known is not None and self.still_holds(known[1]):
-            return known
+        remembered = self._known.get(name)
+        if remembered is not None and self.still_holds(remembered[1]):
+            return remembered
         token = taken_apart(text)
         principal, expires_ms = judged(token, self._terms, self._clock.wall_ms())
         self.verifications += 1
         key = self.keys.verified_by(token)
         if key is None:
             raise refused("jwt: key or signature")
-        made = self._known[name] = (principal, Signed(expires_ms, key))
+        proof = self._known[name] = (principal, Signed(expires_ms, key))
         if len(self._known) > REMEMBERED_MAX:
             del self._known[next(iter(self._known))]
-        return made
+        return proof
 
     def still_holds(self, signed: Signed) -> bool:
         """Returns False once the token has ended, or its key is gone."""

@@ -49,7 +49,7 @@ class Proof(NamedTuple):
 
 
 NO_PROOF: Final = Proof(ANONYMOUS)
-"""Stands for what callers show where nobody has to log in."""
+"""The proof of callers where nobody has to log in."""
 
 
 class _Verified(NamedTuple):
@@ -58,7 +58,7 @@ class _Verified(NamedTuple):
 
 
 class Login:
-    """Keeps what one broker knows of those who have logged in."""
+    """The logins at one broker, and the passwords that were right a moment ago."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Login:
         self.jwts: JwtLogin | None = None
         """Takes JSON Web Tokens, where the settings say so."""
         self.verifications = 0
-        """How many passwords were compared with a hash."""
+        """The number of passwords that were compared with a hash."""
         self._access = access
         self._clock = clock
         self._entropy = entropy

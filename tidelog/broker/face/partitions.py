@@ -89,7 +89,7 @@ class Partitions:
         self._replicas = replicas
 
     def handle(self, topic: str, partition: int) -> PartitionHandle:
-        """A partition at its leader, for one request. Raises `UnknownTopic`, `UnknownPartition`,
+        """Returns a partition at its leader, for one request. Raises `UnknownTopic`, `UnknownPartition`,
         `LeaderNotAvailable`."""
         return self._routing.partition(topic, partition)
 

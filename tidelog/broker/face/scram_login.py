@@ -17,7 +17,7 @@ NONCE_BYTES: Final = 18
 
 
 class ScramExchange:
-    """Takes one user through a login; `first`, then `final`. The user is known when both have succeeded."""
+    """The login of one user; `first`, then `final`. The user is known when both have succeeded."""
 
     def __init__(self, mechanism: str) -> None:
         self._mechanism = mechanism
@@ -34,9 +34,9 @@ class ScramExchange:
 
     def first(self, user: User | None, secret: bytes, nonce: str) -> bytes:
         """Returns the answer to the first message. `secret` is this broker's, for users that there are not."""
-        known = [keys for keys in (user.scram if user is not None else ()) if keys.mechanism == self._mechanism]
-        self.user = user if known else None
-        keys = known[0] if known else _nobodys(self._mechanism, self.name, secret)
+        stored_keys = [keys for keys in (user.scram if user is not None else ()) if keys.mechanism == self._mechanism]
+        self.user = user if stored_keys else None
+        keys = stored_keys[0] if stored_keys else _nobodys(self._mechanism, self.name, secret)
         self._server = answer_first(self._first, keys, nonce)
         return self._server.text.encode()
 

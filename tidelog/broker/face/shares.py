@@ -68,11 +68,11 @@ class Shares:
         self._table = QuotaTable(())
         self._buckets: OrderedDict[BucketName, TokenBucket] = OrderedDict()
         self._held: dict[str, int] = {}
-        """How many connections each user has."""
+        """The number of connections of each user."""
         self.delayed: dict[str, int] = {}
-        """How many uses had to wait, by key."""
+        """The number of uses that had to wait, by key."""
         self.refused: dict[str, int] = {}
-        """How many uses were refused, by key."""
+        """The number of uses that were refused, by key."""
 
     @property
     def are_set(self) -> bool:
@@ -81,16 +81,16 @@ class Shares:
 
     @property
     def buckets(self) -> int:
-        """How many are kept."""
+        """The number of buckets that are kept."""
         return len(self._buckets)
 
     async def use(self, key: str, caller: Client, amount: float, wait_s_max: float = DELAY_S_MAX) -> float:
         """Charges a caller for what it is about to use, waits for its turn, and returns for how long. Raises
         `QuotaExceeded` if that would take longer than `wait_s_max`; then nothing was charged."""
-        found = self._of_client(key, caller)
-        if found is None:
+        bucket_and_name = self._of_client(key, caller)
+        if bucket_and_name is None:
             return 0.0
-        bucket, name = found
+        bucket, name = bucket_and_name
         now_s = self._now_s()
         owed_s = bucket.owed_s(now_s)
         if owed_s > wait_s_max:
@@ -103,31 +103,31 @@ class Shares:
 
     def charge(self, key: str, caller: Client, amount: float) -> None:
         """Charges a caller for more of what it was let in with."""
-        found = self._of_client(key, caller)
-        if found is not None:
-            found[0].spend(amount, self._now_s())
+        bucket_and_name = self._of_client(key, caller)
+        if bucket_and_name is not None:
+            bucket_and_name[0].spend(amount, self._now_s())
 
     def owed_s(self, key: str, caller: Client) -> float:
         """Returns for how long a caller should use nothing more; a listener that does not read its connection meanwhile
         needs to refuse nothing."""
-        found = self._of_client(key, caller)
-        owed_s = 0.0 if found is None else found[0].owed_s(self._now_s())
+        bucket_and_name = self._of_client(key, caller)
+        owed_s = 0.0 if bucket_and_name is None else bucket_and_name[0].owed_s(self._now_s())
         if owed_s > 0:
             self.delayed[key] = self.delayed.get(key, 0) + 1
         return owed_s
 
     def refuse_if_owing(self, key: str, caller: Client) -> None:
         """Raises `QuotaExceeded` for a caller that would have to wait for too long whatever it uses next."""
-        found = self._of_client(key, caller)
-        if found is not None and (owed_s := found[0].owed_s(self._now_s())) > DELAY_S_MAX:
-            raise self._refusal(found[1], found[0], owed_s)
+        bucket_and_name = self._of_client(key, caller)
+        if bucket_and_name is not None and (owed_s := bucket_and_name[0].owed_s(self._now_s())) > DELAY_S_MAX:
+            raise self._refusal(bucket_and_name[1], bucket_and_name[0], owed_s)
 
     def admits_connection(self, address: str) -> bool:
         """Charges an address for a connection that it has opened; False if it has opened too many."""
-        known = self._table_now().of_address(CONNECTION_CREATION_RATE, canonical_address(address))
-        if known is None:
+        quota = self._table_now().of_address(CONNECTION_CREATION_RATE, canonical_address(address))
+        if quota is None:
             return True
-        bucket = self._bucket(*known)
+        bucket = self._bucket(*quota)
         now_s = self._now_s()
         if bucket.owed_s(now_s) > 0:
             self.refused[CONNECTION_CREATION_RATE] = self.refused.get(CONNECTION_CREATION_RATE, 0) + 1
@@ -138,24 +138,24 @@ class Shares:
     def hold(self, user: str) -> None:
         """Counts a connection as this user's, until `release`. Raises `TooManyConnections` if it has as many as it may
         have; then it is not counted."""
-        held, known = self._held.get(user, 0), self._table_now().of_client(CONNECTIONS, user, "")
-        if known is not None and held >= known[1]:
+        count, quota = self._held.get(user, 0), self._table_now().of_client(CONNECTIONS, user, "")
+        if quota is not None and count >= quota[1]:
             self.refused[CONNECTIONS] = self.refused.get(CONNECTIONS, 0) + 1
             raise TooManyConnections(
-                f"user {user} has {held} connections open, as many as its quota {CONNECTIONS} allows at each broker; "
+                f"user {user} has {count} connections open, as many as its quota {CONNECTIONS} allows at each broker; "
                 "close some, or ask the cluster's administrator for more (tidelog quota)"
             )
-        self._held[user] = held + 1
+        self._held[user] = count + 1
 
     def release(self, user: str) -> None:
-        """A connection that was counted is closed, or is another user's now."""
+        """Counts out a connection that is closed, or is another user's now."""
         self._held[user] -= 1
         if not self._held[user]:
             del self._held[user]
 
     def _of_client(self, key: str, caller: Client) -> tuple[TokenBucket, BucketName] | None:
-        known = self._table_now().of_client(key, caller.principal.name, caller.client_id)
-        return None if known is None else (self._bucket(*known), known[0])
+        quota = self._table_now().of_client(key, caller.principal.name, caller.client_id)
+        return None if quota is None else (self._bucket(*quota), quota[0])
 
     def _table_now(self) -> QuotaTable:
         quotas = self._quotas()
@@ -166,7 +166,7 @@ class Shares:
         return self._table
 
     def _bucket(self, name: BucketName, rate: float) -> TokenBucket:
-        """The bucket of this name, at this rate; its debt outlives a change of the rate."""
+        """Returns the bucket of this name, at this rate; its debt outlives a change of the rate."""
         now_s = self._now_s()
         bucket = self._buckets.get(name)
         if bucket is None:
@@ -201,7 +201,7 @@ class Share:
         self._caller = caller
         self._produces = produces
         self.waited_s = 0.0
-        """For how long it was held up so far."""
+        """The seconds for which the request was held up so far."""
 
     @property
     def waited_ms(self) -> str:
@@ -213,16 +213,16 @@ class Share:
         self.waited_s += await self._shares.use(key, self._caller, amount)
 
     async def mutate(self, count: int) -> None:
-        """So many topics, partitions or groups are about to be made or deleted. Raises `QuotaExceeded`."""
+        """Charges for topics, partitions or groups that are about to be made or deleted. Raises `QuotaExceeded`."""
         await self.use(CONTROLLER_MUTATION_RATE, count)
 
     async def send(self, size: int) -> None:
-        """Record data is about to be sent. Raises `QuotaExceeded`."""
+        """Charges for record data that is about to be sent. Raises `QuotaExceeded`."""
         await self.use(CONSUMER_BYTE_RATE, size)
 
     async def send_more(self, size: int) -> None:
-        """More record data is about to follow what was sent. Raises `QuotaExceeded` if that has to wait for too long
-        even for a stream."""
+        """Charges for more record data that is about to be sent. Raises `QuotaExceeded` if that has to wait for too
+        long even for a stream."""
         self.waited_s += await self._shares.use(CONSUMER_BYTE_RATE, self._caller, size, PACE_S_MAX)
 
     def refuse_to_send(self) -> None:
@@ -230,16 +230,16 @@ class Share:
         self._shares.refuse_if_owing(CONSUMER_BYTE_RATE, self._caller)
 
     async def take(self, size: int) -> None:
-        """A body of this size is about to be read, or the first piece of one. Raises `QuotaExceeded`."""
+        """Charges for a body that is about to be read, or its first piece. Raises `QuotaExceeded`."""
         if self._produces:
             await self.use(PRODUCER_BYTE_RATE, size)
 
     def take_more(self, size: int) -> None:
-        """Another piece of a body has come, which counts as one with the first: it is not refused half-way."""
+        """Charges for another piece of a body, which counts as one with the first: it is not refused half-way."""
         if self._produces:
             self._shares.charge(PRODUCER_BYTE_RATE, self._caller, size)
 
     async def take_on(self, size: int) -> None:
-        """Another piece of a stream has come. Raises `QuotaExceeded` if that has to wait for too long even for a
+        """Charges for another piece of a stream. Raises `QuotaExceeded` if that has to wait for too long even for a
         stream."""
         self.waited_s += await self._shares.use(PRODUCER_BYTE_RATE, self._caller, size, PACE_S_MAX)

@@ -39,7 +39,7 @@ BRAKED_FROM: Final = {
 
 
 class Shedding:
-    """Holds the gates and the brake of one listener."""
+    """The gates and the brake of one listener."""
 
     def __init__(self, wait_s_max: float, interval_s: float, lag_s_max: float) -> None:
         self._wait_s_max = wait_s_max
@@ -47,7 +47,7 @@ class Shedding:
         self._gates = {kind: DelayGate(wait_s_max, interval_s) for kind in RequestClass}
         self.brake = Brake(lag_s_max)
         self.shed = {(kind, cause): 0 for kind in RequestClass for cause in ("wait", "lag")}
-        """How many requests were refused, by class and cause."""
+        """The number of requests that were refused, by class and cause."""
 
     def refuse_late(self, kind: RequestClass, waited_s: float, now_s: float) -> None:
         """Raises `Overloaded` if a request that has waited `waited_s` for its turn must not be begun."""

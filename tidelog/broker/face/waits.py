@@ -46,8 +46,8 @@ class Waits:
         return self._is_ended
 
     def until(self, deadline_s: float) -> Wait:
-        """An async context: what is inside ends at `deadline_s` (loop time) or at the shutdown, if it has not by
-        itself; all three look the same from outside."""
+        """Returns an async context: what is inside ends at `deadline_s` (loop time) or at the shutdown, if it has not
+        by itself; all three look the same from outside."""
         return Wait(self._timeouts, asyncio.timeout_at(0 if self._is_ended else deadline_s))
 
     def end_all(self) -> None:
