@@ -30,25 +30,30 @@ async def offsets_of(
     """Returns the extent of each partition, and if it comes with a timestamp (ms) the first record of that time or
     later; or the error why not. An error in place of a partition is passed on.
     """
-    asked = [(_direct(one), timestamp_ms) for one, timestamp_ms in asked]
-    found: list[Offsets | TidelogError | None] = [None] * len(asked)
-    remote = [(number, one) for number, (one, _) in enumerate(asked) if isinstance(one, RemotePartition)]
+    asked = [(_direct(partition), timestamp_ms) for partition, timestamp_ms in asked]
+    remote_answers: list[Offsets | TidelogError | None] = [None] * len(asked)
+    remote = [
+        (number, partition) for number, (partition, _) in enumerate(asked) if isinstance(partition, RemotePartition)
+    ]
     if remote:
-        targets = [(one.target, asked[number][1]) for number, one in remote]
+        targets = [(partition.target, asked[number][1]) for number, partition in remote]
         answers = await fan_out_offsets(remote[0][1].calls, targets, _patience_ends_s())
         for (number, _), answer in zip(remote, answers, strict=True):
-            found[number] = answer
-    answers = [await _offsets_here(*asked[number]) if one is None else one for number, one in enumerate(found)]
+            remote_answers[number] = answer
+    answers = [
+        await _offsets_here(*asked[number]) if remote_answer is None else remote_answer
+        for number, remote_answer in enumerate(remote_answers)
+    ]
     await _ask_again(asked, answers)
     return answers
 
 
 async def _ask_again(
-    asked: Sequence[tuple[PartitionHandle | TidelogError, int | None]], answers: list[Offsets | TidelogError]
+    questions: Sequence[tuple[PartitionHandle | TidelogError, int | None]], answers: list[Offsets | TidelogError]
 ) -> None:
     """Asks leaders on this broker again that are about to be elected, once they are."""
     deadline_s = _patience_ends_s()
-    for number, (partition, timestamp_ms) in enumerate(asked):
+    for number, (partition, timestamp_ms) in enumerate(questions):
         if isinstance(partition, LedPartition) and isinstance(answers[number], LeaderNotAvailable):
             await partition.wait_for_end(deadline_s)
             answers[number] = await _offsets_here(partition, timestamp_ms)
@@ -69,15 +74,17 @@ async def fingerprints_of(
     """Returns the fingerprint of the request that came to each partition under an idempotency key, by the producer id
     made from it; None if none came.
     """
-    partitions = [_direct(one) for one in partitions]
-    remote = [one for one in partitions if isinstance(one, RemotePartition)]
-    found: list[int | TidelogError | None] = [
-        await one.fingerprint_of(producer_id) for one in partitions if not isinstance(one, RemotePartition)
+    partitions = [_direct(partition) for partition in partitions]
+    remote = [partition for partition in partitions if isinstance(partition, RemotePartition)]
+    fingerprints: list[int | TidelogError | None] = [
+        await partition.fingerprint_of(producer_id)
+        for partition in partitions
+        if not isinstance(partition, RemotePartition)
     ]
     if remote:
-        targets = [one.target for one in remote]
-        found += await fan_out_fingerprints(remote[0].calls, targets, producer_id, _patience_ends_s())
-    return found
+        targets = [partition.target for partition in remote]
+        fingerprints += await fan_out_fingerprints(remote[0].calls, targets, producer_id, _patience_ends_s())
+    return fingerprints
 
 
 async def wait_for_change(
@@ -85,14 +92,14 @@ async def wait_for_change(
 ) -> None:
     """Returns when the high watermark of any of these partitions is not the one that came with it, when there is an
     error to tell of one, or at the deadline (loop time). Raises `Overloaded` if too many wait already."""
-    known = [(_direct(one), end) for one, end in known]
-    local = [(one, end) for one, end in known if isinstance(one, LedPartition)]
-    remote = [(one, end) for one, end in known if isinstance(one, RemotePartition)]
+    known = [(_direct(partition), end) for partition, end in known]
+    local = [(partition, end) for partition, end in known if isinstance(partition, LedPartition)]
+    remote = [(partition, end) for partition, end in known if isinstance(partition, RemotePartition)]
     if not remote:
         await wait_for_local_change(local, purgatory, deadline_s)
         return
     try:
-        located = [(one.calls.locate(one.target, deadline_s), end) for one, end in remote]
+        located = [(partition.calls.locate(partition.target, deadline_s), end) for partition, end in remote]
     except TidelogError:
         return
     local += [(leader, end) for leader, end in located if isinstance(leader, LedPartition)]
@@ -119,9 +126,9 @@ async def wait_for_local_change(
     )
 
 
-async def _wait_at(leader: PeerLeader, known: Sequence[tuple[Addressed, int]], deadline_s: float) -> None:
+async def _wait_at(leader: PeerLeader, ends: Sequence[tuple[Addressed, int]], deadline_s: float) -> None:
     try:
-        await leader.wait_for_change(known, deadline_s)
+        await leader.wait_for_change(ends, deadline_s)
     except Overloaded:
         raise
     except (TidelogError, *UNKNOWN):

@@ -36,63 +36,63 @@ class FanOut(Generic[T]):
     ask_peer: AskPeer[T]
 
     async def run(self, deadline_s: float) -> list[T | TidelogError]:
-        """An answer or an error for each target, in their order."""
+        """Asks, and returns an answer or an error for each target, in their order."""
         pauses = Pauses(deadline_s)
-        found: dict[int, T | TidelogError] = {}
+        answers: dict[int, T | TidelogError] = {}
         pending: list[int] = list(range(len(self.targets)))
         await self.calls.until_opened(self.targets, deadline_s)
         while pending:
-            tried = await self._round(pending, found, deadline_s)
-            pending = [number for number in pending if isinstance(found[number], NOT_DONE + UNKNOWN)]
+            tried_epochs = await self._round(pending, answers, deadline_s)
+            pending = [number for number in pending if isinstance(answers[number], NOT_DONE + UNKNOWN)]
             if pauses.is_over:
                 break
             if pending:
-                news = [(self.targets[number], tried[number]) for number in pending]
+                news = [(self.targets[number], tried_epochs[number]) for number in pending]
                 await self.calls.wait_for_news(news, pauses.next_end_s())
         for number in pending:
-            failure = found[number]
+            failure = answers[number]
             assert isinstance(failure, TidelogError)
-            found[number] = not_reached(self.targets[number], failure)
-        return [found[number] for number in range(len(self.targets))]
+            answers[number] = not_reached(self.targets[number], failure)
+        return [answers[number] for number in range(len(self.targets))]
 
     async def _round(
-        self, pending: Sequence[int], found: dict[int, T | TidelogError], deadline_s: float
+        self, pending: Sequence[int], answers: dict[int, T | TidelogError], deadline_s: float
     ) -> dict[int, int | None]:
-        """Asks once, and notes what is found. Returns the leader epochs that were tried."""
-        tried = {number: self.calls.epoch(self.targets[number]) for number in pending}
+        """Asks once, and notes the answers. Returns the leader epochs that were tried."""
+        tried_epochs = {number: self.calls.epoch(self.targets[number]) for number in pending}
         leaders: dict[int, PeerLeader] = {}
         questions: dict[int, list[tuple[int, Addressed]]] = {}
         for number in pending:
             try:
                 leader = self.calls.locate(self.targets[number], deadline_s)
                 if isinstance(leader, LedPartition):
-                    found[number] = await self.ask_here(number, leader)
+                    answers[number] = await self.ask_here(number, leader)
                     continue
             except TidelogError as error:
-                found[number] = error
+                answers[number] = error
                 continue
             node_id = leader.peer.node_id
             leaders[node_id] = leader.peer
             questions.setdefault(node_id, []).append((number, leader.addressed))
-        await asyncio.gather(*(self._ask(leaders[node_id], asked, found) for node_id, asked in questions.items()))
-        return tried
+        await asyncio.gather(*(self._ask(leaders[node_id], group, answers) for node_id, group in questions.items()))
+        return tried_epochs
 
     async def _ask(
-        self, leader: PeerLeader, asked: list[tuple[int, Addressed]], found: dict[int, T | TidelogError]
+        self, leader: PeerLeader, group: list[tuple[int, Addressed]], answers: dict[int, T | TidelogError]
     ) -> None:
         try:
-            answers: Sequence[T | TidelogError] = await self.ask_peer(leader, asked)
+            group_answers: Sequence[T | TidelogError] = await self.ask_peer(leader, group)
         except TimeoutError as error:
-            answers = [PeerLost(str(error))] * len(asked)
+            group_answers = [PeerLost(str(error))] * len(group)
         except TidelogError as error:
-            answers = [error] * len(asked)
-        found.update(zip((number for number, _ in asked), answers, strict=True))
+            group_answers = [error] * len(group)
+        answers.update(zip((number for number, _ in group), group_answers, strict=True))
 
 
 async def fan_out_offsets(
     calls: LeaderCalls, asked: Sequence[tuple[Target, int | None]], deadline_s: float
 ) -> list[Offsets | TidelogError]:
-    """The extents of partitions, and for those with a timestamp (ms) the first record of that time or later."""
+    """Returns the extents of partitions, and for those with a timestamp (ms) the first record of that time or later."""
 
     async def here(number: int, partition: LedPartition) -> Offsets:
         await partition.wait_for_end(deadline_s)
@@ -121,6 +121,6 @@ async def fan_out_fingerprints(
 
 
 async def offsets_at(partition: PartitionHandle, timestamp_ms: int | None) -> Offsets:
-    """Extent and look-up of one partition. Raises as these."""
+    """Returns the extent of one partition, and the record that a look-up by time finds. Raises as these."""
     record = None if timestamp_ms is None else await partition.offset_for_timestamp(timestamp_ms)
     return Offsets(await partition.extent(), record)

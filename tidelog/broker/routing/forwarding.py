@@ -62,7 +62,7 @@ class ForwardedRequests:
         self._budget = ByteBudget(PRODUCE_BYTES_MAX, "requests forwarded by other brokers")
 
     async def handle(self, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """The answer to one request. Raises the `TidelogError` that the caller's client is to be told."""
+        """Answers one request. Raises the `TidelogError` that the caller's client is to be told."""
         match message:
             case ForwardProduce():
                 return await self._produce(message, payload)
@@ -83,22 +83,22 @@ class ForwardedRequests:
 
     # -- one partition -----------------------------------------------------------------------------------------------
 
-    async def _produce(self, asked: ForwardProduce, payload: memoryview) -> Answer:
-        deadline_s = _deadline_s(asked.timeout_ms)
-        partition = await self.led(asked.partition, deadline_s)
+    async def _produce(self, message: ForwardProduce, payload: memoryview) -> Answer:
+        deadline_s = _deadline_s(message.timeout_ms)
+        partition = await self.led(message.partition, deadline_s)
         size = len(payload)
         self._budget.take(size)
         try:
             keyed = None
-            if asked.idempotency is not None:
-                keyed = ProducerId(asked.idempotency[0]), asked.idempotency[1]
+            if message.idempotency is not None:
+                keyed = ProducerId(message.idempotency[0]), message.idempotency[1]
             receipt = await partition.produce(
                 split_batches(payload, batch_bytes_max=partition.config.max_message_bytes),
-                acks=asked.acks,
+                acks=message.acks,
                 deadline_s=deadline_s,
                 idempotency=keyed,
-                expected_end=asked.expected_end,
-                is_own=asked.is_own,
+                expected_end=message.expected_end,
+                is_own=message.is_own,
             )
         finally:
             self._budget.give_back(size)
@@ -112,15 +112,15 @@ class ForwardedRequests:
             )
         )
 
-    async def _delete(self, asked: ForwardDeletion) -> Answer:
-        deadline_s = _deadline_s(asked.timeout_ms)
-        partition = await self.led(asked.partition, deadline_s)
-        await partition.delete_records(asked.offset, deadline_s=deadline_s)
+    async def _delete(self, message: ForwardDeletion) -> Answer:
+        deadline_s = _deadline_s(message.timeout_ms)
+        partition = await self.led(message.partition, deadline_s)
+        await partition.delete_records(message.offset, deadline_s=deadline_s)
         return Answer()
 
-    async def _read(self, asked: ForwardRead) -> Answer:
-        partition = await self.led(asked.partition, _deadline_s(asked.timeout_ms))
-        fetched = await partition.read(asked.offset, bytes_max=min(asked.bytes_max, READ_BYTES_MAX))
+    async def _read(self, request: ForwardRead) -> Answer:
+        partition = await self.led(request.partition, _deadline_s(request.timeout_ms))
+        fetched = await partition.read(request.offset, bytes_max=min(request.bytes_max, READ_BYTES_MAX))
         message = BatchesRead(
             fetched.next_offset,
             fetched.log_start_offset,
@@ -132,45 +132,45 @@ class ForwardedRequests:
         )
         return Answer(message, (fetched.data,) if fetched.data else ())
 
-    async def _wait_for_data(self, asked: ForwardDataWait) -> Answer:
-        deadline_s = _deadline_s(asked.timeout_ms)
-        partition = await self.led(asked.partition, deadline_s)
-        await partition.wait_for_data(asked.offset, bytes_min=asked.bytes_min, deadline_s=deadline_s)
+    async def _wait_for_data(self, message: ForwardDataWait) -> Answer:
+        deadline_s = _deadline_s(message.timeout_ms)
+        partition = await self.led(message.partition, deadline_s)
+        await partition.wait_for_data(message.offset, bytes_min=message.bytes_min, deadline_s=deadline_s)
         return Answer()
 
     # -- many partitions ---------------------------------------------------------------------------------------------
 
-    async def _wait_for_change(self, asked: ForwardChangeWait) -> Answer:
-        deadline_s = _deadline_s(asked.timeout_ms)
-        found = await self._led_of_many([addressed for addressed, _ in asked.known], deadline_s)
-        known: list[tuple[LedPartition, int]] = []
-        for partition, (_, end) in zip(found, asked.known, strict=True):
+    async def _wait_for_change(self, message: ForwardChangeWait) -> Answer:
+        deadline_s = _deadline_s(message.timeout_ms)
+        partitions = await self._led_of_many([addressed for addressed, _ in message.known], deadline_s)
+        ends: list[tuple[LedPartition, int]] = []
+        for partition, (_, end) in zip(partitions, message.known, strict=True):
             if isinstance(partition, TidelogError):
                 return Answer()  # something to tell: whoever asks for the offsets next is told
-            known.append((partition, end))
-        await wait_for_local_change(known, self._purgatory, deadline_s)
+            ends.append((partition, end))
+        await wait_for_local_change(ends, self._purgatory, deadline_s)
         return Answer()
 
-    async def _find_offsets(self, asked: ForwardOffsets) -> Answer:
-        deadline_s = _deadline_s(asked.timeout_ms)
-        found = await self._led_of_many([addressed for addressed, _ in asked.asked], deadline_s)
+    async def _find_offsets(self, message: ForwardOffsets) -> Answer:
+        deadline_s = _deadline_s(message.timeout_ms)
+        partitions = await self._led_of_many([addressed for addressed, _ in message.asked], deadline_s)
         entries = []
-        for partition, (_, timestamp_ms) in zip(found, asked.asked, strict=True):
+        for partition, (_, timestamp_ms) in zip(partitions, message.asked, strict=True):
             entries.append(await _offsets_entry(partition, timestamp_ms, deadline_s))
             if timestamp_ms is not None:
                 await asyncio.sleep(0)  # a look-up opens batches; others get their turn between two
         return Answer(OffsetsFound(entries))
 
-    async def _find_fingerprints(self, asked: ForwardFingerprints) -> Answer:
-        found = await self._led_of_many(asked.partitions, _deadline_s(asked.timeout_ms))
-        producer_id = ProducerId(asked.producer_id)
+    async def _find_fingerprints(self, message: ForwardFingerprints) -> Answer:
+        partitions = await self._led_of_many(message.partitions, _deadline_s(message.timeout_ms))
+        producer_id = ProducerId(message.producer_id)
         return Answer(
             Fingerprints(
                 [
                     Refusal.of(partition)
                     if isinstance(partition, TidelogError)
                     else await partition.fingerprint_of(producer_id)
-                    for partition in found
+                    for partition in partitions
                 ]
             )
         )
@@ -178,25 +178,35 @@ class ForwardedRequests:
     # -- which partitions --------------------------------------------------------------------------------------------
 
     async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
-        """A partition that this broker leads, as the caller believes. Raises `NotLeader`, or another definite error."""
-        (found,) = await self._led_of_many([addressed], deadline_s)
-        if isinstance(found, TidelogError):
-            raise found
-        return found
+        """Returns a partition that this broker leads, as the caller believes. Raises `NotLeader`, or another definite
+        error."""
+        (partition,) = await self._led_of_many([addressed], deadline_s)
+        if isinstance(partition, TidelogError):
+            raise partition
+        return partition
 
-    async def _led_of_many(self, asked: Sequence[Addressed], deadline_s: float) -> list[LedPartition | TidelogError]:
-        """The partitions, or why they are not served here. Waits for the image if the caller's is newer."""
-        found = [self._find(addressed) for addressed in asked]
-        newest = max((addressed.position for addressed in asked), default=0)
-        if newest > self._lookup.position_in_force and any(isinstance(one, TidelogError) for one in found):
+    async def _led_of_many(
+        self, addresses: Sequence[Addressed], deadline_s: float
+    ) -> list[LedPartition | TidelogError]:
+        """Returns the partitions, or the errors why they are not served here. Waits for the image if the caller's is
+        newer."""
+        partitions = [self._find(addressed) for addressed in addresses]
+        newest = max((addressed.position for addressed in addresses), default=0)
+        if newest > self._lookup.position_in_force and any(
+            isinstance(partition, TidelogError) for partition in partitions
+        ):
             patience_s = min(deadline_s, asyncio.get_running_loop().time() + CATCH_UP_S)
             await self._lookup.wait_until(lambda: self._lookup.position_in_force >= newest, patience_s)
-            found = [self._find(addressed) for addressed in asked]
-        names = [(TopicId(one.topic_id), one.partition) for one, it in zip(asked, found, strict=True) if _is_error(it)]
+            partitions = [self._find(addressed) for addressed in addresses]
+        names = [
+            (TopicId(addressed.topic_id), addressed.partition)
+            for addressed, partition in zip(addresses, partitions, strict=True)
+            if _is_error(partition)
+        ]
         if names:
             await self._lookup.until_opened(names, min(deadline_s, asyncio.get_running_loop().time() + CATCH_UP_S))
-            found = [self._find(addressed) for addressed in asked]
-        return found
+            partitions = [self._find(addressed) for addressed in addresses]
+        return partitions
 
     def _find(self, addressed: Addressed) -> LedPartition | TidelogError:
         topic_id = TopicId(addressed.topic_id)
@@ -219,8 +229,8 @@ class ForwardedRequests:
             return error
 
 
-def _is_error(found: LedPartition | TidelogError) -> bool:
-    return isinstance(found, TidelogError)
+def _is_error(partition: LedPartition | TidelogError) -> bool:
+    return isinstance(partition, TidelogError)
 
 
 async def _offsets_entry(
@@ -230,17 +240,17 @@ async def _offsets_entry(
         return OffsetsEntry(refusal=Refusal.of(partition))
     try:
         await partition.wait_for_end(deadline_s)
-        found = await offsets_at(partition, timestamp_ms)
+        offsets = await offsets_at(partition, timestamp_ms)
     except TidelogError as error:
         return OffsetsEntry(refusal=Refusal.of(error))
-    extent = found.extent
+    extent = offsets.extent
     return OffsetsEntry(
         extent.log_start_offset,
         extent.high_watermark,
         extent.log_end_offset,
         extent.leader_epoch,
         extent.leader,
-        found.record,
+        offsets.record,
     )
 
 

@@ -30,7 +30,7 @@ class Addressed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ForwardProduce(msgspec.Struct, frozen=True, tag=True):
-    """Append the batches that follow, all or none. Answered by `Produced`."""
+    """Has the leader append the batches that follow, all or none. Answered by `Produced`."""
 
     partition: Addressed
     acks: Int64
@@ -54,7 +54,7 @@ class Produced(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardDeletion(msgspec.Struct, frozen=True, tag=True):
-    """Delete the committed records below `offset`. Answered by nothing."""
+    """Has the leader delete the committed records below `offset`. Answered by an empty answer."""
 
     partition: Addressed
     offset: Int64
@@ -62,7 +62,7 @@ class ForwardDeletion(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardRead(msgspec.Struct, frozen=True, tag=True):
-    """Committed batches from the one with `offset` on. Answered by `BatchesRead` and the batches."""
+    """Asks for committed batches from the one with `offset` on. Answered by `BatchesRead` and the batches."""
 
     partition: Addressed
     offset: Int64
@@ -83,7 +83,7 @@ class BatchesRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
-    """Wait until `bytes_min` committed bytes lie behind `offset`. Answered by nothing."""
+    """Waits until `bytes_min` committed bytes lie behind `offset`. Answered then, by an empty answer."""
 
     partition: Addressed
     offset: Int64
@@ -92,8 +92,8 @@ class ForwardDataWait(msgspec.Struct, frozen=True, tag=True):
 
 
 class ForwardChangeWait(msgspec.Struct, frozen=True, tag=True):
-    """Wait until the high watermark of any of these is not the one given, or one is not led here. Answered by
-    nothing."""
+    """Waits until the high watermark of any of these is not the one given, or one is not led here. Answered then, by an
+    empty answer."""
 
     known: list[tuple[Addressed, Int64]]
     timeout_ms: Int64

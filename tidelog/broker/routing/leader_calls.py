@@ -46,7 +46,7 @@ UNKNOWN: Final = (PeerLost, TimeoutError)
 
 
 class Target(NamedTuple):
-    """A partition of one life of a topic."""
+    """A partition of a topic, by the topic's id, too: one that was deleted and made again is another."""
 
     topic: str
     topic_id: TopicId
@@ -70,7 +70,7 @@ class Pauses:
         return asyncio.get_running_loop().time() >= self._deadline_s
 
     def next_end_s(self) -> float:
-        """When the next pause ends."""
+        """Returns when the next pause ends (loop time, s)."""
         pause_s, self._next_s = self._next_s, min(2 * self._next_s, PAUSE_S_MAX)
         return min(asyncio.get_running_loop().time() + pause_s, self._deadline_s)
 
@@ -116,13 +116,17 @@ class LeaderCalls:
             except TidelogError as error:
                 failure = error
                 if not isinstance(error, NOT_DONE):
+                    # A definite error speaks only for this try. Told as it is, it would deny an append of an earlier
+                    # try that is in the log, and the client would send the records a second time.
                     if is_uncertain and error.definite:
                         raise unknown(target, error) from error
                     raise
             if pauses.is_over or (is_uncertain and not is_repeatable):
                 raise unknown(target, failure) if is_uncertain else not_reached(target, failure)
-            tried = self.epoch(target) if epoch is None else epoch  # nobody was found in the epoch that it has still
-            await self.wait_for_news([(target, tried)], pauses.next_end_s())
+            tried_epoch = (
+                self.epoch(target) if epoch is None else epoch
+            )  # nobody was found in the epoch that it has still
+            await self.wait_for_news([(target, tried_epoch)], pauses.next_end_s())
 
     async def until_opened(self, targets: Iterable[Target], deadline_s: float) -> None:
         """Waits for the logs of these that this very broker gets open, until the deadline (loop time) at most."""
@@ -167,7 +171,8 @@ class LeaderCalls:
         await self._lookup.wait_until(is_news, until_s)
 
     def epoch(self, target: Target) -> int | None:
-        """The partition's leader epoch, as far as this broker knows; None if there is no such partition any more."""
+        """Returns the partition's leader epoch, as far as this broker knows; None if there is no such partition any
+        more."""
         try:
             return self._lookup.find_again(*target).leader_epoch
         except TidelogError:
@@ -175,7 +180,7 @@ class LeaderCalls:
 
 
 def epoch_of(leader: LeaderTarget) -> int:
-    """The leader epoch in which a leader leads its partition."""
+    """Returns the leader epoch in which a leader leads its partition."""
     return leader.addressed.leader_epoch if isinstance(leader, PeerPartition) else leader.leader_epoch
 
 
@@ -184,17 +189,17 @@ def _id_of(target: Target) -> PartitionId:
 
 
 def no_leader(target: Target) -> LeaderNotAvailable:
-    """The definite error of a request that there is nobody to answer."""
+    """Returns the definite error of a request that there is nobody to answer."""
     return LeaderNotAvailable(f"partition {target} has no leader now; try again when its broker is back")
 
 
 def not_reached(target: Target, failure: Exception) -> LeaderNotAvailable:
-    """The definite error of a request that no leader took."""
+    """Returns the definite error of a request that no leader took."""
     return LeaderNotAvailable(f"the leader of partition {target} could not be asked in time ({failure}); try again")
 
 
 def unknown(target: Target, failure: Exception) -> TimedOutAfterAppend:
-    """The indefinite error of a request that a leader may have carried out."""
+    """Returns the indefinite error of a request that a leader may have carried out."""
     return TimedOutAfterAppend(
         f"sent to the leader of partition {target}, which may have done it: {failure}; retry idempotently"
     )

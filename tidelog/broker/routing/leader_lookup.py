@@ -41,7 +41,7 @@ class Host(Protocol):
         ...
 
     def is_opening(self, partition_id: PartitionId) -> bool:
-        """True if this broker holds a replica whose log is on its way open. Who asks waits for it."""
+        """Returns True if this broker holds a replica whose log is on its way open. Who asks waits for it."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class Host(Protocol):
         ...
 
     def topic_config(self, name: str) -> TopicConfig:
-        """The settings in force for a topic. Raises `UnknownTopic`."""
+        """Returns the settings in force for a topic. Raises `UnknownTopic`."""
         ...
 
 
@@ -71,12 +71,12 @@ class LeaderLookup:
 
     @property
     def position(self) -> int:
-        """How far in the metadata log this broker's image is."""
+        """The position in the metadata log of this broker's image."""
         return self._host.image.position
 
     @property
     def position_in_force(self) -> int:
-        """How far this broker is in line with its image."""
+        """The metadata position up to which this broker's replicas are in line with its image."""
         return self._host.position_in_force
 
     @property
@@ -85,7 +85,7 @@ class LeaderLookup:
         return self.position_in_force >= self.position
 
     def on_metadata_applied(self) -> None:
-        """The image, or what is open here, has changed."""
+        """Wakes those who wait, since the image, or what is open here, has changed."""
         self._watchers.wake_all()
         for alarm in list(self._alarms):
             alarm()
@@ -107,23 +107,23 @@ class LeaderLookup:
                     await self._watchers.wait()
 
     def is_opening(self, topic_id: TopicId, partition: int) -> bool:
-        """True if this broker gets the log open, which whoever asks waits for."""
+        """Returns True if this broker gets the log open, which whoever asks waits for."""
         return self._host.is_opening(PartitionId(topic_id, partition))
 
     async def until_opened(self, partitions: Collection[tuple[TopicId, int]], deadline_s: float) -> None:
         """Returns when each of these was seen not to be on its way open here, or at the deadline (loop time)."""
-        left = list(reversed([*partitions]))
+        unopened = list(reversed([*partitions]))
 
         def are_opened() -> bool:
-            while left and not self.is_opening(*left[-1]):
-                left.pop()
-            return not left
+            while unopened and not self.is_opening(*unopened[-1]):
+                unopened.pop()
+            return not unopened
 
         if not are_opened():
             await self.wait_until(are_opened, deadline_s)
 
     def find(self, topic: str, partition: int) -> tuple[Topic, PartitionInfo]:
-        """A partition in the image. Raises `UnknownTopic`, `UnknownPartition`."""
+        """Returns a partition in the image. Raises `UnknownTopic`, `UnknownPartition`."""
         described = self._host.topic(topic)
         if not 0 <= partition < len(described.partitions):
             raise UnknownPartition(
@@ -141,21 +141,21 @@ class LeaderLookup:
         return info
 
     def is_open(self, partition: PartitionId) -> bool:
-        """True if this broker leads it, in whatever epoch."""
+        """Returns True if this broker leads it, in whatever epoch."""
         return partition in self._host.partitions
 
     def opened(self, topic: str, partition: PartitionId) -> LedPartition:
-        """A partition that this broker leads. Raises `NotLeader` if it is about to, `LeaderNotAvailable` if its log is
-        not open."""
-        found = self._host.partitions.get(partition)
-        if found is None and not self.is_in_force:
+        """Returns a partition that this broker leads. Raises `NotLeader` if it is about to, `LeaderNotAvailable` if its
+        log is not open."""
+        led = self._host.partitions.get(partition)
+        if led is None and not self.is_in_force:
             raise NotLeader(f"broker {self.node_id} does not lead {topic}-{partition.partition} yet; try again")
-        if found is None:
+        if led is None:
             raise LeaderNotAvailable(
                 f"partition {topic}-{partition.partition} is not available on its leader now; try again"
             )
-        return found
+        return led
 
     def config(self, topic: str) -> TopicConfig:
-        """The settings in force for a topic. Raises `UnknownTopic`."""
+        """Returns the settings in force for a topic. Raises `UnknownTopic`."""
         return self._host.topic_config(topic)

@@ -58,7 +58,7 @@ class Peers(Protocol):
         deadline_s: float,
         lane: Lane = Lane.CONTROL,
     ) -> Answer:
-        """The peer's answer, within `deadline_s` seconds, or the `TidelogError` that it answered with.
+        """Returns the peer's answer, within `deadline_s` seconds, or the `TidelogError` that it answered with.
 
         Raises `PeerUnreachable` or `Overloaded` (not sent: definite), `PeerLost` or `TimeoutError` (unknown).
         """
@@ -99,26 +99,28 @@ class PeerLeader:
     async def offsets(
         self, asked: Sequence[tuple[Addressed, int | None]], deadline_s: float
     ) -> list[Offsets | TidelogError]:
-        """Extents, and what was looked for by timestamp, of many partitions."""
+        """Returns the extents of many partitions, and the records that were looked for by timestamp."""
         answer = await self.ask(ForwardOffsets(list(asked), _timeout_ms(deadline_s)), deadline_s)
-        found: list[Offsets | TidelogError] = []
+        offsets: list[Offsets | TidelogError] = []
         for entry in _expect(OffsetsFound, answer).entries:
             if entry.refusal is not None:
-                found.append(entry.refusal.to_error())
+                offsets.append(entry.refusal.to_error())
                 continue
             extent = Extent(
                 entry.log_start_offset, entry.high_watermark, entry.log_end_offset, entry.leader_epoch, entry.leader
             )
-            found.append(Offsets(extent, entry.record))
-        return found
+            offsets.append(Offsets(extent, entry.record))
+        return offsets
 
     async def fingerprints(
         self, partitions: Sequence[Addressed], producer_id: ProducerId, deadline_s: float
     ) -> list[int | TidelogError | None]:
         """Returns the fingerprints of many partitions under an idempotency key, or a refusal of each."""
         message = ForwardFingerprints(list(partitions), producer_id, _timeout_ms(deadline_s))
-        found = _expect(Fingerprints, await self.ask(message, deadline_s)).found
-        return [one.to_error() if isinstance(one, Refusal) else one for one in found]
+        fingerprints = _expect(Fingerprints, await self.ask(message, deadline_s)).found
+        return [
+            fingerprint.to_error() if isinstance(fingerprint, Refusal) else fingerprint for fingerprint in fingerprints
+        ]
 
     async def ask(self, message: msgspec.Struct, deadline_s: float, payload: Sequence[Buffer] = ()) -> Answer:
         """Sends a request of `forwarding_messages`, to be done by `deadline_s` (loop time), and returns the answer."""
@@ -144,14 +146,18 @@ class PeerPartition:
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Forwards a produce request (see `Partition.produce`). The batches' bytes go out as they are, and are not
+        """Forwards a produce request (see `LedPartition.produce`). The batches' bytes go out as they are, and are not
         copied.
         """
         message = ForwardProduce(self.addressed, acks, _timeout_ms(deadline_s), idempotency, expected_end, is_own)
         answer = await self.peer.ask(message, deadline_s, [batch.data for batch in batches])
-        made = _expect(Produced, answer)
+        produced = _expect(Produced, answer)
         return ProduceReceipt(
-            list(made.batches), made.leader_epoch, made.acked_by, made.durability, made.log_append_time_ms
+            list(produced.batches),
+            produced.leader_epoch,
+            produced.acked_by,
+            produced.durability,
+            produced.log_append_time_ms,
         )
 
     async def delete_records(self, offset: int, *, deadline_s: float) -> None:
@@ -159,7 +165,7 @@ class PeerPartition:
         await self.peer.ask(ForwardDeletion(self.addressed, offset, _timeout_ms(deadline_s)), deadline_s)
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Forwards a read (see `Partition.read`)."""
+        """Forwards a read (see `LedPartition.read`)."""
         message = ForwardRead(self.addressed, offset, bytes_max, _timeout_ms(self.deadline_s))
         answer = await self.peer.ask(message, self.deadline_s)
         read = _expect(BatchesRead, answer)
@@ -175,7 +181,7 @@ class PeerPartition:
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Forwards a wait for data (see `Partition.wait_for_data`)."""
+        """Forwards a wait for data (see `LedPartition.wait_for_data`)."""
         with self.peer.waits:
             message = ForwardDataWait(self.addressed, offset, bytes_min, _timeout_ms(deadline_s))
             await self.peer.ask(message, deadline_s)

@@ -53,8 +53,8 @@ class RemotePartition:
         expected_end: int | None = None,
         is_own: bool = False,
     ) -> ProduceReceipt:
-        """Produces at the leader, as `Partition.produce` says. Repeats after an unknown outcome only if the partition
-        will recognise a repeat.
+        """Produces at the leader, as `LedPartition.produce` says. Repeats after an unknown outcome only if the
+        partition will recognise a repeat.
         """
         return await self.calls.reach(
             self.target,
@@ -78,13 +78,13 @@ class RemotePartition:
         )
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Reads committed batches at the leader, as `Partition.read` says."""
+        """Reads committed batches at the leader, as `LedPartition.read` says."""
         return await self.calls.reach(
             self.target, lambda leader: leader.read(offset, bytes_max=bytes_max), _read_deadline_s()
         )
 
     async def wait_for_data(self, offset: int, *, bytes_min: int, deadline_s: float) -> None:
-        """Waits for data at the leader, as `Partition.wait_for_data` says."""
+        """Waits for data at the leader, as `LedPartition.wait_for_data` says."""
         await self.calls.reach(
             self.target,
             lambda leader: leader.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s),
@@ -96,21 +96,21 @@ class RemotePartition:
         return (await self._offsets(None)).extent
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Returns the first record of that time or later, as `Partition.offset_for_timestamp` says."""
+        """Returns the first record of that time or later, as `LedPartition.offset_for_timestamp` says."""
         return (await self._offsets(timestamp_ms)).record
 
     async def _offsets(self, timestamp_ms: int | None) -> Offsets:
-        (found,) = await fan_out_offsets(self.calls, [(self.target, timestamp_ms)], _read_deadline_s())
-        if isinstance(found, TidelogError):
-            raise found
-        return found
+        (offsets,) = await fan_out_offsets(self.calls, [(self.target, timestamp_ms)], _read_deadline_s())
+        if isinstance(offsets, TidelogError):
+            raise offsets
+        return offsets
 
     async def fingerprint_of(self, producer_id: ProducerId) -> int | None:
-        """Returns the fingerprint under an idempotency key, as `Partition.fingerprint_of` says."""
-        (found,) = await fan_out_fingerprints(self.calls, [self.target], producer_id, _read_deadline_s())
-        if isinstance(found, TidelogError):
-            raise found
-        return found
+        """Returns the fingerprint under an idempotency key, as `LedPartition.fingerprint_of` says."""
+        (fingerprint,) = await fan_out_fingerprints(self.calls, [self.target], producer_id, _read_deadline_s())
+        if isinstance(fingerprint, TidelogError):
+            raise fingerprint
+        return fingerprint
 
 
 def _read_deadline_s() -> float:

@@ -48,15 +48,15 @@ class Routing:
         self._configs: dict[TopicId, tuple[object, TopicConfig]] = {}
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
-        """A partition, here or elsewhere; one whose log is on its way open here is waited for, like one elsewhere.
-        Raises `UnknownTopic`, `UnknownPartition`; `LeaderNotAvailable` if nobody leads it now, or this broker should
-        and could not open it."""
+        """Returns a partition, here or elsewhere; one whose log is on its way open here is waited for, like one
+        elsewhere. Raises `UnknownTopic`, `UnknownPartition`; `LeaderNotAvailable` if nobody leads it now, or this
+        broker should and could not open it."""
         described, info = self._lookup.find(topic, partition)
         target = Target(topic, described.topic_id, partition)
-        known = PartitionId(described.topic_id, partition)
-        is_led_here = info.leader == self._lookup.node_id and not self._lookup.is_opening(*known)
-        if is_led_here and (self._lookup.is_in_force or self._lookup.is_open(known)):
-            led = self._lookup.opened(topic, known)
+        partition_id = PartitionId(described.topic_id, partition)
+        is_led_here = info.leader == self._lookup.node_id and not self._lookup.is_opening(*partition_id)
+        if is_led_here and (self._lookup.is_in_force or self._lookup.is_open(partition_id)):
+            led = self._lookup.opened(topic, partition_id)
             return LedHere(self.calls, target, led.config, led)
         if info.leader == NO_LEADER:
             raise no_leader(target)
@@ -67,15 +67,15 @@ class Routing:
         forwarded. Raises `UnknownTopic`, `UnknownPartition`, `NotLeader` if another broker leads it; and
         `LeaderNotAvailable` if nobody does, or this broker has not opened it yet."""
         described, info = self._lookup.find(topic, partition)
-        known = PartitionId(described.topic_id, partition)
+        partition_id = PartitionId(described.topic_id, partition)
         if info.leader == self._lookup.node_id:
-            return self._lookup.opened(topic, known)
+            return self._lookup.opened(topic, partition_id)
         if info.leader == NO_LEADER:
             raise no_leader(Target(topic, described.topic_id, partition))
         raise NotLeader(f"broker {info.leader} leads partition {topic}-{partition}", info.leader_epoch)
 
     def on_metadata_applied(self) -> None:
-        """The image has changed, or what is open here: requests that wait for that look again."""
+        """Has requests look again that wait for a change of the image, or of what is open here."""
         self._lookup.on_metadata_applied()
 
     async def led(self, addressed: Addressed, deadline_s: float) -> LedPartition:
@@ -87,10 +87,10 @@ class Routing:
         return await self._requests.handle(message, payload)
 
     def _config(self, topic: Topic) -> TopicConfig:
-        """The settings of a topic, worked out once for each change of its overrides."""
-        known = self._configs.get(topic.topic_id)
-        if known is None or known[0] is not topic.configs:
+        """Returns the settings of a topic, worked out once for each change of its overrides."""
+        cached = self._configs.get(topic.topic_id)
+        if cached is None or cached[0] is not topic.configs:
             if len(self._configs) >= CONFIGS_MAX:
                 self._configs.clear()
-            known = self._configs[topic.topic_id] = (topic.configs, self._lookup.config(topic.name))
-        return known[1]
+            cached = self._configs[topic.topic_id] = (topic.configs, self._lookup.config(topic.name))
+        return cached[1]
