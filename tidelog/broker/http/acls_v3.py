@@ -107,8 +107,8 @@ _ALL_ASKED: Final = json_decoder(AclsAsked)
 async def list_acls(context: Context, call: Call) -> web.StreamResponse:
     """The ACLs that have the words of the query."""
     links = Links(context, call)
-    found = [_shown(links, acl) for acl in _found(context, call)]
-    return json_answer(links.list_of("KafkaAcl", found, "acls"))
+    shown = [_shown(links, acl) for acl in _found(context, call)]
+    return json_answer(links.list_of("KafkaAcl", shown, "acls"))
 
 
 async def create_acl(context: Context, call: Call) -> web.StreamResponse:
@@ -123,10 +123,10 @@ async def create_acl(context: Context, call: Call) -> web.StreamResponse:
 async def create_acls(context: Context, call: Call) -> web.StreamResponse:
     """Makes ACLs, all or none."""
     Links(context, call)
-    asked = (await read_json(context, call, _ALL_ASKED)).data
-    if not 0 < len(asked) <= context.limits.acls_at_once_max:
-        raise UnprocessableBody(f"{len(asked)} ACLs: make 1 to {context.limits.acls_at_once_max} in one request")
-    acls = [_acl(one) for one in asked]
+    entries = (await read_json(context, call, _ALL_ASKED)).data
+    if not 0 < len(entries) <= context.limits.acls_at_once_max:
+        raise UnprocessableBody(f"{len(entries)} ACLs: make 1 to {context.limits.acls_at_once_max} in one request")
+    acls = [_acl(entry) for entry in entries]
     call.subject = _words(acls)
     await context.face.administration.by(call.caller).change_access(AddAcls(acls))
     return web.Response(status=201, content_type=JSON_TYPE)
@@ -139,11 +139,11 @@ async def delete_acls(context: Context, call: Call) -> web.StreamResponse:
     missing = [name for name in NEEDED_TO_DELETE if name not in call.query]
     if missing:
         raise InvalidRequest(f"say {', '.join(missing)} in the query, so that no more is deleted than is meant")
-    found = _found(context, call)
-    call.subject = _words(found)
-    if found:
-        await context.face.administration.by(call.caller).change_access(RemoveAcls(found))
-    return json_answer(AclsDeletedV3([_shown(links, acl) for acl in found]))
+    acls = _found(context, call)
+    call.subject = _words(acls)
+    if acls:
+        await context.face.administration.by(call.caller).change_access(RemoveAcls(acls))
+    return json_answer(AclsDeletedV3([_shown(links, acl) for acl in acls]))
 
 
 def _words(acls: Sequence[Acl]) -> str:
@@ -163,16 +163,16 @@ async def check_access(context: Context, call: Call) -> web.StreamResponse:
     return json_answer(CheckedV3(context.admission.may(caller, operation, resource)))
 
 
-def _acl(asked: AclAsked) -> Acl:
-    words = {name: _word(name, getattr(asked, name)) for name in _WORDS}
-    return check_acl(Acl(resource_name=asked.resource_name, principal=asked.principal, host=asked.host, **words))
+def _acl(entry: AclAsked) -> Acl:
+    words = {name: _word(name, getattr(entry, name)) for name in _WORDS}
+    return check_acl(Acl(resource_name=entry.resource_name, principal=entry.principal, host=entry.host, **words))
 
 
 def _word(name: str, word: str) -> str:
-    known = _WORDS[name].get(word.upper())
-    if known is None:
+    value = _WORDS[name].get(word.upper())
+    if value is None:
         raise InvalidRequest(f"{word[:40]!r} is no {name}; take one of {', '.join(_WORDS[name])}")
-    return known
+    return value
 
 
 def _found(context: Context, call: Call) -> list[Acl]:
@@ -181,13 +181,13 @@ def _found(context: Context, call: Call) -> list[Acl]:
     pattern = query.get("pattern_type", "").upper()
     if pattern == MATCH:
         del query["pattern_type"]
-    wanted = {name: _word(name, value) if name in _WORDS else value for name, value in query.items()}
-    name = wanted.pop("resource_name", None) if pattern == MATCH else None
+    terms = {name: _word(name, value) if name in _WORDS else value for name, value in query.items()}
+    name = terms.pop("resource_name", None) if pattern == MATCH else None
     acls = context.face.cluster.image.access.acls
     return [
         acl
         for acl in acls
-        if all(getattr(acl, field) == value for field, value in wanted.items())
+        if all(getattr(acl, field) == value for field, value in terms.items())
         and (name is None or acl.fits(Judged(acl.resource_type, name)) or name == ANY_NAME)
     ]
 

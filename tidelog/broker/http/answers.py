@@ -52,7 +52,7 @@ def no_content() -> web.Response:
 
 
 def error_answer(error: TidelogError, retry_after_s: int) -> web.Response:
-    """The error in its one shape, with the headers that go with its kind."""
+    """Returns the error in its one shape, with the headers that go with its kind."""
     headers = {}
     if error.status in (429, 503):
         headers["Retry-After"] = str(retry_after_s)
@@ -78,8 +78,8 @@ async def send_parts(
     context: Context, call: Call, parts: Sequence[Buffer], headers: Mapping[str, str], content_type: str
 ) -> web.StreamResponse:
     """Sends what the parts are together, as one answer of known length. Large data is counted against the budget for
-    answers and sent in pieces, each under the drain deadline. `Overloaded` if the budget is used up, `QuotaExceeded` if
-    the caller's share is."""
+    answers and sent in pieces, each under the drain deadline. Raises `Overloaded` if the budget is used up,
+    `QuotaExceeded` if the caller's share is."""
     headers = {CONTENT_TYPE: content_type, **headers}
     size = sum(map(len, parts))
     if size <= context.limits.small_answer_bytes:

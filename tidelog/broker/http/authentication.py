@@ -52,8 +52,8 @@ class Authentication:
         scheme, _, credentials = (header or "").partition(" ")
         scheme = scheme.lower()
         if scheme == "bearer":
-            own, jwts = "token" in self._methods, "jwt" in self._methods
-            return self._login.by_bearer(credentials.strip(), takes_own=own, takes_jwts=jwts)
+            tokens, jwts = "token" in self._methods, "jwt" in self._methods
+            return self._login.by_bearer(credentials.strip(), takes_own=tokens, takes_jwts=jwts)
         if scheme == "basic" and "basic" in self._methods:
             name, password = _name_and_password(credentials.strip())
             return await self._login.by_password(name, password, host)

@@ -83,7 +83,8 @@ async def post_batches(context: Context, call: Call) -> web.StreamResponse:
 
 
 def _check_keyed(batches: list[RecordBatch], batches_max: int) -> None:
-    """A key can only stand for batches that have no producer of their own, and that a partition can all remember."""
+    """Raises `UnprocessableBody` for more batches than a partition remembers under one key, and `InvalidRequest` for
+    batches that have a producer of their own."""
     if len(batches) > batches_max:
         raise UnprocessableBody(f"{len(batches)} batches under one {HEADER}: at most {batches_max} can be remembered")
     if any(batch.header.producer_id != NO_PRODUCER for batch in batches):
@@ -160,7 +161,7 @@ def _lost_in(context: Context, call: Call, offset: int, end: int) -> list[tuple[
 
 
 def _before(fetched: FetchedBatches, end: int) -> Buffer:
-    """The batches that begin before `end`."""
+    """Returns the batches that begin before `end`."""
     if fetched.next_offset <= end:
         return fetched.data
     size = 0

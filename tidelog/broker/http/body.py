@@ -88,7 +88,7 @@ async def read_json(context: Context, call: Call, decoder: msgspec.json.Decoder[
 
 
 def check_encoding(request: web.BaseRequest) -> None:
-    """`UnsupportedMediaType` for a body in a content encoding: compress inside the record batches instead."""
+    """Raises `UnsupportedMediaType` for a body in a content encoding: compress inside the record batches instead."""
     encoding = request.headers.get(CONTENT_ENCODING)
     if encoding is not None and encoding.strip().lower() != "identity":
         raise UnsupportedMediaType(
@@ -105,7 +105,7 @@ async def invite_body(request: web.BaseRequest) -> None:
 
 
 async def _receive(request: web.BaseRequest, read: Callable[[], Awaitable[None]], timeout_s: float) -> None:
-    """Has `read` take the body in, inviting the client to send it. `RequestTimeout` if that is not soon."""
+    """Has `read` take the body in, inviting the client to send it. Raises `RequestTimeout` if that is not soon."""
     await invite_body(request)
     try:
         async with asyncio.timeout(timeout_s):

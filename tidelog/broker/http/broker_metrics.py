@@ -64,11 +64,11 @@ class BrokerMetrics(Collector):
             "1 for each broker that may have what the replica here waits for, and has not been asked or has not said.",
             labels=[*labels, "broker"],
         )
-        for (topic, partition), waiting in self._face.statistics.waiting.items():
+        for (topic, partition), wait in self._face.statistics.waiting.items():
             names = [topic, str(partition)]
-            damaged.add_metric(names, waiting.damaged_ranges)
-            without.add_metric(names, waiting.without_copy)
-            seconds.add_metric(names, waiting.seconds)
-            for node_id in sorted(waiting.awaited):
+            damaged.add_metric(names, wait.damaged_ranges)
+            without.add_metric(names, wait.without_copy)
+            seconds.add_metric(names, wait.seconds)
+            for node_id in sorted(wait.awaited):
                 awaited.add_metric([*names, str(node_id)], 1)
         yield from (damaged, without, seconds, awaited)

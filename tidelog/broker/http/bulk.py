@@ -100,11 +100,11 @@ _REQUEST: Final = json_decoder(OffsetsRequest)
 async def get_metadata(context: Context, call: Call) -> web.StreamResponse:
     """All live brokers, and who leads the partitions of topics."""
     image = context.face.cluster.image
-    asked = call.query.get("topics")
-    if asked is None:
+    listed = call.query.get("topics")
+    if listed is None:
         names = context.visible(call, "Topic", sorted(image.topics))
     else:
-        names = [check_topic_name(name) for name in dict.fromkeys(asked.split(",")) if name]
+        names = [check_topic_name(name) for name in dict.fromkeys(listed.split(",")) if name]
         names = context.visible(call, "Topic", names)
     brokers = [_broker_shown(info) for info in image.live_brokers]
     topics = await context.face.work.do(context.topic_texts.of(image, names))
@@ -122,57 +122,57 @@ async def post_offsets(context: Context, call: Call) -> web.StreamResponse:
     request = await read_json(context, call, _REQUEST)
     if not 0 < len(request.partitions) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(request.partitions)} partitions: ask for 1 to {context.limits.entries_max}")
-    found = [_find(context, call, asked) for asked in request.partitions]
+    partitions = [_find(context, call, query) for query in request.partitions]
     if request.wait_ms:
-        await _wait_for_change(context, call, request, found)
-    return json_answer(OffsetsAnswer(await _describe(context.face.partitions, request.partitions, found)))
+        await _wait_for_change(context, call, request, partitions)
+    return json_answer(OffsetsAnswer(await _describe(context.face.partitions, request.partitions, partitions)))
 
 
 async def _wait_for_change(
-    context: Context, call: Call, request: OffsetsRequest, found: list[PartitionHandle | TidelogError]
+    context: Context, call: Call, request: OffsetsRequest, partitions: list[PartitionHandle | TidelogError]
 ) -> None:
     """Waits until any partition's high watermark is not the one given, or there is an error to tell."""
-    if all(asked.high_watermark is None for asked in request.partitions):
+    if all(query.high_watermark is None for query in request.partitions):
         raise InvalidRequest("wait_ms needs the high_watermark that you know of at least one partition")
-    known: list[tuple[PartitionHandle, int]] = []
-    for asked, partition in zip(request.partitions, found, strict=True):
+    ends: list[tuple[PartitionHandle, int]] = []
+    for query, partition in zip(request.partitions, partitions, strict=True):
         if isinstance(partition, TidelogError):
             return
-        if asked.high_watermark is not None:
-            known.append((partition, asked.high_watermark))
+        if query.high_watermark is not None:
+            ends.append((partition, query.high_watermark))
     wait_ms = min(request.wait_ms, context.limits.request_timeout_ms_max)
     deadline_s = call.started_s + wait_ms / 1000
     async with context.admission.waits.until(deadline_s):
-        await context.face.partitions.wait_for_change(known, deadline_s)
+        await context.face.partitions.wait_for_change(ends, deadline_s)
 
 
-def _find(context: Context, call: Call, asked: OffsetsAsked) -> PartitionHandle | TidelogError:
+def _find(context: Context, call: Call, query: OffsetsAsked) -> PartitionHandle | TidelogError:
     try:
-        context.require(call, Operation.DESCRIBE, "Topic", [asked.topic])
-        return context.face.partitions.handle(check_topic_name(asked.topic), asked.partition)
+        context.require(call, Operation.DESCRIBE, "Topic", [query.topic])
+        return context.face.partitions.handle(check_topic_name(query.topic), query.partition)
     except TidelogError as error:
         return error
 
 
 async def _describe(
-    partitions: Partitions, asked: list[OffsetsAsked], found: list[PartitionHandle | TidelogError]
+    partitions: Partitions, queries: list[OffsetsAsked], handles: list[PartitionHandle | TidelogError]
 ) -> list[OffsetsShown]:
-    known = [(partition, one.timestamp) for one, partition in zip(asked, found, strict=True)]
-    answers = await partitions.offsets_of(known)
-    return [_shown(*each) for each in zip(asked, found, answers, strict=True)]
+    questions = [(partition, query.timestamp) for query, partition in zip(queries, handles, strict=True)]
+    answers = await partitions.offsets_of(questions)
+    return [_shown(*entry) for entry in zip(queries, handles, answers, strict=True)]
 
 
 def _shown(
-    asked: OffsetsAsked, partition: PartitionHandle | TidelogError, found: Offsets | TidelogError
+    query: OffsetsAsked, partition: PartitionHandle | TidelogError, offsets: Offsets | TidelogError
 ) -> OffsetsShown:
-    if isinstance(found, TidelogError):
-        return OffsetsShown(asked.topic, asked.partition, error_code=found.code, message=found.message)
+    if isinstance(offsets, TidelogError):
+        return OffsetsShown(query.topic, query.partition, error_code=offsets.code, message=offsets.message)
     assert not isinstance(partition, TidelogError)
-    extent = found.extent
-    offset, timestamp_ms = (None, None) if found.record is None else found.record
+    extent = offsets.extent
+    offset, timestamp_ms = (None, None) if offsets.record is None else offsets.record
     return OffsetsShown(
-        asked.topic,
-        asked.partition,
+        query.topic,
+        query.partition,
         partition.topic_id,
         extent.leader,
         extent.leader_epoch,

@@ -65,7 +65,7 @@ class Call:
 
     @property
     def query(self) -> dict[str, str]:
-        """The query parameters. `InvalidRequest` if they are badly written."""
+        """The query parameters. Raises `InvalidRequest` if they are badly written."""
         if self._query is None:
             self._query = params.parse_query(self.request.rel_url.raw_query_string)
         return self._query
@@ -76,16 +76,17 @@ class Call:
         return self.started_s + self.duration_s(context, "timeout_ms", context.limits.request_timeout_ms_max)
 
     def duration_s(self, context: Context, name: str, default_ms: int) -> float:
-        """The parameter `name`, in ms, or the default; never more than the broker allows."""
-        asked = params.optional_integer(self.query, name, default_ms)
-        return min(asked, context.limits.request_timeout_ms_max) / 1000
+        """Returns the parameter `name`, in ms, or the default; never more than the broker allows."""
+        duration_ms = params.optional_integer(self.query, name, default_ms)
+        return min(duration_ms, context.limits.request_timeout_ms_max) / 1000
 
     def topic_name(self) -> str:
-        """The topic of the path. `InvalidRequest` if that is no name."""
+        """Returns the topic of the path. Raises `InvalidRequest` if that is no name."""
         return check_topic_name(self.path["topic"])
 
     def partition_number(self) -> int:
-        """The partition of the path, whether or not the topic has it. `InvalidRequest` if that is no number."""
+        """Returns the partition of the path, whether or not the topic has it. Raises `InvalidRequest` if that is no
+        number."""
         return params.integer("the partition", self.path["partition"], high=params.INT32_MAX)
 
 

@@ -110,8 +110,8 @@ class ClusterMetrics(Collector):
         yield losses
 
     def _counts(self, topic: Topic) -> _Counts:
-        known, counts = self._counted.get(topic.name, (None, None))
-        if counts is not None and known is topic:
+        counted, counts = self._counted.get(topic.name, (None, None))
+        if counts is not None and counted is topic:
             return counts
         infos = topic.partitions
         return _Counts(

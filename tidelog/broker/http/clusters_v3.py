@@ -147,8 +147,8 @@ async def raise_feature_level(context: Context, call: Call) -> web.StreamRespons
 
     Refused unless all registered brokers speak it."""
     Links(context, call)
-    asked = await read_json(context, call, _RAISE)
-    raised = await context.face.administration.by(call.caller).raise_level(validate_only=asked.validate_only)
+    body = await read_json(context, call, _RAISE)
+    raised = await context.face.administration.by(call.caller).raise_level(validate_only=body.validate_only)
     return json_answer(LevelRaisedV3(raised.before, raised.level))
 
 
@@ -195,7 +195,7 @@ async def allocate_producer_id(context: Context, call: Call) -> web.StreamRespon
 
 
 def broker_of(context: Context, call: Call) -> BrokerInfo:
-    """The broker of the path. `NotFound` if none is registered under this id."""
+    """Returns the broker of the path. Raises `NotFound` if none is registered under this id."""
     node_id = NodeId(params.node_number(call.path["broker_id"]))
     brokers = context.face.cluster.image.brokers
     if node_id not in brokers:
@@ -212,7 +212,7 @@ def _cluster(context: Context, links: Links) -> ClusterV3:
         image.position,
         image.generation,
         image.level,
-        [_recovery(found) for found in image.recoveries],
+        [_recovery(recovery) for recovery in image.recoveries],
         [_voter(image, voter) for voter in image.voters],
         links.related("acls"),
         links.related("brokers"),
@@ -228,14 +228,15 @@ def _cluster(context: Context, links: Links) -> ClusterV3:
 
 
 def _controller(context: Context) -> NodeId:
-    """The last one that took office, as long as somebody leads the metadata log; as far as this broker knows."""
+    """Returns the last one that took office, as long as somebody leads the metadata log; as far as this broker
+    knows."""
     cluster = context.face.cluster
     return NO_LEADER if cluster.controller_node is None else cluster.image.controller_id
 
 
-def _recovery(found: ClusterRecovery) -> RecoveryV3:
-    given_up = list(found.given_up)
-    return RecoveryV3(found.generation, found.recovery_id, found.at_ms, found.by, found.kept, given_up)
+def _recovery(recovery: ClusterRecovery) -> RecoveryV3:
+    given_up = list(recovery.given_up)
+    return RecoveryV3(recovery.generation, recovery.recovery_id, recovery.at_ms, recovery.by, recovery.kept, given_up)
 
 
 def _voter(image: ClusterImage, voter: Voter) -> VoterV3:

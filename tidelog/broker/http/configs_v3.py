@@ -123,8 +123,8 @@ async def get_topic_config(context: Context, call: Call) -> web.StreamResponse:
 async def put_topic_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets one setting of a topic."""
     Links(context, call)
-    asked = await read_json(context, call, _VALUE)
-    return await _alter(context, call, {call.path["name"]: asked.value})
+    body = await read_json(context, call, _VALUE)
+    return await _alter(context, call, {call.path["name"]: body.value})
 
 
 async def delete_topic_config(context: Context, call: Call) -> web.StreamResponse:
@@ -136,15 +136,15 @@ async def delete_topic_config(context: Context, call: Call) -> web.StreamRespons
 async def alter_topic_configs(context: Context, call: Call) -> web.StreamResponse:
     """Changes several settings of a topic, all or none."""
     Links(context, call)
-    asked = await read_json(context, call, _CHANGES)
+    body = await read_json(context, call, _CHANGES)
     changes: dict[str, str | None] = {}
-    for change in asked.data:
+    for change in body.data:
         if change.name in changes:
             raise InvalidRequest(f"the setting {params.shown(change.name)} is changed twice; keep one")
         if change.operation == "DELETE" and change.value is not None:
             raise InvalidRequest(f"the setting {params.shown(change.name)} is to be deleted and has a value")
         changes[change.name] = change.value
-    return await _alter(context, call, changes, validate_only=asked.validate_only)
+    return await _alter(context, call, changes, validate_only=body.validate_only)
 
 
 async def list_broker_configs(context: Context, call: Call) -> web.StreamResponse:
@@ -163,8 +163,8 @@ async def get_broker_config(context: Context, call: Call) -> web.StreamResponse:
 async def put_broker_config(context: Context, call: Call) -> web.StreamResponse:
     """Sets one setting of a running broker, until it ends: the level of its log, the only one that can be changed."""
     Links(context, call)
-    asked = await read_json(context, call, _VALUE)
-    return _alter_own(context, call, asked.value)
+    body = await read_json(context, call, _VALUE)
+    return _alter_own(context, call, body.value)
 
 
 async def delete_broker_config(context: Context, call: Call) -> web.StreamResponse:

@@ -300,7 +300,7 @@ class Connection(web.RequestHandler):
             self._say_and_close(self.transport, _LATE_HEAD)
 
     def begin(self, message: RawRequestMessage, payload: StreamReader) -> None:
-        """A request has its turn: from here to the end of its answer the connection is busy, without a gap."""
+        """Begins a request that has its turn: to the end of its answer the connection is busy, without a gap."""
         self._is_serving = True
         if int(message.headers.get(CONTENT_LENGTH, 0)) > LARGE_BYTES and not payload.is_eof():
             self._large_bodies.join(self)

@@ -81,7 +81,7 @@ class NewConsumer(Body, kw_only=True):
         return check_instance_name(self.name or self.id or made_up, "consumer instance")
 
     def _commits_by_itself(self) -> bool:
-        said = [
+        flags = [
             _flag(name, value)
             for name, value in (
                 ("auto.commit.enable", self.auto_commit),
@@ -89,11 +89,11 @@ class NewConsumer(Body, kw_only=True):
             )
             if value is not None
         ]
-        if len(set(said)) > 1:
+        if len(set(flags)) > 1:
             raise ConsumerConfigRefused(
                 "auto.commit.enable and enable.auto.commit contradict each other; leave one out"
             )
-        return bool(said and said[0])
+        return bool(flags and flags[0])
 
 
 class PartitionNamed(Body):
@@ -162,8 +162,8 @@ class SoughtPositions(Body):
         return Seek(
             group=group,
             instance=instance,
-            offsets=tuple((*_partition(one), one.offset) for one in self.offsets or ()),
-            timestamps=tuple((*_partition(one), milliseconds(one.timestamp)) for one in self.timestamps or ()),
+            offsets=tuple((*_partition(entry), entry.offset) for entry in self.offsets or ()),
+            timestamps=tuple((*_partition(entry), milliseconds(entry.timestamp)) for entry in self.timestamps or ()),
         )
 
 
@@ -189,7 +189,7 @@ class OffsetsToCommit(Body):
             return None
         if len(self.offsets) > PARTITIONS_MAX:
             raise UnprocessableBody(f"{len(self.offsets)} offsets: commit at most {PARTITIONS_MAX} at once")
-        partitions = {_partition(one): _kept(one, offset_is_next) for one in self.offsets}
+        partitions = {_partition(entry): _kept(entry, offset_is_next) for entry in self.offsets}
         if len(partitions) < len(self.offsets):
             raise UnprocessableBody("a partition is there twice; keep one")
         return tuple(partitions.values())
@@ -238,26 +238,26 @@ def _partition(named: PartitionNamed) -> Partition:
     return check_topic_name(named.topic), named.partition
 
 
-def _kept(one: OffsetToCommit, offset_is_next: bool) -> CommittedOffset:
-    if (one.offset is None) == (one.next_offset is None):
+def _kept(entry: OffsetToCommit, offset_is_next: bool) -> CommittedOffset:
+    if (entry.offset is None) == (entry.next_offset is None):
         raise UnprocessableBody(
-            f"{one.topic}-{one.partition}: say offset (the last one processed) or next_offset (the next to be read)"
+            f"{entry.topic}-{entry.partition}: say offset (the last one processed) or next_offset (the next to be read)"
         )
-    if one.next_offset is not None:
-        offset = one.next_offset
+    if entry.next_offset is not None:
+        offset = entry.next_offset
     else:
-        assert one.offset is not None
-        offset = one.offset if offset_is_next else min(one.offset + 1, OFFSET_MAX)
-    return CommittedOffset(*_partition(one), offset, metadata=one.metadata or "")
+        assert entry.offset is not None
+        offset = entry.offset if offset_is_next else min(entry.offset + 1, OFFSET_MAX)
+    return CommittedOffset(*_partition(entry), offset, metadata=entry.metadata or "")
 
 
-def _one_of(name: str, value: str | None, known: Sequence[T], default: T) -> T:
+def _one_of(name: str, value: str | None, choices: Sequence[T], default: T) -> T:
     if value is None:
         return default
-    for one in known:
-        if one == value.lower():
-            return one
-    raise ConsumerConfigRefused(f"{name} must be one of {', '.join(known)}, not {shown(value)}")
+    for choice in choices:
+        if choice == value.lower():
+            return choice
+    raise ConsumerConfigRefused(f"{name} must be one of {', '.join(choices)}, not {shown(value)}")
 
 
 def _flag(name: str, value: bool | str) -> bool:

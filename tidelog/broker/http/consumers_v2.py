@@ -75,11 +75,11 @@ async def create(context: Context, call: Call) -> web.StreamResponse:
     sent = await _optional_body(context, call, _NEW)
     config, consumers = context.face.cluster.config, context.face.rest_consumers
     group = check_group_name(call.path["group"])
-    asked = NewConsumer() if sent is None else sent
+    body = NewConsumer() if sent is None else sent
     request = OpenInstance(
         group=group,
-        instance=asked.named(consumers.new_name()),
-        settings=asked.to_settings(
+        instance=body.named(consumers.new_name()),
+        settings=body.to_settings(
             config.consumer_request_timeout_ms,
             context.limits.request_timeout_ms_max,
             owner="" if call.entry is None else str(call.principal),
@@ -122,7 +122,7 @@ async def unsubscribe(context: Context, call: Call) -> web.StreamResponse:
 async def assign(context: Context, call: Call) -> web.StreamResponse:
     """Assigns partitions, whoever else reads them; instead of those that it had before."""
     sent = await _body(context, call, _PARTITIONS)
-    context.require(call, Operation.READ, "Topic", [one.topic for one in sent.partitions])
+    context.require(call, Operation.READ, "Topic", [partition.topic for partition in sent.partitions])
     await _send(context, call, Assign(**_named(call), partitions=sent.listed()))
     return no_content()
 
@@ -158,7 +158,7 @@ async def seek_to_end(context: Context, call: Call) -> web.StreamResponse:
 
 async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.StreamResponse:
     sent = await _body(context, call, _PARTITIONS)
-    context.require(call, Operation.READ, "Topic", [one.topic for one in sent.partitions])
+    context.require(call, Operation.READ, "Topic", [partition.topic for partition in sent.partitions])
     await _send(context, call, SeekToEdge(**_named(call), partitions=sent.listed(), is_end=is_end))
     return no_content()
 
@@ -168,7 +168,7 @@ async def _seek_to_edge(context: Context, call: Call, *, is_end: bool) -> web.St
 
 async def get_records(context: Context, call: Call) -> web.StreamResponse:
     """The next records; waits for one if there is none."""
-    wanted = _form_wanted(call)
+    embedded = _form_wanted(call)
     limits, consumers = context.limits, context.face.rest_consumers
     if context.guard is not None:
         await _check_reading(context, call)
@@ -179,7 +179,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         attempt=consumers.new_attempt(),
         wait_ms=round(wait_s * 1000) if "timeout" in call.query else None,
         bytes_max=min(params.optional_integer(call.query, "max_bytes", bytes_max), bytes_max),
-        format=None if wanted is None else wanted.form,
+        format=None if embedded is None else embedded.form,
     )
     answer = None
     try:
@@ -187,7 +187,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
             answer = await _send(context, call, request, wait_s=wait_s)
         if answer is None:  # this broker shuts down
             consumers.abandon(request)
-            return json_answer([], content_type=(wanted or Embedded.BINARY).value)
+            return json_answer([], content_type=(embedded or Embedded.BINARY).value)
         assert isinstance(answer.message, RecordsRead)
         form = Embedded[answer.message.format.upper()]
         return await send_records(context, call, answer.body, _lost_header(answer.message), form.value)
@@ -197,25 +197,26 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _check_reading(context: Context, call: Call) -> None:
-    """An instance may have subscribed when its caller, or another one, had the right to."""
+    """Raises `NotAuthorized` unless the caller may read what the instance reads: it may have subscribed when its
+    caller, or another one, had the right to."""
     reading = await _ask(context, call, Reading, ShowReading(**_named(call)))
-    topics = [*reading.topics, *(one.topic for one in reading.partitions)]
+    topics = [*reading.topics, *(partition.topic for partition in reading.partitions)]
     context.require(call, Operation.READ, "Topic", topics)
 
 
 def _check_subscription(context: Context, call: Call, topics: Sequence[str], pattern: str) -> None:
-    """A pattern may match any topic, so it takes the right to read all of them."""
+    """Raises `NotAuthorized` unless the caller may read these topics; all topics for a pattern, which may match any."""
     context.require(call, Operation.READ, "Topic", [*topics, *([ANY_NAME] if pattern else ())])
 
 
 def _lost_header(read: RecordsRead) -> dict[str, str]:
-    """A read of several partitions names them, other than one of a single partition."""
+    """Returns the header with accepted losses. It names partitions, since a read has several."""
     ranges = [f"{topic}-{partition}:{LostRange(start, end)}" for topic, partition, start, end in read.lost]
     return {LOST_HEADER: ", ".join(ranges)} if ranges else {}
 
 
 def _form_wanted(call: Call) -> Embedded | None:
-    """None if any will do: the answer has the form that the instance was created with."""
+    """Returns None if any will do: the answer has the form that the instance was created with."""
     accept = call.request.headers.get("Accept")
     kinds = [] if accept is None else [kind.partition(";")[0].strip() for kind in accept.split(",")]
     takes_any = accept is None or "*/*" in kinds or "application/*" in kinds
@@ -231,11 +232,11 @@ async def commit(context: Context, call: Call) -> web.StreamResponse:
     sent = await _optional_body(context, call, _OFFSETS)
     is_next = context.face.cluster.config.rest_commit_semantics == "next"
     offsets = None if sent is None else sent.to_offsets(offset_is_next=is_next)
-    context.require(call, Operation.READ, "Topic", [one.topic for one in offsets or ()])
-    kept = await _ask(
+    context.require(call, Operation.READ, "Topic", [offset.topic for offset in offsets or ()])
+    committed = await _ask(
         context, call, OffsetsCommitted, CommitPositions(**_named(call), offsets=offsets, is_async=is_async)
     )
-    refused: list[OffsetRefused] = list(kept.refused)
+    refused: list[OffsetRefused] = list(committed.refused)
     return json_answer(refused, content_type=ANSWER_TYPE)
 
 
@@ -244,9 +245,11 @@ async def get_offsets(context: Context, call: Call) -> web.StreamResponse:
     sent = await _optional_body(context, call, _PARTITIONS)
     if sent is None:
         raise UnknownPartition('say in the body of which partitions: {"partitions": [{"topic", "partition"}]}')
-    context.require(call, Operation.DESCRIBE, "Topic", [one.topic for one in sent.partitions])
-    found = await _ask(context, call, CommittedFetched, FetchCommitted(**_named(call), partitions=sent.listed()))
-    offsets = [CommittedShown(one.topic, one.partition, one.offset, one.metadata) for one in found.offsets]
+    context.require(call, Operation.DESCRIBE, "Topic", [partition.topic for partition in sent.partitions])
+    committed = await _ask(context, call, CommittedFetched, FetchCommitted(**_named(call), partitions=sent.listed()))
+    offsets = [
+        CommittedShown(offset.topic, offset.partition, offset.offset, offset.metadata) for offset in committed.offsets
+    ]
     return json_answer(CommittedListed(offsets), content_type=ANSWER_TYPE)
 
 
@@ -261,7 +264,7 @@ async def _body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) 
 
 
 async def _optional_body(context: Context, call: Call, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """None if there is none, or nothing in it."""
+    """Returns None if there is none, or nothing in it."""
     body = await read_body(context, call, context.limits.json_bytes_max, is_optional=True)
     if not body:
         return None
@@ -302,5 +305,5 @@ def _host(context: Context, call: Call) -> str:
     """Returns the address where the client found this broker, from a well-formed `Host` header; else the advertised
     address.
     """
-    said = call.request.headers.get("Host", "")
-    return said if _HOST.fullmatch(said) else str(context.advertised)
+    host = call.request.headers.get("Host", "")
+    return host if _HOST.fullmatch(host) else str(context.advertised)

@@ -73,7 +73,9 @@ class Context:
             self.guard.require(call.entry, operation, resources)
         except NotAuthorized:
             entry, guard = call.entry, self.guard
-            refused = next((each for each in resources if not guard.may(entry, operation, each)), resources[0])
+            refused = next(
+                (resource for resource in resources if not guard.may(entry, operation, resource)), resources[0]
+            )
             call.refused = call.refused or (operation, refused)
             raise
 
@@ -107,7 +109,7 @@ class Context:
         return self.face.statistics.counts.stages
 
     def rotate(self, topic: Topic) -> int:
-        """The next partition of a topic for a request whose records name none: all partitions take turns."""
+        """Returns the next partition of a topic for a request whose records name none: all partitions take turns."""
         turn = self._rotations.pop(topic.topic_id, -1) + 1
         self._rotations[topic.topic_id] = turn
         if len(self._rotations) > ROTATIONS_MAX:

@@ -30,6 +30,6 @@ async def delete_records(context: Context, call: Call) -> web.StreamResponse:
     partition = context.face.partitions.handle(call.topic_name(), call.partition_number())
     check_document(call.request)
     deadline_s = call.deadline_s(context)
-    asked = decode_body(_DELETION, await read_body(context, call, context.limits.json_bytes_max))
-    await partition.delete_records(asked.before_offset, deadline_s=deadline_s)
+    deletion = decode_body(_DELETION, await read_body(context, call, context.limits.json_bytes_max))
+    await partition.delete_records(deletion.before_offset, deadline_s=deadline_s)
     return no_content()

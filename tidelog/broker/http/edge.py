@@ -67,9 +67,9 @@ class Edge:
         self._shares = context.face.shares
         self._clock = context.face.clock
         config = context.face.cluster.config
-        own = (config.http_listener, config.http_ops_listener)
+        listeners = (config.http_listener, config.http_ops_listener)
         self._hosts = KnownHosts(
-            [*config.http_hosts, *(split_address(at)[0].lower() for at in own if at is not None)],
+            [*config.http_hosts, *(split_address(at)[0].lower() for at in listeners if at is not None)],
             lambda: [broker.http.host for broker in context.face.cluster.image.brokers.values()],
         )
         self._router = Router(routes, elsewhere)
@@ -85,7 +85,7 @@ class Edge:
         }
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The answer to a request. Raises `ConnectionError` if there is nobody to answer, or nothing to say."""
+        """Returns the answer to a request. Raises `ConnectionError` if there is nobody to answer, or nothing to say."""
         started_s = self._clock.monotonic_s()  # uvloop's own time has a grain of a millisecond
         stats = self._unmatched
         call = None
@@ -172,7 +172,7 @@ class Edge:
         return response
 
     def _refuse(self, request: web.BaseRequest, call: Call | None, error: TidelogError) -> web.Response:
-        """The answer to a request that failed; cuts the connection if another answer has begun."""
+        """Returns the answer to a request that failed; cuts the connection if another answer has begun."""
         if call is not None and call.is_open:
             cut(call)
             raise ConnectionAbortedError("an answer that had begun could not be finished")

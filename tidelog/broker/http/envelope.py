@@ -73,29 +73,30 @@ class Links:
         self.moves_throttle = cluster.image.moves_throttle or None
         self.clusters_url = f"{context.scheme}://{context.advertised}{call.prefix}/clusters"
         """The URL of the list of clusters, which has one."""
-        asked = call.path.get("cluster_id")
-        if asked is not None and asked != self.cluster_id:
-            raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(asked)}")
+        cluster_id = call.path.get("cluster_id")
+        if cluster_id is not None and cluster_id != self.cluster_id:
+            raise NotFound(f"this broker belongs to cluster {self.cluster_id}, not to {shown(cluster_id)}")
 
     def url(self, *segments: object) -> str:
-        """The URL of a resource in this cluster; names of groups and members may hold anything."""
+        """Returns the URL of a resource in this cluster; names of groups and members may hold anything."""
         quoted = (quote(str(segment), safe=_SAFE_IN_SEGMENTS) for segment in segments)
         return "/".join([self.clusters_url, self.cluster_id, *quoted])
 
     def metadata(self, *segments: object) -> Metadata:
-        """The metadata of a resource; segments alternate between kinds and names, as in `topics/t/partitions/0`."""
+        """Returns the metadata of a resource; segments alternate between kinds and names, as in
+        `topics/t/partitions/0`."""
         pairs = [f"{kind.removesuffix('s')}={name}" for kind, name in zip(segments[::2], segments[1::2], strict=False)
                  if isinstance(kind, str)]  # fmt: skip
         return Metadata(self.url(*segments), f"crn:///kafka={self.cluster_id}" + "".join(f"/{pair}" for pair in pairs))
 
     def resource(self, kind: str, *segments: object) -> tuple[str, Metadata, str]:
-        """The fields that every `Resource` begins with."""
+        """Returns the fields that every `Resource` begins with."""
         return kind, self.metadata(*segments), self.cluster_id
 
     def related(self, *segments: object) -> Related:
-        """A link to a resource in this cluster."""
+        """Returns a link to a resource in this cluster."""
         return Related(self.url(*segments))
 
     def list_of(self, kind: str, data: list[T], *segments: object) -> ResourceList[T]:
-        """A list resource of `kind` (without the `List`)."""
+        """Returns a list resource of `kind` (without the `List`)."""
         return ResourceList(f"{kind}List", ListMetadata(self.url(*segments)), data)

@@ -100,53 +100,53 @@ _OFFSETS_ASKED: Final = json_decoder(OffsetsAsked)
 
 async def post_heartbeat(context: Context, call: Call) -> web.StreamResponse:
     """A member of a group says that it is there, and hears what it may own."""
-    asked = await read_json(context, call, _HEARTBEAT)
-    _check_rights(context, call, asked)
-    if call.share is not None and asked.member_epoch == JOIN:
+    body = await read_json(context, call, _HEARTBEAT)
+    _check_rights(context, call, body)
+    if call.share is not None and body.member_epoch == JOIN:
         await call.share.mutate(1)
     heartbeat = Heartbeat(
-        **asdict(asked)
+        **asdict(body)
         | {
             "group": _group(call),
             "client_host": call.request.remote or "",
-            "topics": None if asked.topics is None else tuple(asked.topics),
-            "owned": None if asked.owned is None else _partitions(context, asked.owned),
-            "wait_ms": min(asked.wait_ms, context.limits.request_timeout_ms_max),
+            "topics": None if body.topics is None else tuple(body.topics),
+            "owned": None if body.owned is None else _partitions(context, body.owned),
+            "wait_ms": min(body.wait_ms, context.limits.request_timeout_ms_max),
         }
     )
     return await _ask(context, call, heartbeat)
 
 
-def _check_rights(context: Context, call: Call, asked: HeartbeatAsked) -> None:
-    """A pattern may match any topic, so it takes the right to read all of them."""
-    topics = [*(asked.topics or ()), *([ANY_NAME] if asked.pattern else ())]
+def _check_rights(context: Context, call: Call, body: HeartbeatAsked) -> None:
+    """Raises `NotAuthorized` unless the caller may read these topics; all topics for a pattern, which may match any."""
+    topics = [*(body.topics or ()), *([ANY_NAME] if body.pattern else ())]
     context.require(call, Operation.READ, "Topic", topics)
 
 
 async def commit_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Commits offsets of a group; says of each what became of it."""
-    asked = await read_json(context, call, _COMMIT)
-    _check_count(context, len(asked.offsets))
-    context.require(call, Operation.READ, "Topic", [offset.topic for offset in asked.offsets])
+    body = await read_json(context, call, _COMMIT)
+    _check_count(context, len(body.offsets))
+    context.require(call, Operation.READ, "Topic", [offset.topic for offset in body.offsets])
     commit = CommitOffsets(
         group=_group(call),
-        member_id=asked.member_id,
-        member_epoch=asked.member_epoch,
-        sequence=asked.sequence,
-        offsets=tuple(CommittedOffset(**asdict(offset)) for offset in asked.offsets),
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        sequence=body.sequence,
+        offsets=tuple(CommittedOffset(**asdict(offset)) for offset in body.offsets),
     )
     return await _ask(context, call, commit)
 
 
 async def fetch_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Returns the committed offsets of a group, in the partitions that are named, or wherever it has any."""
-    asked = await read_json(context, call, _OFFSETS_ASKED)
-    context.require(call, Operation.DESCRIBE, "Topic", [one.topic for one in asked.partitions or ()])
+    body = await read_json(context, call, _OFFSETS_ASKED)
+    context.require(call, Operation.DESCRIBE, "Topic", [entry.topic for entry in body.partitions or ()])
     fetch = FetchOffsets(
         group=_group(call),
-        member_id=asked.member_id,
-        member_epoch=asked.member_epoch,
-        partitions=None if asked.partitions is None else _partitions(context, asked.partitions),
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        partitions=None if body.partitions is None else _partitions(context, body.partitions),
     )
     return await _ask(context, call, fetch)
 
@@ -155,11 +155,11 @@ def _group(call: Call) -> str:
     return check_group_name(call.path["group"])
 
 
-def _partitions(context: Context, asked: Sequence[PartitionsAsked]) -> tuple[TopicPartitions, ...]:
+def _partitions(context: Context, entries: Sequence[PartitionsAsked]) -> tuple[TopicPartitions, ...]:
     """Each topic once, its partitions ascending."""
-    found = [(entry.topic, partition) for entry in asked for partition in entry.partitions]
-    _check_count(context, len(found))
-    return grouped(found)
+    partitions = [(entry.topic, partition) for entry in entries for partition in entry.partitions]
+    _check_count(context, len(partitions))
+    return grouped(partitions)
 
 
 def _check_count(context: Context, count: int) -> None:
@@ -168,7 +168,7 @@ def _check_count(context: Context, count: int) -> None:
 
 
 async def _ask(context: Context, call: Call, request: Heartbeat | CommitOffsets | FetchOffsets) -> web.Response:
-    """The coordinator's answer, within the time that the client gives, or the broker allows."""
+    """Returns the coordinator's answer, within the time that the client gives, or the broker allows."""
     deadline_s = call.deadline_s(context)
     answer = None
     async with context.admission.waits.until(deadline_s):

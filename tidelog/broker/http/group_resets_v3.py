@@ -74,11 +74,11 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
     """Sets the offsets of a group that has no members, or (`validate_only`) shows what they would be."""
     links = Links(context, call)
     group = check_group_name(call.path["group"])
-    asked = await read_json(context, call, _RESET)
-    reset = _reset(asked, context.face.clock.wall_ms())
-    context.require(call, Operation.READ, "Topic", [one.topic_name for one in asked.topics or ()])  # there, or not
+    body = await read_json(context, call, _RESET)
+    reset = _reset(body, context.face.clock.wall_ms())
+    context.require(call, Operation.READ, "Topic", [topic.topic_name for topic in body.topics or ()])  # there, or not
     committed = await _offsets_to_reset(context.face, group, call.started_s + PATIENCE_S)
-    partitions = _partitions(context.face, asked.topics, committed)
+    partitions = _partitions(context.face, body.topics, committed)
     if not 0 < len(partitions) <= context.limits.entries_max:
         raise UnprocessableBody(
             f"group {group} has no offsets to reset; name topics to give it some"
@@ -87,50 +87,53 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
         )
     context.require(call, Operation.READ, "Topic", [topic for topic, _ in partitions])
     planned = plan(reset, await _standings(context.face, partitions, committed, reset.timestamp_ms))
-    if not asked.validate_only:
+    if not body.validate_only:
         if call.share is not None and not committed:
             await call.share.mutate(1)
-        offsets = tuple(CommittedOffset(one.topic, one.partition, one.new) for one in planned)
+        offsets = tuple(CommittedOffset(offset.topic, offset.partition, offset.new) for offset in planned)
         deadline_s = call.deadline_s(context)
         await context.face.groups.ask(SetOffsets(group=group, offsets=offsets), deadline_s=deadline_s)
-    return json_answer(_shown(links, group, planned, validate_only=asked.validate_only))
+    return json_answer(_shown(links, group, planned, validate_only=body.validate_only))
 
 
-def _reset(asked: ResetAsked, now_ms: int) -> Reset:
+def _reset(body: ResetAsked, now_ms: int) -> Reset:
     """Raises `InvalidRequest` unless just the value is given that `to` needs."""
     values = {
-        "offset": asked.offset,
-        "timestamp": asked.timestamp,
-        "duration_ms": asked.duration_ms,
-        "shift_by": asked.shift_by,
+        "offset": body.offset,
+        "timestamp": body.timestamp,
+        "duration_ms": body.duration_ms,
+        "shift_by": body.shift_by,
     }
-    needed = {"duration": "duration_ms", "shift": "shift_by"}.get(asked.to, asked.to)
+    needed_name = {"duration": "duration_ms", "shift": "shift_by"}.get(body.to, body.to)
     given = [name for name, value in values.items() if value is not None]
-    wanted = [needed] if needed in values else []
-    if given != wanted:
+    needs = [needed_name] if needed_name in values else []
+    if given != needs:
         raise InvalidRequest(
-            f"to={asked.to} needs {wanted[0] if wanted else 'no value'}; given {' and '.join(given) or 'is none'}"
+            f"to={body.to} needs {needs[0] if needs else 'no value'}; given {' and '.join(given) or 'is none'}"
         )
-    value = values.get(needed) or 0
-    if asked.to == "duration":
+    value = values.get(needed_name) or 0
+    if body.to == "duration":
         return Reset(ResetTo.TIMESTAMP, max(0, now_ms - value))
-    return Reset(ResetTo(asked.to), value)
+    return Reset(ResetTo(body.to), value)
 
 
 async def _offsets_to_reset(face: BrokerFace, group: str, deadline_s: float) -> dict[tuple[str, int], int]:
-    """The group's offsets; none of a group that does not exist. Raises `GroupNotEmpty`: the coordinator would refuse as
-    well, but only after all the work, and not what is only validated."""
+    """Returns the group's offsets; none of a group that does not exist. Raises `GroupNotEmpty`: the coordinator would
+    refuse as well, but only after all the work, and not what is only validated."""
     try:
-        found = await face.groups.describe(group, deadline_s)
+        description = await face.groups.describe(group, deadline_s)
     except UnknownGroup:
         return {}
-    if found.members:
-        count = len(found.members)
+    if description.members:
+        count = len(description.members)
         raise GroupNotEmpty(
             f"group {group} has {count} {'member' if count == 1 else 'members'}, who would go on where they are; stop "
             "its consumers first (one that died counts until its session ends), then ask again"
         )
-    return {(one.topic, one.partition): one.offset for one in await face.groups.committed_offsets(group, deadline_s)}
+    return {
+        (offset.topic, offset.partition): offset.offset
+        for offset in await face.groups.committed_offsets(group, deadline_s)
+    }
 
 
 def _partitions(
@@ -141,12 +144,12 @@ def _partitions(
     """
     if topics is None:
         return sorted(committed)
-    found = dict[tuple[str, int], None]()
-    for asked in topics:
-        topic = face.cluster.topic(check_topic_name(asked.topic_name))
-        numbers = range(len(topic.partitions)) if asked.partition_ids is None else asked.partition_ids
-        found.update({(topic.name, number): None for number in numbers})
-    return sorted(found)
+    partitions = dict[tuple[str, int], None]()
+    for entry in topics:
+        topic = face.cluster.topic(check_topic_name(entry.topic_name))
+        numbers = range(len(topic.partitions)) if entry.partition_ids is None else entry.partition_ids
+        partitions.update({(topic.name, number): None for number in numbers})
+    return sorted(partitions)
 
 
 async def _standings(
@@ -158,12 +161,12 @@ async def _standings(
     """Raises `UnknownPartition`, or `LeaderNotAvailable` if one of them cannot be asked now."""
     handles = [face.partitions.handle(*partition) for partition in partitions]
     standings = list[PartitionOffsets]()
-    for partition, found in zip(
-        partitions, await face.partitions.offsets_of([(one, timestamp_ms) for one in handles]), strict=True
+    for partition, offsets in zip(
+        partitions, await face.partitions.offsets_of([(handle, timestamp_ms) for handle in handles]), strict=True
     ):
-        if isinstance(found, TidelogError):
-            raise found
-        extent, record = found.extent, found.record
+        if isinstance(offsets, TidelogError):
+            raise offsets
+        extent, record = offsets.extent, offsets.record
         standings.append(
             PartitionOffsets(
                 *partition,
@@ -177,7 +180,7 @@ async def _standings(
 
 
 def _shown(links: Links, group: str, planned: Sequence[NewOffset], *, validate_only: bool) -> GroupResetV3:
-    data = [OffsetResetV3(one.topic, one.partition, one.current, one.new) for one in planned]
+    data = [OffsetResetV3(offset.topic, offset.partition, offset.current, offset.new) for offset in planned]
     return GroupResetV3(
         *links.resource("KafkaConsumerGroupReset", "consumer-groups", group, "offsets:reset"),
         group,

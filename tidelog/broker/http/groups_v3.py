@@ -93,9 +93,11 @@ class AssignmentV3(Resource, frozen=True):
 async def list_groups(context: Context, call: Call) -> web.StreamResponse:
     """All consumer groups."""
     links = Links(context, call)
-    found = await context.face.groups.list_groups(deadline_s=call.started_s + PATIENCE_S)
-    found = [one for one in found if context.may(call, Operation.DESCRIBE, "Group", one.group)]
-    return json_answer(links.list_of("KafkaConsumerGroup", [_group(links, one) for one in found], "consumer-groups"))
+    groups = await context.face.groups.list_groups(deadline_s=call.started_s + PATIENCE_S)
+    groups = [group for group in groups if context.may(call, Operation.DESCRIBE, "Group", group.group)]
+    return json_answer(
+        links.list_of("KafkaConsumerGroup", [_group(links, group) for group in groups], "consumer-groups")
+    )
 
 
 async def get_group(context: Context, call: Call) -> web.StreamResponse:
@@ -119,21 +121,21 @@ async def group_of(context: Context, call: Call) -> GroupDescription:
     return await context.face.groups.describe(check_group_name(call.path["group"]), call.started_s + PATIENCE_S)
 
 
-def _group(links: Links, found: GroupListed | GroupDescription) -> ConsumerGroupV3:
-    segments = ("consumer-groups", found.group)
+def _group(links: Links, group: GroupListed | GroupDescription) -> ConsumerGroupV3:
+    segments = ("consumer-groups", group.group)
     return ConsumerGroupV3(
         *links.resource("KafkaConsumerGroup", *segments),
-        found.group,
-        found.is_simple,
-        found.assignor,
-        spelled_out(found.state).upper(),
-        found.kind.upper(),
+        group.group,
+        group.is_simple,
+        group.assignor,
+        spelled_out(group.state).upper(),
+        group.kind.upper(),
         False,  # a group has members of one kind
-        found.members if isinstance(found, GroupListed) else len(found.members),
-        found.group_epoch,
-        found.protocol_type,
-        found.coordinator,
-        links.related("brokers", found.coordinator),
+        group.members if isinstance(group, GroupListed) else len(group.members),
+        group.group_epoch,
+        group.protocol_type,
+        group.coordinator,
+        links.related("brokers", group.coordinator),
         links.related(*segments, "consumers"),
         links.related(*segments, "lag-summary"),
     )

@@ -67,10 +67,10 @@ class Guard:
         `NotAuthenticated`, `NotAuthorized`, `TooManyAttempts` or `Overloaded`."""
         host = address.removeprefix(MAPPED) if "." in address else address
         proof = await self.authentication.prove(header, host, certificate)
-        made = Pass(Caller(proof.principal, host), proof)
+        admitted = Pass(Caller(proof.principal, host), proof)
         if not is_judged_by_handler:
-            self.require(made, operation, [resource])
-        return made
+            self.require(admitted, operation, [resource])
+        return admitted
 
     def require(self, entry: Pass, operation: Operation, resources: Iterable[Resource]) -> None:
         """Raises `NotAuthorized` unless the caller may do this to all of them, now and while the request lasts."""

@@ -19,7 +19,7 @@ class Slow(Protocol):
     """A connection on which a head has begun."""
 
     def head_is_late(self) -> None:
-        """The head did not end in time."""
+        """Is called when a head did not end in time."""
         ...
 
 
@@ -33,13 +33,13 @@ class HeadDeadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, connection: Slow) -> None:
-        """Something of a head has come; its time counts from the first byte."""
+        """Begins to count a head's time, from its first byte on."""
         if connection not in self._due_s:
             self._due_s[connection] = self._loop.time() + self._seconds
             self._set_timer(self._seconds)
 
     def end(self, connection: Slow) -> None:
-        """The head is whole, or its connection gone. Idempotent."""
+        """Ends the count: the head is whole, or its connection gone. Idempotent."""
         self._due_s.pop(connection, None)
 
     def _set_timer(self, seconds: float) -> None:

@@ -35,13 +35,14 @@ class KeyedRequest(NamedTuple):
     fingerprint: int
 
     def choose_partition(self, partitions: int) -> int:
-        """The partition of records that have neither key nor partition: the same one for every retry."""
+        """Returns the partition of records that have neither key nor partition: the same one for every retry."""
         return self.producer_id % partitions
 
 
 def keyed_request(request: web.BaseRequest, topic_id: TopicId, scope: str, body: Buffer) -> KeyedRequest | None:
-    """The request's identity if it has an `Idempotency-Key`; `scope` is what decides beside the body about what is
-    appended (the partition in the path, the format). `InvalidRequest` if the key is not 1 to 255 visible ASCII."""
+    """Returns the request's identity if it has an `Idempotency-Key`; `scope` is what decides beside the body about what
+    is appended (the partition in the path, the format). Raises `InvalidRequest` if the key is not 1 to 255 visible
+    ASCII."""
     keys = request.headers.getall(HEADER, None)
     if keys is None:
         return None
@@ -54,6 +55,6 @@ def keyed_request(request: web.BaseRequest, topic_id: TopicId, scope: str, body:
 
 
 def refuse_key(request: web.BaseRequest, why: str) -> None:
-    """`InvalidRequest` if the request has an `Idempotency-Key` where none can be honoured."""
+    """Raises `InvalidRequest` if the request has an `Idempotency-Key` where none can be honoured."""
     if HEADER in request.headers:
         raise InvalidRequest(f"{HEADER} {why}")

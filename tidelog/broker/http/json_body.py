@@ -175,12 +175,13 @@ class NotJson(InvalidRequest):
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """A decoder for a body of this kind."""
+    """Returns a decoder for a body of this kind."""
     return msgspec.json.Decoder(kind)
 
 
 def decode_body(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
-    """The body as the decoder's type. `InvalidRequest`, saying where, if it is not; `NotJson` if it is no JSON."""
+    """Returns the body as the decoder's type. Raises `InvalidRequest`, saying where, if it is not; `NotJson` if it is
+    no JSON."""
     try:
         if not body.isascii():
             body.decode()
@@ -242,13 +243,15 @@ def _in_body(message: str, field: str, before: int) -> str:
 
 
 def stored_json(text: Raw) -> bytes | None:
-    """A JSON value as it is stored: its exact text. None, no key or a tombstone, for null and for an absent field."""
+    """Returns a JSON value as it is stored: its exact text. None, no key or a tombstone, for null and for an absent
+    field."""
     data = bytes(text)
     return None if data in (b"", _NULL) else data
 
 
 def milliseconds(moment: datetime) -> int:
-    """A point in time as milliseconds since 1970; without a zone it is UTC. `InvalidRequest` if it is before."""
+    """Returns a point in time as milliseconds since 1970; without a zone it is UTC. Raises `InvalidRequest` if it is
+    before."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     value = (moment - EPOCH) // timedelta(milliseconds=1)

@@ -49,7 +49,7 @@ class ObjectCutter:
         self._buffer += data
 
     def next_object(self) -> bytes | None:
-        """The next complete object; None if it has not all arrived.
+        """Returns the next complete object; None if it has not all arrived.
 
         Raises `TooLarge` if it is over the bound and `InvalidRequest` if what comes next is no object; after either
         the stream cannot be understood any more.

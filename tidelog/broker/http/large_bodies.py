@@ -23,11 +23,11 @@ class Receiver(Protocol):
     """A connection whose reading can be held."""
 
     def hold(self) -> None:
-        """Nothing is read from now on."""
+        """Stops reading."""
         ...
 
     def release(self) -> None:
-        """Reading goes on, unless something else forbids it."""
+        """Goes on with reading, unless something else forbids it."""
         ...
 
 
@@ -41,7 +41,7 @@ class LargeBodies:
         self._timer: asyncio.TimerHandle | None = None
 
     def join(self, receiver: Receiver) -> None:
-        """A large body begins, or the rest of one is dropped from now on. Idempotent."""
+        """Takes a connection in whose large body begins, or whose rest of one is dropped from now on. Idempotent."""
         if receiver in self._reading or receiver in self._waiting:
             return
         if len(self._reading) < AT_ONCE:
@@ -50,13 +50,13 @@ class LargeBodies:
             self._wait(receiver)
 
     def end_turn(self, receiver: Receiver) -> None:
-        """A connection has had enough, if others wait."""
+        """Ends a connection's turn, if others wait."""
         if receiver in self._reading and self._waiting:
             del self._reading[receiver]
             self._wait(receiver)
 
     def leave(self, receiver: Receiver) -> None:
-        """The body is there, or its connection gone. Idempotent."""
+        """Takes a connection out whose body is there, or that is gone. Idempotent."""
         self._reading.pop(receiver, None)
         if receiver in self._waiting:
             del self._waiting[receiver]

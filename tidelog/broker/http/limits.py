@@ -74,7 +74,7 @@ class Limits(ListenerLimits):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
-        """The bounds that go with a broker's settings."""
+        """Returns the bounds that go with a broker's settings."""
         return cls(
             connections_max=config.http_connections_max,
             address_connections_max=config.http_address_connections_max,

@@ -30,13 +30,13 @@ class Lingering:
         self._timer = self._look_later(0)
 
     def took(self, size: int) -> None:
-        """So many bytes came, and are gone."""
+        """Counts bytes that came and were dropped."""
         self._bytes += size
         if self._bytes > self._limits.lingering_bytes_max:
             self.end()
 
     def end(self) -> None:
-        """It is enough. Idempotent."""
+        """Ends the wait for the client's close. Idempotent."""
         if not self._is_ended:
             self._is_ended = True
             self._timer.cancel()

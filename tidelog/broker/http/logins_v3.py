@@ -81,21 +81,21 @@ async def list_users(context: Context, call: Call) -> web.StreamResponse:
 async def create_user(context: Context, call: Call) -> web.StreamResponse:
     """Makes a user with a password."""
     links = Links(context, call)
-    asked = await read_json(context, call, _USER)
-    call.subject = f"user {asked.user_name}"
-    check_principal(f"User:{asked.user_name}")
-    if asked.user_name in context.face.cluster.image.access.users:
-        raise InvalidRequest(f"there is a user {asked.user_name!r} already")
-    user = await _store(context, call, asked.user_name, asked.password, is_new=True)
+    body = await read_json(context, call, _USER)
+    call.subject = f"user {body.user_name}"
+    check_principal(f"User:{body.user_name}")
+    if body.user_name in context.face.cluster.image.access.users:
+        raise InvalidRequest(f"there is a user {body.user_name!r} already")
+    user = await _store(context, call, body.user_name, body.password, is_new=True)
     return json_answer(_user(links, user), status=201)
 
 
 async def set_password(context: Context, call: Call) -> web.StreamResponse:
     """Gives a user another password; whoever has logged in with the old one is out."""
     Links(context, call)
-    asked = await read_json(context, call, _PASSWORD)
+    body = await read_json(context, call, _PASSWORD)
     _require_user(context, call)
-    await _store(context, call, call.path["user"], asked.password, is_new=False)
+    await _store(context, call, call.path["user"], body.password, is_new=False)
     return no_content()
 
 
@@ -140,14 +140,14 @@ async def list_tokens(context: Context, call: Call) -> web.StreamResponse:
 async def create_token(context: Context, call: Call) -> web.StreamResponse:
     """Makes a token, and shows it this once."""
     links = Links(context, call)
-    asked = await read_json(context, call, _TOKEN)
-    principal = check_principal(asked.principal)
+    body = await read_json(context, call, _TOKEN)
+    principal = check_principal(body.principal)
     call.subject = f"a token of {principal}"
     _require_management(context, call, principal)
-    if len(asked.description) > DESCRIPTION_CHARS_MAX or not asked.description.isprintable():
+    if len(body.description) > DESCRIPTION_CHARS_MAX or not body.description.isprintable():
         raise InvalidRequest(f"a description has up to {DESCRIPTION_CHARS_MAX} printable characters")
-    expires_ms = NEVER if asked.lifetime_ms is None else context.face.clock.wall_ms() + asked.lifetime_ms
-    token, secret = context.face.login.made_token(principal, expires_ms, asked.description)
+    expires_ms = NEVER if body.lifetime_ms is None else context.face.clock.wall_ms() + body.lifetime_ms
+    token, secret = context.face.login.made_token(principal, expires_ms, body.description)
     call.subject = f"token {token.token_id} of {principal}"
     await context.face.administration.by(call.caller).change_access(StoreToken(token))
     return json_answer(_token(links, token, f"{token.token_id}.{secret}"), status=201)

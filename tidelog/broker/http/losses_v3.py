@@ -137,14 +137,14 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
     links = Links(context, call)
     topic = context.face.cluster.topic(call.topic_name())
     info = partition_of(topic, call)
-    asked = await read_json(context, call, _ASKED)
-    even_though = _named(topic, info, asked)
-    if asked.votes:
-        return json_answer(await _regroup(context, call, links, topic, info, asked))
-    report = await context.face.partitions.find_losses(topic, info, _range(asked), even_though)
-    if report.refusals and not asked.validate_only:
+    body = await read_json(context, call, _ASKED)
+    even_though = _named(topic, info, body)
+    if body.votes:
+        return json_answer(await _regroup(context, call, links, topic, info, body))
+    report = await context.face.partitions.find_losses(topic, info, _range(body), even_though)
+    if report.refusals and not body.validate_only:
         raise LossRefused("; ".join((*report.refusals, "nothing was given up")))
-    is_due = bool(report.lost) and not asked.validate_only
+    is_due = bool(report.lost) and not body.validate_only
     if is_due:
         command = AcceptLoss(
             topic.topic_id,
@@ -159,16 +159,16 @@ async def accept(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _regroup(
-    context: Context, call: Call, links: Links, topic: Topic, info: PartitionInfo, asked: LossesAsked
+    context: Context, call: Call, links: Links, topic: Topic, info: PartitionInfo, body: LossesAsked
 ) -> LossesJudged:
     """Has a partition go on from what is left. One that does so already is told of; nothing is done twice."""
-    if _range(asked) is not None:
+    if _range(body) is not None:
         raise InvalidRequest("votes are given up of a whole partition, and offsets without votes")
-    report = await context.face.partitions.find_remains(topic, info, asked.even_though or [])
+    report = await context.face.partitions.find_remains(topic, info, body.even_though or [])
     before = [] if report.before is None else [_regrouping(links, topic, info, report.before)]
-    if report.refusals and not before and not asked.validate_only:
+    if report.refusals and not before and not body.validate_only:
         raise LossRefused("; ".join((*report.refusals, "nothing was given up")))
-    is_due = not report.refusals and not asked.validate_only
+    is_due = not report.refusals and not body.validate_only
     if is_due:
         command = RegroupPartition(
             topic.topic_id,
@@ -191,16 +191,16 @@ async def _regroup(
     return LossesJudged(is_due, [], refusals, before, is_whole=True, remains=remains)
 
 
-def _range(asked: LossesAsked) -> tuple[int, int] | None:
-    if asked.start_offset is None and asked.end_offset is None:
+def _range(body: LossesAsked) -> tuple[int, int] | None:
+    if body.start_offset is None and body.end_offset is None:
         return None
-    if asked.start_offset is None or asked.end_offset is None or asked.start_offset >= asked.end_offset:
+    if body.start_offset is None or body.end_offset is None or body.start_offset >= body.end_offset:
         raise InvalidRequest("start_offset and end_offset go together, and end_offset is exclusive: the greater one")
-    return asked.start_offset, asked.end_offset
+    return body.start_offset, body.end_offset
 
 
-def _named(topic: Topic, info: PartitionInfo, asked: LossesAsked) -> Sequence[int]:
-    even_though = asked.even_though or []
+def _named(topic: Topic, info: PartitionInfo, body: LossesAsked) -> Sequence[int]:
+    even_though = body.even_though or []
     stranger = next((node for node in even_though if node not in info.replicas), None)
     if stranger is not None:
         raise InvalidRequest(
@@ -211,33 +211,33 @@ def _named(topic: Topic, info: PartitionInfo, asked: LossesAsked) -> Sequence[in
 
 
 def _listed(links: Links, topics: Sequence[Topic], name: str) -> ResourceList[LossV3]:
-    data = [one for topic in topics for info in topic.partitions for one in _all_of(links, topic, info)]
+    data = [loss for topic in topics for info in topic.partitions for loss in _all_of(links, topic, info)]
     return links.list_of("KafkaLoss", data, "topics", name, "partitions", "-", "losses")
 
 
 def _all_of(links: Links, topic: Topic, info: PartitionInfo) -> list[LossV3]:
     ranges = [_loss(links, topic, info, loss) for loss in info.losses]
-    return [*ranges, *(_regrouping(links, topic, info, one) for one in info.regroupings)]
+    return [*ranges, *(_regrouping(links, topic, info, regrouping) for regrouping in info.regroupings)]
 
 
-def _regrouping(links: Links, topic: Topic, info: PartitionInfo, one: Regrouping) -> LossV3:
+def _regrouping(links: Links, topic: Topic, info: PartitionInfo, regrouping: Regrouping) -> LossV3:
     return LossV3(
         *links.resource("KafkaLoss", "topics", topic.name, "partitions", info.partition, "losses"),
         topic.name,
         info.partition,
         LossKind.VOTES,
-        one.end,
-        one.end,
-        one.at_ms,
-        one.by,
-        one.via,
-        _shown(one.statements),
+        regrouping.end,
+        regrouping.end,
+        regrouping.at_ms,
+        regrouping.by,
+        regrouping.via,
+        _shown(regrouping.statements),
         [],
     )
 
 
 def _shown(statements: Sequence[LossStatement]) -> list[StatementShown]:
-    return [StatementShown(said.node_id, said.status) for said in statements]
+    return [StatementShown(statement.node_id, statement.status) for statement in statements]
 
 
 def _loss(links: Links, topic: Topic, info: PartitionInfo, loss: AcceptedLoss) -> LossV3:

@@ -68,7 +68,7 @@ async def post_many_batches(context: Context, call: Call) -> web.StreamResponse:
         raise error
     if acks == 0 and not any(isinstance(outcome, TidelogError) for outcome in outcomes):
         return no_content()
-    return json_answer(PartitionReceipts([_shown(*each) for each in zip(entries, outcomes, strict=True)]))
+    return json_answer(PartitionReceipts([_shown(*entry) for entry in zip(entries, outcomes, strict=True)]))
 
 
 async def _append_all(

@@ -62,7 +62,8 @@ _UTF_8: Final = frozenset({"utf-8", "utf8", "us-ascii"})
 
 
 def embedded_sent(request: web.BaseRequest) -> Embedded:
-    """The form of the records in a v2 body. `UnsupportedMediaType`, naming the header to send, if it is unknown."""
+    """Returns the form of the records in a v2 body. Raises `UnsupportedMediaType`, naming the header to send, if it is
+    unknown."""
     kind = _sent(request)
     form = Embedded.BINARY if kind is None else _EMBEDDED.get(kind)
     if form is None:
@@ -74,14 +75,14 @@ def embedded_sent(request: web.BaseRequest) -> Embedded:
 
 
 def check_document(request: web.BaseRequest) -> None:
-    """`UnsupportedMediaType` if the body says it is anything but a JSON document."""
+    """Raises `UnsupportedMediaType` if the body says it is anything but a JSON document."""
     kind = _sent(request)
     if kind is not None and kind not in _DOCUMENTS:
         raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {JSON_TYPE}")
 
 
 def check_batches(request: web.BaseRequest) -> None:
-    """`UnsupportedMediaType` if the body says it is anything but raw record batches."""
+    """Raises `UnsupportedMediaType` if the body says it is anything but raw record batches."""
     _check_bytes(request, BATCHES_TYPE)
 
 
@@ -90,14 +91,15 @@ def check_partition_batches(request: web.BaseRequest) -> None:
     _check_bytes(request, PARTITION_BATCHES_TYPE)
 
 
-def _check_bytes(request: web.BaseRequest, wanted: str) -> None:
+def _check_bytes(request: web.BaseRequest, expected: str) -> None:
     kind = request.headers.get(CONTENT_TYPE)
-    if kind is not None and kind != wanted and _sent(request) not in (wanted, _BYTES):
-        raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {wanted}")
+    if kind is not None and kind != expected and _sent(request) not in (expected, _BYTES):
+        raise UnsupportedMediaType(f"Content-Type {shown(kind)} is not known here: send {expected}")
 
 
 def embedded_wanted(request: web.BaseRequest) -> Embedded:
-    """The form that `Accept` prefers among ours, by q and then by order. `NotAcceptable` if it allows none."""
+    """Returns the form that `Accept` prefers among ours, by q and then by order. Raises `NotAcceptable` if it allows
+    none."""
     accept = request.headers.get(ACCEPT)
     if accept is None:
         return Embedded.BINARY
@@ -117,7 +119,7 @@ def embedded_wanted(request: web.BaseRequest) -> Embedded:
 
 
 def _sent(request: web.BaseRequest) -> str | None:
-    """The media type of the body, lower case, without parameters; None if there is none."""
+    """Returns the media type of the body, lower case, without parameters; None if there is none."""
     text = request.headers.get(CONTENT_TYPE)
     if not text:
         return None

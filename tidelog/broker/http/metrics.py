@@ -58,7 +58,8 @@ class RequestMetrics(Collector):
         """Tells how many requests were not begun, by class and cause, which somebody else counts."""
 
     def route(self, template: str, method: str) -> RouteStats:
-        """The counts of a route that is being registered; of one that two listeners have, those of both together."""
+        """Returns the counts of a route that is being registered; of one that two listeners have, those of both
+        together."""
         return self._routes.setdefault((template, method), RouteStats(template, method))
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:

@@ -54,10 +54,10 @@ class MetricsPage:
         self._under_way = None
 
     async def _make(self) -> bytes:
-        others = generate_latest(self.registry)
+        families = generate_latest(self.registry)
         if not self._face.readiness.is_ready:
-            return others
-        return others + await self._face.work.finish(partition_text(self._face))
+            return families
+        return families + await self._face.work.finish(partition_text(self._face))
 
 
 def partition_text(face: BrokerFace) -> Steps[bytes]:

@@ -24,7 +24,7 @@ _INTEGERS: Final = frozenset({"partition", "broker_id"})
 
 
 def describe(routes: Sequence[Route]) -> bytes:
-    """The document, as JSON text."""
+    """Returns the document, as JSON text."""
     types = _types(routes)
     schemas, components = msgspec.json.schema_components(types, schema_hook=_raw_schema, ref_template=_REFERENCE)
     schema_of = dict(zip(map(_key, types), schemas, strict=True))

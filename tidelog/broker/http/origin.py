@@ -45,7 +45,8 @@ class KnownHosts:
         """`Host` headers that were good before: nearly every request has one of them."""
 
     def check(self, host: str | None) -> None:
-        """`UnknownHost` if the header names a host that this listener is not known by. HTTP/1.0 may leave it out."""
+        """Raises `UnknownHost` if the header names a host that this listener is not known by. HTTP/1.0 may leave it
+        out."""
         if host is None or host in self._accepted:
             return
         if not (self._is_any or self._is_known(_name_of(host))):
@@ -62,12 +63,12 @@ class KnownHosts:
             return True
         if name in self._names or name.endswith(self._suffixes):
             return True
-        return any(name == known.lower() for known in self._advertised())
+        return any(name == host.lower() for host in self._advertised())
 
 
 def check_origin(method: str, headers: Mapping[str, str]) -> None:
-    """`ForeignOrigin` for a request that may change something, if a browser says that a page of another origin sends
-    it. Behind a proxy that has changed `Host` the browser's own word counts, `Sec-Fetch-Site`."""
+    """Raises `ForeignOrigin` for a request that may change something, if a browser says that a page of another origin
+    sends it. Behind a proxy that has changed `Host` the browser's own word counts, `Sec-Fetch-Site`."""
     if method in READING:
         return
     site = headers.get(SEC_FETCH_SITE)
@@ -83,7 +84,7 @@ def check_origin(method: str, headers: Mapping[str, str]) -> None:
 
 
 def _name_of(host: str) -> str:
-    """The host of a `Host` header, without port and without the dot that ends a full name."""
+    """Returns the host of a `Host` header, without port and without the dot that ends a full name."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].rstrip(".").lower()

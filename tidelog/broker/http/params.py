@@ -28,7 +28,7 @@ def shown(text: str) -> str:
 
 
 def percent_decoded(text: str) -> str:
-    """`text` with its `%xx` resolved. `InvalidRequest` if they are not well-formed UTF-8."""
+    """`text` with its `%xx` resolved. Raises `InvalidRequest` if they are not well-formed UTF-8."""
     if "%" not in text:
         return text
     try:
@@ -40,7 +40,7 @@ def percent_decoded(text: str) -> str:
 
 
 def parse_query(raw: str) -> dict[str, str]:
-    """The parameters of a raw query string. `InvalidRequest` if one is given twice or badly escaped."""
+    """Returns the parameters of a raw query string. Raises `InvalidRequest` if one is given twice or badly escaped."""
     query: dict[str, str] = {}
     for part in raw.replace("+", " ").split("&") if raw else ():
         name, _, value = part.partition("=")
@@ -54,7 +54,7 @@ def parse_query(raw: str) -> dict[str, str]:
 
 
 def integer(name: str, text: str, *, low: int = 0, high: int = OFFSET_MAX) -> int:
-    """A whole number in [low, high]. `InvalidRequest` if it is none, or outside."""
+    """Returns a whole number in [low, high]. Raises `InvalidRequest` if it is none, or outside."""
     if not _INTEGER.fullmatch(text):
         raise InvalidRequest(f"{name} must be a whole number from {low} to {high}, not {shown(text)}")
     value = int(text)
@@ -64,18 +64,18 @@ def integer(name: str, text: str, *, low: int = 0, high: int = OFFSET_MAX) -> in
 
 
 def node_number(text: str) -> int:
-    """A broker's node id."""
+    """Returns a broker's node id."""
     return integer("the broker id", text, high=INT32_MAX)
 
 
 def optional_integer(query: Mapping[str, str], name: str, default: int, *, low: int = 0, high: int = OFFSET_MAX) -> int:
-    """The parameter `name` as a number in [low, high], or `default`."""
+    """Returns the parameter `name` as a number in [low, high], or `default`."""
     text = query.get(name)
     return default if text is None else integer(name, text, low=low, high=high)
 
 
 def boolean(query: Mapping[str, str], name: str) -> bool | None:
-    """The parameter `name` as true or false; None if it is not given."""
+    """Returns the parameter `name` as true or false; None if it is not given."""
     text = query.get(name)
     if text is None:
         return None
@@ -108,7 +108,8 @@ def _acks(text: str) -> int:
 
 
 def offset(text: str | None) -> int:
-    """The parameter `offset` as a number. `InvalidRequest` if it is missing, or neither a number nor a word for one."""
+    """Returns the parameter `offset` as a number. Raises `InvalidRequest` if it is missing, or neither a number nor a
+    word for one."""
     if text is None:
         raise InvalidRequest("say where to read from: offset=NUMBER, offset=earliest or offset=latest")
     if not _INTEGER.fullmatch(text):

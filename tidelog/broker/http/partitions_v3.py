@@ -93,7 +93,8 @@ async def get_replica(context: Context, call: Call) -> web.StreamResponse:
 
 
 def replica_of(context: Context, call: Call) -> tuple[Topic, PartitionInfo, NodeId]:
-    """The replica of the path. Raises `UnknownTopic`, `UnknownPartition`, or `NotFound` if there is none there."""
+    """Returns the replica of the path. Raises `UnknownTopic`, `UnknownPartition`, or `NotFound` if there is none
+    there."""
     topic = context.face.cluster.topic(call.topic_name())
     partition = partition_of(topic, call)
     node_id = NodeId(params.node_number(call.path["broker_id"]))
@@ -103,7 +104,7 @@ def replica_of(context: Context, call: Call) -> tuple[Topic, PartitionInfo, Node
 
 
 def replica_shown(links: Links, topic: Topic, partition: PartitionInfo, node_id: NodeId) -> ReplicaV3:
-    """A replica as a resource."""
+    """Returns a replica as a resource."""
     return ReplicaV3(
         *links.resource("KafkaReplica", "topics", topic.name, "partitions", partition.partition, "replicas", node_id),
         topic.name,

@@ -45,7 +45,7 @@ class Terms:
 
 
 def check_record(limits: Limits, record: Record) -> None:
-    """`UnprocessableBody` if key or headers are over their bounds; values are bounded by `max.message.bytes`."""
+    """Raises `UnprocessableBody` if key or headers are over their bounds; values are bounded by `max.message.bytes`."""
     if record.key is not None and len(record.key) > limits.key_bytes_max:
         raise UnprocessableBody(f"a key of {len(record.key)} bytes: at most {limits.key_bytes_max} are allowed")
     if not record.headers:
@@ -59,7 +59,7 @@ def check_record(limits: Limits, record: Record) -> None:
 
 
 def check_partition(topic: Topic, partition: int) -> None:
-    """`UnknownPartition` if the topic has no such partition."""
+    """Raises `UnknownPartition` if the topic has no such partition."""
     if partition >= len(topic.partitions):
         raise UnknownPartition(
             f"topic {topic.name} has no partition {partition}: it has {len(topic.partitions)}, from 0 on"
@@ -67,8 +67,8 @@ def check_partition(topic: Topic, partition: int) -> None:
 
 
 def stored_bytes_max(record: Record) -> int:
-    """A bound on what a record takes in a batch without compression: each number in front of a part is a varint of
-    at most five bytes, the timestamp's of ten."""
+    """Returns a bound on what a record takes in a batch without compression: each number in front of a part is a varint
+    of at most five bytes, the timestamp's of ten."""
     size = 35 + len(record.key or b"") + len(record.value or b"")
     return size + sum(10 + len(name.encode()) + len(value or b"") for name, value in record.headers)
 
@@ -80,7 +80,7 @@ class Slot(NamedTuple):
     number: int
 
     def offset(self, receipt: ProduceReceipt) -> int | None:
-        """The record's offset; None if that is not known (acks=0, or an old repeat)."""
+        """Returns the record's offset; None if that is not known (acks=0, or an old repeat)."""
         return None if receipt.base_offset is None else receipt.base_offset + self.number
 
 
@@ -94,7 +94,7 @@ class Placer:
         self._unkeyed: int | None = None
 
     def partition_of(self, key: bytes | None, partition: int | None) -> int:
-        """The partition of a record, checked. `UnknownPartition` if the one it names does not exist."""
+        """Returns the partition of a record, checked. Raises `UnknownPartition` if the one it names does not exist."""
         if partition is not None:
             check_partition(self._topic, partition)
             return partition
@@ -120,7 +120,8 @@ class Grouping:
         self._meter = Meter()
 
     def is_slice_over(self, key_bytes: int, value_bytes: int) -> bool:
-        """True if others should have their turn after a record of this size was added. Hashing a key takes longest."""
+        """Returns True if others should have their turn after a record of this size was added. Hashing a key takes
+        longest."""
         return self._meter.is_over(1, KEY_COST * key_bytes + value_bytes)
 
     def add(self, record: Record, partition: int | None) -> Slot:
@@ -143,7 +144,8 @@ class Grouping:
 
 
 def batch_of(config: TopicConfig, records: list[Record]) -> Steps[RecordBatch]:
-    """The records as one batch, in the topic's codec. `TooLarge` if it is over the topic's `max.message.bytes`."""
+    """Returns the records as one batch, in the topic's codec. Raises `TooLarge` if it is over the topic's
+    `max.message.bytes`."""
     codec = config.compression_type
     compression = Compression.NONE if codec == "producer" else Compression.from_name(codec)
     data = yield from encode_steps(records, compression)
@@ -156,7 +158,7 @@ def batch_of(config: TopicConfig, records: list[Record]) -> Steps[RecordBatch]:
 
 
 def config_of(context: Context, topic: Topic) -> TopicConfig:
-    """The settings in force for a topic; those of an open partition, where they need no working out."""
+    """Returns the settings in force for a topic; those of an open partition, where they need no working out."""
     for info in topic.partitions:
         partition = _partition(context, topic, info.partition)
         if not isinstance(partition, LeaderNotAvailable):
@@ -165,14 +167,14 @@ def config_of(context: Context, topic: Topic) -> TopicConfig:
 
 
 async def refuse_other_content(context: Context, topic: Topic, keyed: KeyedRequest | None) -> None:
-    """`IdempotencyKeyReused` if any partition of the topic knows the key with other content: the new content may go to
-    other partitions than the old, which would not notice. A partition that cannot be asked now is not."""
+    """Raises `IdempotencyKeyReused` if any partition of the topic knows the key with other content: the new content may
+    go to other partitions than the old, which would not notice. A partition that cannot be asked now is not."""
     if keyed is None:
         return
-    found = [_partition(context, topic, info.partition) for info in topic.partitions]
-    open_ones = [partition for partition in found if not isinstance(partition, LeaderNotAvailable)]
-    for known in await context.face.partitions.fingerprints_of(open_ones, keyed.producer_id):
-        if isinstance(known, int) and known != keyed.fingerprint:
+    partitions = [_partition(context, topic, info.partition) for info in topic.partitions]
+    open_ones = [partition for partition in partitions if not isinstance(partition, LeaderNotAvailable)]
+    for fingerprint in await context.face.partitions.fingerprints_of(open_ones, keyed.producer_id):
+        if isinstance(fingerprint, int) and fingerprint != keyed.fingerprint:
             raise IdempotencyKeyReused("this Idempotency-Key came with other content before; use a new key")
 
 
@@ -190,7 +192,7 @@ async def append(
 
 
 def common_error(outcomes: Sequence[object]) -> TidelogError | None:
-    """The error, if everything failed, and alike."""
+    """Returns the error, if everything failed, and alike."""
     first = outcomes[0]
     if isinstance(first, TidelogError) and all(
         isinstance(outcome, TidelogError) and outcome.code == first.code for outcome in outcomes

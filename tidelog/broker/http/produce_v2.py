@@ -124,7 +124,7 @@ def _batches(
 def decode_records(
     body: bytearray, embedded: Embedded
 ) -> Steps[list[BinaryRecord] | list[JsonRecord] | list[TextRecord]]:
-    """The records of a v2 body. `InvalidRequest` if it is not one."""
+    """Returns the records of a v2 body. Raises `InvalidRequest` if it is not one."""
     match embedded:
         case Embedded.JSON:
             return (yield from decode_items(_JSON, "records", JsonRecord, body))
@@ -135,7 +135,7 @@ def decode_records(
 
 
 def record_of(sent: BinaryRecord | JsonRecord | TextRecord, now_ms: int) -> Record:
-    """The record as it will be stored."""
+    """Returns the record as it will be stored."""
     timestamp_ms = now_ms if sent.timestamp is None else sent.timestamp
     headers = tuple((header.key, header.value) for header in sent.headers) if sent.headers else ()
     if isinstance(sent, JsonRecord):

@@ -56,15 +56,15 @@ async def produce_entries(context: Context, call: Call) -> web.StreamResponse:
         if common is not None and not failures:
             raise common
 
-    def receipt(one: _Grouped) -> ReceiptV3 | FailureV3:
-        outcome = outcomes[one.slot.partition]
+    def receipt(produced: _Grouped) -> ReceiptV3 | FailureV3:
+        outcome = outcomes[produced.slot.partition]
         if isinstance(outcome, TidelogError):
-            return failure_of(outcome, one.entry.id)
-        return receipt_of(cluster_id, topic.name, one.entry, one.record, one.slot, outcome)
+            return failure_of(outcome, produced.entry.id)
+        return receipt_of(cluster_id, topic.name, produced.entry, produced.record, produced.slot, outcome)
 
     receipts = await work.finish(mapped_slices(receipt, grouped))
-    successes = [one for one in receipts if isinstance(one, ReceiptV3)]
-    failures += [one for one in receipts if isinstance(one, FailureV3)]
+    successes = [success for success in receipts if isinstance(success, ReceiptV3)]
+    failures += [failure for failure in receipts if isinstance(failure, FailureV3)]
     return json_answer(BatchReceiptV3(successes, failures), status=207)
 
 
@@ -98,14 +98,15 @@ def _batches(
 
 
 def _checked(context: Context, entries: list[EntryV3]) -> list[EntryV3]:
-    """The entries, if they are neither too few nor too many and their ids can name them. `UnprocessableBody` if not."""
+    """Returns the entries, if they are neither too few nor too many and their ids can name them. Raises
+    `UnprocessableBody` if not."""
     if not 0 < len(entries) <= context.limits.entries_max:
         raise UnprocessableBody(f"{len(entries)} entries: send 1 to {context.limits.entries_max}")
-    seen: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for entry in entries:
         if not 0 < len(entry.id) <= context.limits.entry_id_chars_max:
             raise UnprocessableBody(f"an id has 1 to {context.limits.entry_id_chars_max} characters")
-        if entry.id in seen:
+        if entry.id in ids:
             raise UnprocessableBody(f"the id {params.shown(entry.id)} is used twice; each entry needs its own")
-        seen[entry.id] = None
+        ids[entry.id] = None
     return entries

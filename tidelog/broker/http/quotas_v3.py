@@ -58,10 +58,12 @@ async def list_quotas(context: Context, call: Call) -> web.StreamResponse:
 async def alter_quotas(context: Context, call: Call) -> web.StreamResponse:
     """Gives entities rates, or takes them back. Asking again does no harm."""
     Links(context, call)
-    asked = await read_json(context, call, _ASKED)
-    changes = [QuotaChange(one.rates, one.user, one.client_id, one.address) for one in asked.data]
-    call.subject = "; ".join(f"{Entity(one.user, one.client_id, one.address)}: {one.rates}" for one in asked.data[:10])
-    await context.face.administration.by(call.caller).alter_quotas(changes, validate_only=asked.validate_only)
+    body = await read_json(context, call, _ASKED)
+    changes = [QuotaChange(change.rates, change.user, change.client_id, change.address) for change in body.data]
+    call.subject = "; ".join(
+        f"{Entity(change.user, change.client_id, change.address)}: {change.rates}" for change in body.data[:10]
+    )
+    await context.face.administration.by(call.caller).alter_quotas(changes, validate_only=body.validate_only)
     return no_content()
 
 

@@ -17,7 +17,7 @@ from tidelog.model.lost_ranges import LOST_HEADER, LostRange, format_lost
 
 
 def readable_partition(context: Context, call: Call) -> ReadHandle:
-    """The partition of the path, at the replica that the client wants.
+    """Returns the partition of the path, at the replica that the client wants.
 
     `replica=local` wants the addressed broker's own copy, and gets `NotAReplica` (404) if it is to hold none;
     `replica=any` wants that copy, else the leader's; without it the leader answers.
@@ -50,7 +50,8 @@ def _require_copy(node_id: int, topic: str, info: PartitionInfo) -> None:
 
 
 async def start_offset(partition: ReadHandle, query: Mapping[str, str]) -> int:
-    """The parameter `offset`: a number, `earliest` or `latest`. `InvalidRequest` if it is missing or neither."""
+    """Returns the parameter `offset`: a number, `earliest` or `latest`. Raises `InvalidRequest` if it is missing or
+    neither."""
     text = query.get("offset")
     if text == "earliest":
         return (await partition.extent()).log_start_offset
@@ -64,8 +65,8 @@ async def wait_for_data(
 ) -> None:
     """Returns when `bytes_min` bytes are readable from `offset` on, at the deadline, or when the broker shuts down."""
     async with context.admission.waits.until(deadline_s):
-        waiting = partition.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
-        await context.timed(context.stages.fetch_wait, waiting)
+        wait = partition.wait_for_data(offset, bytes_min=bytes_min, deadline_s=deadline_s)
+        await context.timed(context.stages.fetch_wait, wait)
 
 
 def position_headers(call: Call, fetched: FetchedBatches) -> dict[str, str]:

@@ -166,14 +166,14 @@ def _reassignment(links: Links, topic: Topic, info: PartitionInfo) -> Reassignme
 async def begin(context: Context, call: Call) -> web.StreamResponse:
     """Begins to move replicas: all that is asked for, or nothing."""
     Links(context, call)
-    asked = await read_json(context, call, _MOVES)
+    body = await read_json(context, call, _MOVES)
     moves = [
-        NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in asked.data
+        NewReplicas(*_named(context, move.topic_name, move.partition_id), list(move.replicas)) for move in body.data
     ]
     call.subject = "; ".join(
-        f"{move.topic_name}-{move.partition_id} to {list(move.replicas)}" for move in asked.data[:MOVES_TOLD]
+        f"{move.topic_name}-{move.partition_id} to {list(move.replicas)}" for move in body.data[:MOVES_TOLD]
     )
-    await context.face.administration.by(call.caller).alter_reassignments(moves, asked.throttle_bytes_per_s)
+    await context.face.administration.by(call.caller).alter_reassignments(moves, body.throttle_bytes_per_s)
     return no_content()
 
 
@@ -202,10 +202,10 @@ async def _call_off(context: Context, call: Call, moving: Sequence[tuple[Topic, 
 async def rebalance(context: Context, call: Call) -> web.StreamResponse:
     """Begins to spread all replicas evenly, none on brokers that leave; `validate_only` only shows what would move."""
     Links(context, call)
-    asked = await read_json(context, call, _REBALANCE)
-    call.subject = "validate only" if asked.validate_only else f"leaving {list(asked.leaving or ())}"
+    body = await read_json(context, call, _REBALANCE)
+    call.subject = "validate only" if body.validate_only else f"leaving {list(body.leaving or ())}"
     moves = await context.face.administration.by(call.caller).rebalance(
-        asked.leaving or (), validate_only=asked.validate_only, throttle=asked.throttle_bytes_per_s
+        body.leaving or (), validate_only=body.validate_only, throttle=body.throttle_bytes_per_s
     )
     names = _names(context)
     planned = [
@@ -220,17 +220,22 @@ async def elect(context: Context, call: Call) -> web.StreamResponse:
 
     An unclean election is kept with all that was given up (`losses`); to give up `votes` asks the replicas first."""
     Links(context, call)
-    asked = await read_json(context, call, _ELECTION)
+    body = await read_json(context, call, _ELECTION)
     partitions = None
-    if asked.data is not None:
-        partitions = [PartitionNamed(*_named(context, one.topic_name, one.partition_id)) for one in asked.data]
+    if body.data is not None:
+        partitions = [PartitionNamed(*_named(context, entry.topic_name, entry.partition_id)) for entry in body.data]
     via, at_ms = context.face.cluster.node_id, context.face.clock.wall_ms()
-    command = ElectLeaders(asked.election_type, partitions, call.principal.name, via, at_ms)
-    found = await context.face.administration.by(call.caller).elect_leaders(command)
+    command = ElectLeaders(body.election_type, partitions, call.principal.name, via, at_ms)
+    elections = await context.face.administration.by(call.caller).elect_leaders(command)
     names = _names(context)
     return json_answer(
         ElectionsShown(
-            [ElectionShown(names.get(one.topic_id, one.topic_id), one.partition, one.leader, one.code) for one in found]
+            [
+                ElectionShown(
+                    names.get(election.topic_id, election.topic_id), election.partition, election.leader, election.code
+                )
+                for election in elections
+            ]
         )
     )
 

@@ -111,7 +111,7 @@ def _named(call: Call) -> str:
 
 
 def is_change(route: Route) -> bool:
-    """True if a route may change the cluster."""
+    """Returns True if a route may change the cluster."""
     return route.is_recorded or (route.method != "GET" and route.operation not in UNCHANGING)
 
 

@@ -32,7 +32,7 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
     bytes_max = min(bytes_max, limits.json_fetch_bytes_max, limits.fetch_bytes_max)
     wait_s = call.duration_s(context, "timeout", 0)
     offset = await _find_start(context, call, partition, wait_s)
-    wanted = Wanted(
+    terms = Wanted(
         partition.topic,
         partition.partition,
         embedded.form,
@@ -40,10 +40,10 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
         limits.decoded_bytes_max,
         limits.record_bytes_max,
     )
-    fetched, shown = await context.timed(read, read_records(partition, offset, wanted, context.face.work))
+    fetched, shown = await context.timed(read, read_records(partition, offset, terms, context.face.work))
     if not shown and not shown.mismatch and wait_s:
         await wait_for_data(context, partition, fetched.next_offset, 1, call.started_s + wait_s)
-        fetched, shown = await context.timed(read, read_records(partition, offset, wanted, context.face.work))
+        fetched, shown = await context.timed(read, read_records(partition, offset, terms, context.face.work))
     if shown.mismatch:
         raise FormatMismatch(shown.mismatch)
     parts = (b"[", *shown.pieces, b"]")
@@ -51,15 +51,15 @@ async def get_records(context: Context, call: Call) -> web.StreamResponse:
 
 
 async def _find_start(context: Context, call: Call, partition: ReadHandle, wait_s: float) -> int:
-    """The offset to read from. A timestamp that no record has reached yet stands for the end of the log, and is
+    """Returns the offset to read from. A timestamp that no record has reached yet stands for the end of the log, and is
     looked up again after a wait."""
     query = call.query
     if "offset" in query:
         return await start_offset(partition, query)
     timestamp_ms = params.integer("timestamp", query["timestamp"])
-    found = await partition.offset_for_timestamp(timestamp_ms)
-    if found is None and wait_s:
+    record = await partition.offset_for_timestamp(timestamp_ms)
+    if record is None and wait_s:
         end = (await partition.extent()).high_watermark
         await wait_for_data(context, partition, end, 1, call.started_s + wait_s)
-        found = await partition.offset_for_timestamp(timestamp_ms)
-    return (await partition.extent()).high_watermark if found is None else found[0]
+        record = await partition.offset_for_timestamp(timestamp_ms)
+    return (await partition.extent()).high_watermark if record is None else record[0]

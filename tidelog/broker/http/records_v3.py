@@ -54,7 +54,8 @@ class FailureV3(Struct, frozen=True, omit_defaults=True):
 
 
 def record_of(sent: RecordV3, now_ms: int) -> Record:
-    """The record as it will be stored. `InvalidRequest` for an unknown type, or data that is not of its type."""
+    """Returns the record as it will be stored. Raises `InvalidRequest` for an unknown type, or data that is not of its
+    type."""
     timestamp_ms = now_ms if sent.timestamp is None else milliseconds(sent.timestamp)
     headers = tuple((header.name, header.value) for header in sent.headers) if sent.headers else ()
     return Record(timestamp_ms, _stored(sent.key, "key"), _stored(sent.value, "value"), headers)
@@ -63,7 +64,7 @@ def record_of(sent: RecordV3, now_ms: int) -> Record:
 def receipt_of(
     cluster_id: str, topic: str, sent: RecordV3, record: Record, slot: Slot, produced: ProduceReceipt
 ) -> ReceiptV3:
-    """The receipt of a record that was `sent`, stored as `record` at its `slot`."""
+    """Returns the receipt of a record that was `sent`, stored as `record` at its `slot`."""
     timestamp_ms = record.timestamp_ms if produced.log_append_time_ms is None else produced.log_append_time_ms
     return ReceiptV3(
         OK,
@@ -82,7 +83,7 @@ def receipt_of(
 
 
 def failure_of(error: TidelogError, entry_id: str | None = None) -> FailureV3:
-    """The receipt of a record that failed."""
+    """Returns the receipt of a record that failed."""
     return FailureV3(error.code, error.message, entry_id)
 
 

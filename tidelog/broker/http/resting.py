@@ -79,8 +79,8 @@ class Resting:
         """Closes a connection that has been silent for long enough, if there is one, to free its place. `probe` says
         whether to look among the connections of probes or among the others; with `address`, only connections from there
         are closed."""
-        known = (item for item in self._silent_since.items() if address in (None, item[0].address))
-        for connection, since_s in [*islice(known, LOOKED_AT_MAX)]:
+        silent = (item for item in self._silent_since.items() if address in (None, item[0].address))
+        for connection, since_s in [*islice(silent, LOOKED_AT_MAX)]:
             rest_s = self._limits.rested_s if connection.has_asked else self._limits.fresh_s
             if connection.is_busy:
                 self.heard(connection, now_s)  # it waits for an answer; the next look is at others

@@ -18,12 +18,12 @@ Handler = Callable[[Context, Call], Awaitable[web.StreamResponse]]
 
 
 def cluster_resource(_path: Mapping[str, str]) -> Resource:
-    """The cluster as a whole."""
+    """Returns the cluster as a whole."""
     return Resource("Cluster", "kafka-cluster")
 
 
 def topic_resource(path: Mapping[str, str]) -> Resource:
-    """The topic of the path."""
+    """Returns the topic of the path."""
     return Resource("Topic", path["topic"])
 
 
@@ -33,7 +33,7 @@ def any_topic_resource(_path: Mapping[str, str]) -> Resource:
 
 
 def group_resource(path: Mapping[str, str]) -> Resource:
-    """The consumer group of the path."""
+    """Returns the consumer group of the path."""
     return Resource("Group", path["group"])
 
 

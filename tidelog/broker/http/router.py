@@ -56,7 +56,7 @@ class Router:
             shapes.sort(key=lambda shape: len(shape.placeholders))
 
     def match(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]]:
-        """The route of a request, and the values of its placeholders.
+        """Returns the route of a request, and the values of its placeholders.
 
         Raises `NotFound`, `WrongMethod`, or `InvalidRequest` for a path that is badly escaped.
         """

@@ -136,7 +136,7 @@ _PRODUCES, _READS, _WAITS = RequestClass.PRODUCE, RequestClass.READ, RequestClas
 
 
 def _always(path: str, operation: Operation, handler: Handler, answer: Any, media: str = JSON_TYPE) -> Route:
-    """A route that is served whatever state the broker is in."""
+    """Returns a route that is served whatever state the broker is in."""
     return Route(
         "GET",
         path,
@@ -152,12 +152,12 @@ def _always(path: str, operation: Operation, handler: Handler, answer: Any, medi
 
 
 def _v2(path: str, resource: ResourceOf, handler: Handler, answer: Any) -> Route:
-    """A reading route of REST v2."""
+    """Returns a reading route of REST v2."""
     return Route("GET", path, _DESCRIBE, resource, handler, None, answer, answer_media=_V2_ANSWER)
 
 
 def _v2_produce(path: str, handler: Handler) -> Route:
-    """A producing route of REST v2."""
+    """Returns a producing route of REST v2."""
     return Route(
         "POST",
         path,
@@ -186,7 +186,7 @@ def _consumer(
     *,
     is_vital: bool = False,
 ) -> Route:
-    """A route of REST v2 about a consumer instance; without an answer it is 204."""
+    """Returns a route of REST v2 about a consumer instance; without an answer it is 204."""
     statuses = (204,) if answer is None else (200,)
     return Route(
         method,
@@ -220,7 +220,7 @@ def _v3(
     request_class: RequestClass = RequestClass.ADMIN,
     is_recorded: bool = False,
 ) -> Route:
-    """A route of REST v3; `path` is what follows the cluster's."""
+    """Returns a route of REST v3; `path` is what follows the cluster's."""
     return Route(
         method,
         f"/clusters/{{cluster_id}}{path}",

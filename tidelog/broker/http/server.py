@@ -117,7 +117,7 @@ class HttpServer:
 
 
 def http_listener(config: BrokerConfig) -> Listener[Limits]:
-    """The HTTP listener, as the settings describe it."""
+    """Returns the HTTP listener, as the settings describe it."""
     advertised = config.http_advertised_listener
     return Listener(
         HTTP,
@@ -177,8 +177,8 @@ async def start_http(
         face.shares,
         face.audit,
     )
-    for one in bound:
-        await one.start_serving()
+    for listening in bound:
+        await listening.start_serving()
     return HttpServer(server, bound, context, busy_s)
 
 
@@ -214,8 +214,8 @@ async def start_ops(main: HttpServer, at: Endpoint, tls: Encryption | None = Non
     else:
         loop = asyncio.get_running_loop()
         bound = [await loop.create_server(server, at.host, at.port, backlog=BACKLOG, start_serving=False)]
-    for one in bound:
-        await one.start_serving()
+    for listening in bound:
+        await listening.start_serving()
     return HttpServer(server, bound, context)
 
 

@@ -136,15 +136,15 @@ class RecordStream:
             raise UnprocessableBody("Payload error. Request body is empty. Data is required.")
 
     def _take(self, size: int) -> None:
-        """Takes from the memory for bodies. `Overloaded` if there is not so much."""
+        """Takes from the memory for bodies. Raises `Overloaded` if there is not so much."""
         self._context.admission.bodies.take(size)
         self._call.body_bytes += size
 
     def _give_back_rest(self) -> None:
         """Gives back what belongs neither to a record that waits for its receipt nor to one that is still arriving."""
-        rest = self._call.body_bytes - self._pending_bytes - self._cutter.bytes_held
-        self._context.admission.bodies.give_back(rest)
-        self._call.body_bytes -= rest
+        surplus = self._call.body_bytes - self._pending_bytes - self._cutter.bytes_held
+        self._context.admission.bodies.give_back(surplus)
+        self._call.body_bytes -= surplus
 
     async def _next_chunk(self) -> bytes:
         """Returns the next chunk of the body; empty at its end. A body of declared length has to come as quickly as any
@@ -207,8 +207,8 @@ class RecordStream:
         return b"".join(part for receipt in self._receipts(items, outcomes) for part in (receipt, _RECEIPT_END))
 
     def _pack(self, group: list[Arrived]) -> Steps[list[RecordBatch]]:
-        """The records of one partition in as few batches as `max.message.bytes` allows; one that is too large even
-        alone gets its error instead."""
+        """Returns the records of one partition in as few batches as `max.message.bytes` allows; one that is too large
+        even alone gets its error instead."""
         config = config_of(self._context, self._topic)
         batches: list[RecordBatch] = []
         for part in _parts(group, config.max_message_bytes):

@@ -62,6 +62,6 @@ class Window:
         return items
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Notes that nothing more will come."""
         self.is_closed = True
         self._changed.set()

@@ -62,8 +62,8 @@ class TopicTexts:
         texts: list[Raw] = []
         written = 0
         for topic in [image.topics[name] for name in names if name in image.topics]:
-            known, text = self._known.get(topic.name, (None, Raw()))
-            if known is not topic:
+            topic_written, text = self._known.get(topic.name, (None, Raw()))
+            if topic_written is not topic:
                 if written >= SLICE_PARTITIONS:
                     yield None
                     written = 0

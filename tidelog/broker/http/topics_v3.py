@@ -82,16 +82,16 @@ _GROW: Final = json_decoder(GrowTopic)
 async def create_topic(context: Context, call: Call) -> web.StreamResponse:
     """Creates a topic, or (`validate_only`) shows how it would be created."""
     links = Links(context, call)
-    asked = await read_json(context, call, _CREATE)
-    call.subject = asked.topic_name
+    body = await read_json(context, call, _CREATE)
+    call.subject = body.topic_name
     if not context.may(call, Operation.CREATE, *CLUSTER):
-        context.require(call, Operation.CREATE, "Topic", [asked.topic_name])
-    wanted = _new_topic(asked)
-    if call.share is not None and not asked.validate_only:
-        await call.share.mutate(_partitions_of(wanted, context.face.cluster.config.num_partitions))
-    topic = await context.face.administration.by(call.caller).create_topic(wanted, validate_only=asked.validate_only)
+        context.require(call, Operation.CREATE, "Topic", [body.topic_name])
+    new_topic = _new_topic(body)
+    if call.share is not None and not body.validate_only:
+        await call.share.mutate(_partitions_of(new_topic, context.face.cluster.config.num_partitions))
+    topic = await context.face.administration.by(call.caller).create_topic(new_topic, validate_only=body.validate_only)
     shown = _topic(links, topic)
-    if asked.validate_only:
+    if body.validate_only:
         return json_answer(shown)
     return json_answer(shown, status=201, headers={"Location": shown.metadata.self})
 
@@ -114,11 +114,11 @@ async def grow_topic(context: Context, call: Call) -> web.StreamResponse:
     """Gives a topic more partitions."""
     links = Links(context, call)
     name = call.topic_name()
-    asked = await read_json(context, call, _GROW)
+    body = await read_json(context, call, _GROW)
     if call.share is not None:
-        await call.share.mutate(max(1, asked.partitions_count - len(context.face.cluster.topic(name).partitions)))
+        await call.share.mutate(max(1, body.partitions_count - len(context.face.cluster.topic(name).partitions)))
     return json_answer(
-        _topic(links, await context.face.administration.by(call.caller).add_partitions(name, asked.partitions_count))
+        _topic(links, await context.face.administration.by(call.caller).add_partitions(name, body.partitions_count))
     )
 
 
@@ -132,28 +132,28 @@ async def delete_topic(context: Context, call: Call) -> web.StreamResponse:
     return no_content()
 
 
-def _partitions_of(wanted: NewTopic, default: int) -> int:
+def _partitions_of(new_topic: NewTopic, default: int) -> int:
     """Returns how many partitions a topic is to have."""
-    if wanted.assignments is not None:
-        return max(1, len(wanted.assignments))
-    return default if wanted.partitions is None else max(1, wanted.partitions)
+    if new_topic.assignments is not None:
+        return max(1, len(new_topic.assignments))
+    return default if new_topic.partitions is None else max(1, new_topic.partitions)
 
 
-def _new_topic(asked: CreateTopic) -> NewTopic:
-    name = check_topic_name(asked.topic_name)
+def _new_topic(body: CreateTopic) -> NewTopic:
+    name = check_topic_name(body.topic_name)
     configs: dict[str, str] = {}
-    for config in asked.configs or ():
+    for config in body.configs or ():
         if config.name in configs:
             raise InvalidRequest(f"the setting {params.shown(config.name)} is given twice; keep one")
         if config.value is not None:  # null is the default, which needs no saying
             configs[config.name] = config.value
     assignments = None
-    given = asked.replicas_assignments
-    if given is not None:
-        if asked.partitions_count is not None or asked.replication_factor is not None:
+    replicas_of = body.replicas_assignments
+    if replicas_of is not None:
+        if body.partitions_count is not None or body.replication_factor is not None:
             raise InvalidRequest("replicas_assignments says how many there are of each: leave the counts out")
-        assignments = {partition: [NodeId(node_id) for node_id in nodes] for partition, nodes in given.items()}
-    return NewTopic(name, asked.partitions_count, asked.replication_factor, assignments, configs)
+        assignments = {partition: [NodeId(node_id) for node_id in nodes] for partition, nodes in replicas_of.items()}
+    return NewTopic(name, body.partitions_count, body.replication_factor, assignments, configs)
 
 
 def _topic(links: Links, topic: Topic) -> TopicV3:

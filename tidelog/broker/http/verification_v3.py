@@ -74,9 +74,11 @@ async def verify_broker(context: Context, call: Call) -> web.StreamResponse:
     """Reads and checks what a broker keeps besides logs, from the first name behind `after` on."""
     links = Links(context, call)
     node_id = broker_of(context, call).node_id
-    asked = VerifyFilesQuery(call.query.get("after", ""))
-    reply = await context.face.partitions.verify_files(node_id, asked)
-    checked = [CheckedFilesV3(one.name, one.size, one.found, one.left, one.error or None) for one in reply.checked]
+    query = VerifyFilesQuery(call.query.get("after", ""))
+    reply = await context.face.partitions.verify_files(node_id, query)
+    checked = [
+        CheckedFilesV3(file.name, file.size, file.found, file.left, file.error or None) for file in reply.checked
+    ]
     resource = links.resource("KafkaBrokerVerification", "brokers", node_id, "verification")
     return json_answer(BrokerVerificationV3(*resource, node_id, checked, reply.is_last))
 
@@ -85,19 +87,19 @@ async def verify_replica(context: Context, call: Call) -> web.StreamResponse:
     """Reads and checks a replica, from `offset` up to `to` or less far."""
     links = Links(context, call)
     topic, partition, node_id = replica_of(context, call)
-    asked = VerifyQuery(
+    query = VerifyQuery(
         topic.topic_id,
         partition.partition,
         params.optional_integer(call.query, "offset", 0),
         params.optional_integer(call.query, "to", OFFSET_MAX),
         params.boolean(call.query, "batches") is True,
     )
-    reply = await context.face.partitions.verify(node_id, asked)
-    return json_answer(_shown(links, topic, partition, node_id, asked, reply))
+    reply = await context.face.partitions.verify(node_id, query)
+    return json_answer(_shown(links, topic, partition, node_id, query, reply))
 
 
 def _shown(
-    links: Links, topic: Topic, partition: PartitionInfo, node_id: NodeId, asked: VerifyQuery, reply: VerifyReply
+    links: Links, topic: Topic, partition: PartitionInfo, node_id: NodeId, query: VerifyQuery, reply: VerifyReply
 ) -> VerificationV3:
     named = [
         BatchShown(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.digest.hex())
@@ -111,10 +113,10 @@ def _shown(
         node_id,
         reply.log_start_offset,
         reply.high_watermark,
-        max(asked.offset, reply.log_start_offset),
+        max(query.offset, reply.log_start_offset),
         reply.next_offset,
         reply.size,
         reply.checksum.hex(),
-        [DamagedShown(one.start, one.end, one.reason) for one in reply.damaged],
-        named if asked.names_batches else None,
+        [DamagedShown(damage.start, damage.end, damage.reason) for damage in reply.damaged],
+        named if query.names_batches else None,
     )
