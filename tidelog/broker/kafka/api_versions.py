@@ -45,8 +45,8 @@ def client_software(call: Call) -> str:
         return ""
     reader = call.reader
     name, version = reader.string(is_flexible=True), reader.string(is_flexible=True)
-    words = f"{name[:NAME_CHARS_MAX]} {version[:NAME_CHARS_MAX]}"
-    return words if words.isprintable() else ""
+    software = f"{name[:NAME_CHARS_MAX]} {version[:NAME_CHARS_MAX]}"
+    return software if software.isprintable() else ""
 
 
 assert APIS[Key.API_VERSIONS].flexible_from == FLEXIBLE_FROM

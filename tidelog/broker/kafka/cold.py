@@ -30,8 +30,8 @@ _NO_ID: Final = "0" * 32
 
 def _id(reader: Reader) -> str | None:
     """Returns the 32 hexadecimal digits of an id; None for the one that stands for none."""
-    found = reader.uuid()
-    return None if found == _NO_ID else found
+    topic_id = reader.uuid()
+    return None if topic_id == _NO_ID else topic_id
 
 
 NUMBERS: Final[Mapping[str, Callable[[Reader], Any]]] = MappingProxyType(
@@ -113,31 +113,31 @@ class ColdCodecs:
         return NUMBERS[field.kind](reader)
 
     def _fields_of(self, message: type[Any]) -> list[Field]:
-        known = self._fields.get(message)
-        if known is None:
-            known = self._fields[message] = fields_of(message)
-        return known
+        message_fields = self._fields.get(message)
+        if message_fields is None:
+            message_fields = self._fields[message] = fields_of(message)
+        return message_fields
 
     def write(self, call: Call, tree: Tree) -> Answer:
         """Returns the answer to a call."""
-        known = self._writers.get((call.api.key, call.version))
-        if known is None:
+        cached = self._writers.get((call.api.key, call.version))
+        if cached is None:
             from kio.serial import entity_writer  # noqa: PLC0415 -- not before a client needs it
 
             message = _message(call, "response")
-            known = self._writers[call.api.key, call.version] = message, entity_writer(message)
-        message, writer = known
+            cached = self._writers[call.api.key, call.version] = message, entity_writer(message)
+        message, writer = cached
         out = BytesIO()
         writer(out, self._made(message, tree))
         return [call.head(), out.getvalue()]
 
     def _made(self, message: type[Any], tree: Tree) -> Any:
         """Makes an object of kio's of those values that it has a place for."""
-        known = self._fields_of(message)
+        message_fields = self._fields_of(message)
         return message(
             **{
                 field.name: self._value(field, tree[field.name])
-                for field in known
+                for field in message_fields
                 if field.is_required or field.name in tree
             }
         )
@@ -167,13 +167,13 @@ def _message(call: Call, kind: str) -> type[Any]:
 
 def fields_of(message: type[Any]) -> list[Field]:
     """Returns what a message of kio's consists of, in the order of the wire."""
-    found = []
+    message_fields = []
     for field in fields(message):
         nested = [part for part in (field.type, *_parts(field.type)) if hasattr(part, "__dataclass_fields__")]
         is_required = field.default is MISSING and field.default_factory is MISSING
         kind = field.metadata.get("kafka_type", "")
         parts = (field.type, *get_args(field.type))
-        found.append(
+        message_fields.append(
             Field(
                 field.name,
                 kind,
@@ -184,7 +184,7 @@ def fields_of(message: type[Any]) -> list[Field]:
                 is_tagged="tag" in field.metadata,
             )
         )
-    return found
+    return message_fields
 
 
 def _parts(kind: Any) -> list[Any]:

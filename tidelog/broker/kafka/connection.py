@@ -301,12 +301,12 @@ class Connection:
 
     async def _produce_in_slices(self, slot: Slot, steps: Steps[ProduceRequest]) -> tuple[Answer | None, bool]:
         """Serves a request of many partitions, while the connection is not read."""
-        work, done = self._parts.face.work, asyncio.Event()
+        work, has_outcomes = self._parts.face.work, asyncio.Event()
         request = await finished(work, steps)
-        slot.production = production = Production(self._parts, slot.call, request, lambda _: done.set())
+        slot.production = production = Production(self._parts, slot.call, request, lambda _: has_outcomes.set())
         await production.begin_in_slices(self._identity.caller)
         if not production.is_done:
-            await done.wait()  # until the deadline at most: then all partitions have an outcome
+            await has_outcomes.wait()  # until the deadline at most: then all partitions have an outcome
         if not self._has_answer(production):
             return None, production.has_failed
         return await finished(work, production.answer(self._throttle_ms(slot))), production.has_failed

@@ -101,17 +101,19 @@ class Fetching:
 
     def _try_now(self) -> Steps[bool]:
         """Reads what is there. Returns False if that is not enough, and nothing else is to be told."""
-        left = min(max(self._request.bytes_max, 1), self._parts.limits.fetch_bytes_max, ANSWER_BYTES_MAX, self._room())
+        remaining = min(
+            max(self._request.bytes_max, 1), self._parts.limits.fetch_bytes_max, ANSWER_BYTES_MAX, self._room()
+        )
         self._bytes = 0
         has_news = False
         slices = Slices()
         for entry in self._request.entries:
             entry.reset()
-            if left > 0:
-                self._read(entry, min(max(entry.bytes_max, 1), left))
+            if remaining > 0:
+                self._read(entry, min(max(entry.bytes_max, 1), remaining))
             if entry.error or entry.preferred >= 0 or (entry.told is not None and entry.told.lost):
                 has_news = True
-            left -= len(entry.data)
+            remaining -= len(entry.data)
             self._bytes += len(entry.data)
             if slices.end_with(1):
                 yield None
@@ -193,11 +195,11 @@ class Fetching:
 
     def _nearer(self, entry: FetchEntry) -> int:
         """Returns the broker of an in-sync replica in the client's rack, if the leader is in another; -1 if none is."""
-        image, own = self._parts.cluster.image, self._parts.cluster.config.broker_rack
-        if own == self._request.rack:
+        image, leader_rack = self._parts.cluster.image, self._parts.cluster.config.broker_rack
+        if leader_rack == self._request.rack:
             return -1
         brokers = [image.brokers[node] for node in self._info(entry).isr if image.is_live(node)]
-        return next((one.node_id for one in brokers if one.rack == self._request.rack), -1)
+        return next((broker.node_id for broker in brokers if broker.rack == self._request.rack), -1)
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
@@ -213,14 +215,16 @@ class Fetching:
             if source is None:
                 return True
             sources.append((source, entry))
-        watched = [one.watchers if isinstance(one, LedPartition) else one.replica.watchers for one, _ in sources]
+        watched = [
+            source.watchers if isinstance(source, LedPartition) else source.replica.watchers for source, _ in sources
+        ]
         bytes_min = max(self._request.bytes_min, 1)
 
-        def has(wanted: int) -> bool:
-            found = 0
+        def has(bytes_wanted: int) -> bool:
+            ready = 0
             for source, entry in sources:
-                found += source.bytes_ready(entry.offset, wanted - found)
-                if found >= wanted:
+                ready += source.bytes_ready(entry.offset, bytes_wanted - ready)
+                if ready >= bytes_wanted:
                     return True
             return False
 

@@ -40,19 +40,19 @@ _NO_LOGIN: Final[Mapping[Key, Tree]] = MappingProxyType(
 
 def _away(call: Callable[[], T]) -> Steps[T]:
     """Runs `call` away from the event loop, as one step, and returns its result."""
-    made: T = yield call
-    return made
+    result: T = yield call
+    return result
 
 
 class Hosting(Protocol):
     """The listener, as its connections know it."""
 
     def refused(self, reason: str, remote: str, why: str) -> None:
-        """A connection is turned away, or broken off."""
+        """Notes that a connection is turned away, or broken off."""
         ...
 
     def lost(self, connection: Any) -> None:
-        """A connection is no more."""
+        """Forgets a connection, which is no more."""
         ...
 
 

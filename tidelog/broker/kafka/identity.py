@@ -80,7 +80,7 @@ class Identity:
             self._holder = user
 
     def release(self) -> None:
-        """The connection is no more, or is another user's now."""
+        """Counts the connection out, which is no more, or is another user's now."""
         holder, self._holder = self._holder, None
         if holder is not None:
             self._face.shares.release(holder)

@@ -55,10 +55,10 @@ class Means:
         """Returns what a request lacks; None if it may begin: its memory is taken then, and it is counted."""
         if call.api.key is Key.FETCH and self._parts.turn.has_many_bytes:
             return Lack("turn", 0.0)
-        if (found := self._lack_of_broker(call)) is not None and self._has_waited_s(
+        if (broker_lack := self._lack_of_broker(call)) is not None and self._has_waited_s(
             call
         ) < self._parts.limits.room_s_max:
-            return found
+            return broker_lack
         if not self._memory.take_frame(len(call.frame)):
             return Lack("request memory", ROOM_LOOK_S)
         pause_s = self.pacing.pause_s(call, caller)

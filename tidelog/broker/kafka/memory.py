@@ -50,17 +50,17 @@ class ConnectionMemory:
         return True
 
     def hand_on(self) -> None:
-        """The frame's memory belongs to its request now, which gives it back."""
+        """Hands the frame's memory on to its request, which gives it back."""
         self._under_way_bytes += self._frame_bytes
         self._frame_bytes = 0
 
     def drop_frame(self) -> None:
-        """The frame is gone, and its memory free."""
+        """Frees the memory of a frame that is gone."""
         self._bodies.give_back(self._frame_bytes)
         self._frame_bytes = 0
 
     def give_back(self, size: int) -> None:
-        """A request is answered, or its client gone."""
+        """Gives back the memory of a request that is answered, or whose client is gone."""
         self._under_way_bytes -= size
         self._bodies.give_back(size)
 
@@ -77,7 +77,7 @@ class ConnectionMemory:
             self._record_bytes = 0
 
     def close(self) -> None:
-        """The connection is lost."""
+        """Gives back the memory of the frame and of records, since the connection is lost."""
         self._is_over = True
         self.drop_frame()
         self.release_records()

@@ -49,15 +49,15 @@ def read_asked(call: Call) -> Steps[list[Asked] | None]:
     reader, version, is_flexible = call.reader, call.version, call.is_flexible
     has_ids = version >= 10
     count = reader.array(UUID_AND_NAME if has_ids else 1, is_flexible=is_flexible)
-    asked: list[Asked] = []
+    topics: list[Asked] = []
     slices = Slices()
     for _ in range(count):
         topic_id = reader.uuid() if has_ids else NO_ID
-        asked.append(Asked(reader.nullable_string(is_flexible=is_flexible), topic_id))
+        topics.append(Asked(reader.nullable_string(is_flexible=is_flexible), topic_id))
         reader.tags(is_flexible=is_flexible)
         if slices.end_with(1):
             yield None
-    return None if count < 0 or (version == 0 and count == 0) else asked
+    return None if count < 0 or (version == 0 and count == 0) else topics
 
 
 class MetadataCalls:
@@ -73,12 +73,12 @@ class MetadataCalls:
 
     def answer(self, call: Call, caller: Caller) -> Steps[Answer | None]:
         """Returns the answer to a request, all of it from one cluster image. Raises `Malformed`."""
-        asked = yield from read_asked(call)
+        topics = yield from read_asked(call)
         image = self._cluster.image
         version, is_flexible = call.version, call.is_flexible
-        if asked is None:
-            asked = [Asked(name) for name in image.topics if self._may_see(caller, name)]
-        bodies = yield from self._bodies(image, version, caller, dict.fromkeys(asked))
+        if topics is None:
+            topics = [Asked(name) for name in image.topics if self._may_see(caller, name)]
+        bodies = yield from self._bodies(image, version, caller, dict.fromkeys(topics))
         end = OPERATIONS_NOT_ASKED if 8 <= version <= 10 else b""
         end += INT16.pack(0) if version >= 13 else b""
         return [
@@ -100,11 +100,11 @@ class MetadataCalls:
     def _may_see(self, caller: Caller, name: str) -> bool:
         return self._admission.may(caller, Operation.DESCRIBE, Resource("Topic", name))
 
-    def _bodies(self, image: ClusterImage, version: int, caller: Caller, asked: Iterable[Asked]) -> Steps[list[bytes]]:
+    def _bodies(self, image: ClusterImage, version: int, caller: Caller, topics: Iterable[Asked]) -> Steps[list[bytes]]:
         live = _reachable(image)
         bodies = []
         slices = Slices()
-        for name, topic_id in asked:
+        for name, topic_id in topics:
             topic = self._ids.find(image, topic_id) if name is None else image.topics.get(name)
             shown = topic.name if topic is not None else name
             if shown is not None and not self._may_see(caller, shown):
@@ -121,9 +121,9 @@ class MetadataCalls:
     def _brokers_of(self, image: ClusterImage, version: int) -> bytes:
         """Returns the encoded brokers, cluster id and controller id. The controller id names this broker, since every
         broker takes requests of administration."""
-        known = self._brokers.get(version)
-        if known is not None and known[0] is image:
-            return known[1]
+        cached = self._brokers.get(version)
+        if cached is not None and cached[0] is image:
+            return cached[1]
         is_flexible = version >= FLEXIBLE_FROM
         brokers = [broker for broker in image.live_brokers if KAFKA in broker.listeners]
         out = array(len(brokers), is_flexible=is_flexible)
@@ -137,9 +137,9 @@ class MetadataCalls:
         return out
 
     def _topic(self, topic: Topic, live: tuple[int, ...], version: int) -> bytes:
-        known = self._topics.get((topic.name, version))
-        if known is not None and known[0] is topic and known[1] == live:
-            return known[2]
+        cached = self._topics.get((topic.name, version))
+        if cached is not None and cached[0] is topic and cached[1] == live:
+            return cached[2]
         is_flexible = version >= FLEXIBLE_FROM
         out = bytearray(_topic_head(topic.name, topic.topic_id, 0, version, is_internal=topic.is_internal))
         out += array(len(topic.partitions), is_flexible=is_flexible)

@@ -53,13 +53,13 @@ class KafkaMetrics(Collector):
 
     def of(self, call: Key, version: int) -> CallStats:
         """Returns the counts of a call, which are there from its first request on."""
-        known = self.calls.get((call, version))
-        if known is None:
-            known = self.calls[call, version] = CallStats()
-        return known
+        stats = self.calls.get((call, version))
+        if stats is None:
+            stats = self.calls[call, version] = CallStats()
+        return stats
 
     def met(self, software: str) -> None:
-        """A connection has said what its client is."""
+        """Counts a connection that has said what its client's software is."""
         is_known = software in self.software or len(self.software) < SOFTWARE_MAX
         self.software[software if is_known else OTHERS] += 1
 

@@ -36,68 +36,68 @@ class OffsetCalls:
         slices, topics = Slices(), []
         for topic in request.topics:
             partitions = []
-            for asked in topic.partitions:
-                partitions.append(await self._listed(topic.name, asked, caller))
+            for query in topic.partitions:
+                partitions.append(await self._listed(topic.name, query, caller))
                 await slices.served(1)
             topics.append({"name": topic.name, "partitions": partitions})
         return {"throttle_time": 0, "topics": topics}
 
-    async def _listed(self, topic: str, asked: Any, caller: Caller) -> dict[str, Any]:
-        found = {
-            "partition_index": asked.partition_index,
+    async def _listed(self, topic: str, query: Any, caller: Caller) -> dict[str, Any]:
+        tree = {
+            "partition_index": query.partition_index,
             "error_code": 0,
             "timestamp": NOTHING,
             "offset": NOTHING,
             "leader_epoch": NOTHING,
         }
         try:
-            led = self._led(topic, asked.partition_index, caller)
-            found["error_code"] = _epoch_error(led, getattr(asked, "current_leader_epoch", NOTHING))
-            if not found["error_code"]:
-                found["offset"], found["timestamp"] = await _offset(led, asked.timestamp)
-                found["leader_epoch"] = led.leader_epoch
+            led = self._led(topic, query.partition_index, caller)
+            tree["error_code"] = _epoch_error(led, getattr(query, "current_leader_epoch", NOTHING))
+            if not tree["error_code"]:
+                tree["offset"], tree["timestamp"] = await _offset(led, query.timestamp)
+                tree["leader_epoch"] = led.leader_epoch
         except TidelogError as error:
-            found["error_code"] = code_of(error)
-        return found
+            tree["error_code"] = code_of(error)
+        return tree
 
     async def epochs(self, request: Any, caller: Caller) -> dict[str, Any]:
         """Returns the answer to OffsetForLeaderEpoch, as a tree of kio's."""
         slices, topics = Slices(), []
         for topic in request.topics:
             partitions = []
-            for asked in topic.partitions:
-                partitions.append(self._epoch(topic.topic, asked, caller))
+            for query in topic.partitions:
+                partitions.append(self._epoch(topic.topic, query, caller))
                 await slices.served(1)
             topics.append({"topic": topic.topic, "partitions": partitions})
         return {"throttle_time": 0, "topics": topics}
 
-    def _epoch(self, topic: str, asked: Any, caller: Caller) -> dict[str, Any]:
-        found = {"partition": asked.partition, "error_code": 0, "leader_epoch": NOTHING, "end_offset": NOTHING}
+    def _epoch(self, topic: str, query: Any, caller: Caller) -> dict[str, Any]:
+        tree = {"partition": query.partition, "error_code": 0, "leader_epoch": NOTHING, "end_offset": NOTHING}
         try:
-            led = self._led(topic, asked.partition, caller)
-            found["error_code"] = _epoch_error(led, asked.current_leader_epoch)
-            if not found["error_code"]:
-                found["leader_epoch"], found["end_offset"] = led.end_of_epoch(asked.leader_epoch)
+            led = self._led(topic, query.partition, caller)
+            tree["error_code"] = _epoch_error(led, query.current_leader_epoch)
+            if not tree["error_code"]:
+                tree["leader_epoch"], tree["end_offset"] = led.end_of_epoch(query.leader_epoch)
         except TidelogError as error:
-            found["error_code"] = code_of(error)
-        return found
+            tree["error_code"] = code_of(error)
+        return tree
 
     def _led(self, topic: str, partition: int, caller: Caller) -> LedPartition:
         self._parts.refuse_unauthorized(caller, Operation.DESCRIBE, Resource("Topic", topic))
         return self._parts.partitions.led_here(topic, partition)
 
 
-def _epoch_error(led: LedPartition, known: int) -> int:
-    if known < 0 or known == led.leader_epoch:
+def _epoch_error(led: LedPartition, client_epoch: int) -> int:
+    if client_epoch < 0 or client_epoch == led.leader_epoch:
         return 0
-    return KafkaCode.FENCED_LEADER_EPOCH if known < led.leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
+    return KafkaCode.FENCED_LEADER_EPOCH if client_epoch < led.leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
 
 
 async def _offset(led: LedPartition, timestamp: int) -> tuple[int, int]:
     """Returns an offset, and the timestamp (ms) of the record there where one was looked for."""
     if timestamp >= 0:
-        found = await led.offset_for_timestamp(timestamp)
-        return (NOTHING, NOTHING) if found is None else found
+        record = await led.offset_for_timestamp(timestamp)
+        return (NOTHING, NOTHING) if record is None else record
     extent = await led.extent()
     if timestamp == LATEST:
         return extent.high_watermark, NOTHING
@@ -106,6 +106,6 @@ async def _offset(led: LedPartition, timestamp: int) -> tuple[int, int]:
     if timestamp == LATEST_TIERED:
         return NOTHING, NOTHING
     if timestamp == NEWEST_TIME:
-        found = await led.newest_record()
-        return (NOTHING, NOTHING) if found is None else found
+        record = await led.newest_record()
+        return (NOTHING, NOTHING) if record is None else record
     raise InvalidRequest(f"{timestamp} is no time, and stands for none")

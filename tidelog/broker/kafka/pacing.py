@@ -58,4 +58,4 @@ class Pacing:
 
     def _owed_s(self, key: str | None, client: Client) -> float:
         keys = (REQUEST_RATE,) if key is None else (REQUEST_RATE, key)
-        return min(max(self._shares.owed_s(each, client) for each in keys), self._s_max)
+        return min(max(self._shares.owed_s(quota, client) for quota in keys), self._s_max)

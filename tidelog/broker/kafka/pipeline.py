@@ -73,7 +73,7 @@ class Pipeline:
         self._send(slot)
 
     def done(self, slot: Slot) -> None:
-        """The request has its answer, which goes out when all before it have theirs."""
+        """Takes a request's answer, which goes out when all before it have theirs."""
         slot.is_done = True
         while self._slots and self._slots[0].is_done:
             self._send(self._slots.popleft())
@@ -95,7 +95,7 @@ class Pipeline:
                 self._memory.hold_records(slot.record_bytes)
 
     def leave(self) -> None:
-        """The connection is lost: what is not appended yet will not be, and nobody hears of the rest."""
+        """Gives up all requests, since the connection is lost: what is not appended yet will not be."""
         for slot in self._slots:
             if slot.production is not None:
                 slot.production.leave()

@@ -69,14 +69,14 @@ class Production:
     def led(self, entries: Sequence[ProduceEntry]) -> Led:
         """Returns each entry with its partition, if this broker leads it, else with None; the entry then has its error
         set."""
-        found: Led = []
+        led: Led = []
         for entry in entries:
             try:
-                found.append((entry, self._parts.partitions.led_here(entry.topic, entry.partition)))
+                led.append((entry, self._parts.partitions.led_here(entry.topic, entry.partition)))
             except TidelogError as error:
                 self._refuse(entry, error)
-                found.append((entry, None))
-        return found
+                led.append((entry, None))
+        return led
 
     def wants_room(self, led: Led, call: Callable[[], None]) -> bool:
         """Returns True if a partition among `led` has no room for its batch in its mailbox now. Then `call` is called
@@ -146,10 +146,10 @@ class Production:
             return KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there are no transactions here"
         if self.request.acks not in ACKS:
             return KafkaCode.INVALID_REQUIRED_ACKS, "acks are -1, 0 or 1"
-        where = entry.topic, entry.partition
-        if where in self._seen:
+        partition = entry.topic, entry.partition
+        if partition in self._seen:
             return KafkaCode.INVALID_REQUEST, "the partition comes twice in this request"
-        self._seen[where] = None
+        self._seen[partition] = None
         return None
 
     def _offer(self, entry: ProduceEntry, partition: LedPartition) -> None:

@@ -58,12 +58,12 @@ class SaslLogin:
             self.has_failed = True
             return _answer(KafkaCode.ILLEGAL_SASL_STATE, "SaslHandshake comes first, and each login once")
         try:
-            said = await self._next(bytes(request.auth_bytes))
+            answer = await self._next(bytes(request.auth_bytes))
         except TidelogError as error:
             self.has_failed = True
             self.cause = error.cause if isinstance(error, NotAuthenticated) else error.message
             return _answer(KafkaCode.SASL_AUTHENTICATION_FAILED, error.message)
-        return {**_answer(0, None), "auth_bytes": said, "session_lifetime": self._lifetime_ms()}
+        return {**_answer(0, None), "auth_bytes": answer, "session_lifetime": self._lifetime_ms()}
 
     async def _next(self, message: bytes) -> bytes:
         if self._mechanism == PLAIN:
@@ -76,8 +76,8 @@ class SaslLogin:
         if self._scram is None:
             self._scram = ScramExchange(self._mechanism)
             return self._login.begin_scram(self._scram, message, self._host)
-        self.proof, said = self._login.end_scram(self._scram, message, self._host)
-        return said
+        self.proof, answer = self._login.end_scram(self._scram, message, self._host)
+        return answer
 
     def _lifetime_ms(self) -> int:
         """Returns for how long the proof holds, so that clients log in again in time; 0 for ever."""

@@ -151,7 +151,7 @@ class KafkaServer:
         return Refused()
 
     def lost(self, connection: Connection) -> None:
-        """A connection is no more."""
+        """Forgets a connection, which is no more."""
         if self._connections.pop(connection, connection) is None:
             self.parts.admission.connections.leave(connection.address)
             self._one_left.set()
@@ -176,7 +176,7 @@ class KafkaServer:
         while True:
             await asyncio.sleep(SWEEP_S)
             since_s = self.parts.face.clock.monotonic_s() - self.parts.limits.idle_s
-            for connection in [one for one in self._connections if one.heard_s < since_s and not one.is_busy]:
+            for connection in [idle for idle in self._connections if idle.heard_s < since_s and not idle.is_busy]:
                 connection.close()
 
     def _show_gauges(self) -> None:

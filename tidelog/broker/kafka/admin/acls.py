@@ -100,20 +100,20 @@ def read_filter(asked: Any) -> Filter:
     )
 
 
-def _any_of(words: Mapping[int, str], number: int, what: str, elsewhere: Sequence[int]) -> tuple[str, ...] | None:
+def _any_of(words: Mapping[int, str], number: int, subject: str, elsewhere: Sequence[int]) -> tuple[str, ...] | None:
     if number == ANY:
         return None
-    return () if number in elsewhere else (_word(words, number, what),)
+    return () if number in elsewhere else (_word(words, number, subject),)
 
 
-def _word(words: Mapping[int, str], number: int, what: str) -> str:
+def _word(words: Mapping[int, str], number: int, subject: str) -> str:
     if number not in words:
-        raise Refused(KafkaCode.INVALID_REQUEST, f"{number} is no {what} of an ACL here; take {[*words]}")
+        raise Refused(KafkaCode.INVALID_REQUEST, f"{number} is no {subject} of an ACL here; take {[*words]}")
     return words[number]
 
 
 def _number(words: Mapping[int, str], word: str) -> int:
-    return next(number for number, known in words.items() if known == word)
+    return next(number for number, candidate in words.items() if candidate == word)
 
 
 # -- the calls -------------------------------------------------------------------------------------------------------
@@ -123,12 +123,12 @@ async def describe_acls(desk: Desk, request: Any) -> Tree:
     """Shows the ACLs that a filter takes, by their resources."""
     try:
         desk.require(Operation.DESCRIBE, CLUSTER)
-        wanted = read_filter(request)
+        acl_filter = read_filter(request)
     except Refused as error:
         return {**outcome_of(error).fields, "resources": []}
     resources: dict[tuple[str, str, str], list[Tree]] = {}
     for acl in desk.image.access.acls:
-        if wanted.takes(acl):
+        if acl_filter.takes(acl):
             resources.setdefault(acl[:3], []).append(_rule(acl))
     shown = [{**_pattern(*pattern), "acls": acls} for pattern, acls in resources.items()]
     return {**DONE.fields, "resources": shown}
@@ -141,14 +141,14 @@ async def create_acls(desk: Desk, request: Any) -> Tree:
         return {"results": [_too_many(request.creations).fields for _ in request.creations]}
     outcomes: list[Outcome | None] = []
     acls = []
-    for asked in request.creations:
+    for creation in request.creations:
         try:
-            acls.append(_acl(asked))
+            acls.append(_acl(creation))
             outcomes.append(None)
         except (InvalidRequest, Refused) as error:
             outcomes.append(Outcome(KafkaCode.INVALID_REQUEST, error.message))
-    made = await _changed(desk, AddAcls(acls), acls)
-    return {"results": [(outcome or made).fields for outcome in outcomes]}
+    outcome_of_all = await _changed(desk, AddAcls(acls), acls)
+    return {"results": [(outcome or outcome_of_all).fields for outcome in outcomes]}
 
 
 async def delete_acls(desk: Desk, request: Any) -> Tree:
@@ -156,18 +156,18 @@ async def delete_acls(desk: Desk, request: Any) -> Tree:
     bound(len(request.filters))
     if len(request.filters) > AT_ONCE_MAX:
         return {"filter_results": [_deleted(_too_many(request.filters)) for _ in request.filters]}
-    return {"filter_results": [await _delete(desk, asked) for asked in request.filters]}
+    return {"filter_results": [await _delete(desk, entry) for entry in request.filters]}
 
 
-async def _delete(desk: Desk, asked: Any) -> Tree:
+async def _delete(desk: Desk, entry: Any) -> Tree:
     try:
         desk.require(Operation.ALTER, CLUSTER)
-        wanted = read_filter(asked)
+        acl_filter = read_filter(entry)
     except Refused as error:
         return _deleted(outcome_of(error))
-    found = [acl for acl in desk.image.access.acls if wanted.takes(acl)]
-    outcome = await _changed(desk, RemoveAcls(found), found)
-    return _deleted(outcome, () if outcome.code else found)
+    acls = [acl for acl in desk.image.access.acls if acl_filter.takes(acl)]
+    outcome = await _changed(desk, RemoveAcls(acls), acls)
+    return _deleted(outcome, () if outcome.code else acls)
 
 
 def _too_many(items: Sequence[Any]) -> Outcome:
@@ -187,16 +187,16 @@ async def _changed(desk: Desk, command: AddAcls | RemoveAcls, acls: Sequence[Acl
     return DONE
 
 
-def _acl(asked: Any) -> Acl:
+def _acl(creation: Any) -> Acl:
     return check_acl(
         Acl(
-            _word(KINDS, asked.resource_type, "resource type"),
-            _word(PATTERNS, asked.resource_pattern_type, "pattern type"),
-            asked.resource_name,
-            asked.principal,
-            asked.host,
-            _word(OPERATIONS, asked.operation, "operation"),
-            _word(PERMISSIONS, asked.permission_type, "permission"),
+            _word(KINDS, creation.resource_type, "resource type"),
+            _word(PATTERNS, creation.resource_pattern_type, "pattern type"),
+            creation.resource_name,
+            creation.principal,
+            creation.host,
+            _word(OPERATIONS, creation.operation, "operation"),
+            _word(PERMISSIONS, creation.permission_type, "permission"),
         )
     )
 

@@ -54,50 +54,52 @@ async def alter_configs(desk: Desk, request: Any) -> Tree:
 
 
 async def _alter(desk: Desk, request: Any, changes_of: Callable[[Topic, Any], Changes]) -> Tree:
-    bound(*(len(each.configs) for each in request.resources))
-    is_repeated = repeated((each.resource_type, each.resource_name) for each in request.resources)
+    bound(*(len(resource.configs) for resource in request.resources))
+    is_repeated = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
 
-    async def alter(asked: Any) -> Tree:
-        kind, name = asked.resource_type, asked.resource_name
+    async def alter(resource: Any) -> Tree:
+        kind, name = resource.resource_type, resource.resource_name
         refuse_repeated(is_repeated=is_repeated((kind, name)), what="this resource")
         if kind == BROKER:
             desk.require(Operation.ALTER_CONFIGS, CLUSTER)
-            if name == str(desk.cluster.node_id) and _only_ends_throttles(asked):
-                return _answer(asked, DONE)
+            if name == str(desk.cluster.node_id) and _only_ends_throttles(resource):
+                return _answer(resource, DONE)
             raise Refused(KafkaCode.INVALID_REQUEST, "a broker is told its settings when it starts: change them there")
         if kind != TOPIC:
             raise unknown_kind(kind)
-        await _alter_topic(desk, asked, changes_of, is_trial=request.validate_only)
-        return _answer(asked, DONE)
+        await _alter_topic(desk, resource, changes_of, is_trial=request.validate_only)
+        return _answer(resource, DONE)
 
     return {"responses": await desk.each(request.resources, alter, _answer)}
 
 
-def _only_ends_throttles(asked: Any) -> bool:
-    return bool(asked.configs) and all(
+def _only_ends_throttles(resource: Any) -> bool:
+    return bool(resource.configs) and all(
         # Settings of AlterConfigs have no operation: they are set.
         config.name in BROKER_THROTTLES and getattr(config, "config_operation", Change.SET) == Change.DELETE
-        for config in asked.configs
+        for config in resource.configs
     )
 
 
-async def _alter_topic(desk: Desk, asked: Any, changes_of: Callable[[Topic, Any], Changes], *, is_trial: bool) -> None:
-    name = asked.resource_name
+async def _alter_topic(
+    desk: Desk, resource: Any, changes_of: Callable[[Topic, Any], Changes], *, is_trial: bool
+) -> None:
+    name = resource.resource_name
     with told_as(KafkaCode.INVALID_TOPIC_EXCEPTION):
         check_topic_name(name)
     desk.require(Operation.ALTER_CONFIGS, topic_resource(name))
-    names = " ".join(sorted(dict.fromkeys(config.name for config in asked.configs)))
+    names = " ".join(sorted(dict.fromkeys(config.name for config in resource.configs)))
     subject = f"{name}: {names}" + (" (validate only)" if is_trial else "")
     with told_as(KafkaCode.INVALID_CONFIG):
         async with desk.changing(Operation.ALTER_CONFIGS, topic_resource(name), subject):
-            changes = changes_of(desk.cluster.topic(name), asked)
+            changes = changes_of(desk.cluster.topic(name), resource)
             await desk.administration.alter_topic_configs(name, changes, validate_only=is_trial)
 
 
-def _changes(_topic: Topic, asked: Any) -> Changes:
+def _changes(_topic: Topic, resource: Any) -> Changes:
     """Raises `Refused`, also for a part of a list: no setting of a topic is one."""
     changes: dict[str, str | None] = {}
-    for config in asked.configs:
+    for config in resource.configs:
         shown = repr(config.name[:NAME_CHARS_SHOWN])
         if config.name in changes:
             raise Refused(KafkaCode.INVALID_REQUEST, f"the setting {shown} is changed twice")
@@ -115,12 +117,14 @@ def _changes(_topic: Topic, asked: Any) -> Changes:
     return changes
 
 
-def _replacements(topic: Topic, asked: Any) -> Changes:
-    given = given_settings((config.name, config.value) for config in asked.configs)
-    changes: dict[str, str | None] = {name: None for name in topic.configs if name not in given and not is_fixed(name)}
-    changes.update((name, value) for name, value in given.items() if topic.configs.get(name) != value)
+def _replacements(topic: Topic, resource: Any) -> Changes:
+    new_settings = given_settings((config.name, config.value) for config in resource.configs)
+    changes: dict[str, str | None] = {
+        name: None for name in topic.configs if name not in new_settings and not is_fixed(name)
+    }
+    changes.update((name, value) for name, value in new_settings.items() if topic.configs.get(name) != value)
     return changes
 
 
-def _answer(asked: Any, outcome: Outcome) -> Tree:
-    return {"resource_type": asked.resource_type, "resource_name": asked.resource_name, **outcome.fields}
+def _answer(resource: Any, outcome: Outcome) -> Tree:
+    return {"resource_type": resource.resource_type, "resource_name": resource.resource_name, **outcome.fields}

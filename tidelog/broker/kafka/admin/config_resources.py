@@ -19,11 +19,11 @@ CLIENT_METRICS_ONLY: Final = 0
 
 async def list_config_resources(desk: Desk, request: Any) -> Tree:
     """Lists the resources of the types that are asked for, or of all types."""
-    asked = [CLIENT_METRICS] if desk.call.version == CLIENT_METRICS_ONLY else request.resource_types
-    bound(len(asked))
+    kinds = [CLIENT_METRICS] if desk.call.version == CLIENT_METRICS_ONLY else request.resource_types
+    bound(len(kinds))
     try:
         desk.require(Operation.DESCRIBE_CONFIGS, CLUSTER)
-        return {"error_code": 0, "config_resources": _resources(desk, {*asked} or {TOPIC, BROKER})}
+        return {"error_code": 0, "config_resources": _resources(desk, {*kinds} or {TOPIC, BROKER})}
     except Refused as error:
         return {"error_code": error.code, "config_resources": []}
 

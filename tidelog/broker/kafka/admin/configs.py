@@ -22,14 +22,14 @@ NAME_CHARS_SHOWN: Final = 100
 
 def given_settings(pairs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     """Returns settings by their names. Raises `Refused` for one that is there twice, or has no value."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, value in pairs:
-        if name in found:
+        if name in settings:
             raise Refused(KafkaCode.INVALID_CONFIG, f"the setting {name[:NAME_CHARS_SHOWN]!r} is given twice")
         if value is None:
             raise Refused(KafkaCode.INVALID_CONFIG, f"the setting {name[:NAME_CHARS_SHOWN]!r} has no value")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def unknown_kind(kind: int) -> Refused:

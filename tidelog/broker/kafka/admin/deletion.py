@@ -23,31 +23,33 @@ class _Asked(NamedTuple):
 
 async def delete_records(desk: Desk, request: Any) -> Tree:
     """Deletes the records below an offset of each partition, and says with which offset it begins then."""
-    asked = [
-        _Asked(topic.name, one.partition_index, one.offset) for topic in request.topics for one in topic.partitions
+    deletions = [
+        _Asked(topic.name, partition.partition_index, partition.offset)
+        for topic in request.topics
+        for partition in topic.partitions
     ]
-    is_repeated = repeated(one[:2] for one in asked)
+    is_repeated = repeated(deletion[:2] for deletion in deletions)
     deadline_s = desk.deadline_s(request.timeout)
 
-    async def delete(one: _Asked) -> Tree:
-        refuse_repeated(is_repeated=is_repeated(one[:2]), what="this partition")
-        desk.require(Operation.DELETE, topic_resource(one.topic))
-        subject = f"{one.topic}-{one.partition} before {one.offset}"
-        async with desk.changing(Operation.DELETE, topic_resource(one.topic), subject):
-            return _answer(one, DONE, await _delete(desk, one, deadline_s))
+    async def delete(deletion: _Asked) -> Tree:
+        refuse_repeated(is_repeated=is_repeated(deletion[:2]), what="this partition")
+        desk.require(Operation.DELETE, topic_resource(deletion.topic))
+        subject = f"{deletion.topic}-{deletion.partition} before {deletion.offset}"
+        async with desk.changing(Operation.DELETE, topic_resource(deletion.topic), subject):
+            return _answer(deletion, DONE, await _delete(desk, deletion, deadline_s))
 
-    return {"topics": by_topic(asked, await desk.each(asked, delete, _answer), "partitions")}
+    return {"topics": by_topic(deletions, await desk.each(deletions, delete, _answer), "partitions")}
 
 
-async def _delete(desk: Desk, one: _Asked, deadline_s: float) -> int:
+async def _delete(desk: Desk, deletion: _Asked, deadline_s: float) -> int:
     """Returns where the partition begins now."""
-    partition = desk.parts.partitions.handle(one.topic, one.partition)
-    offset = (await partition.extent()).high_watermark if one.offset == ALL else one.offset
+    partition = desk.parts.partitions.handle(deletion.topic, deletion.partition)
+    offset = (await partition.extent()).high_watermark if deletion.offset == ALL else deletion.offset
     if offset < 0:
         raise Refused(KafkaCode.OFFSET_OUT_OF_RANGE, f"{offset} is no offset, and does not stand for all (-1)")
     await partition.delete_records(offset, deadline_s=deadline_s)
     return (await partition.extent()).log_start_offset
 
 
-def _answer(one: _Asked, outcome: Outcome, low_watermark: int = UNKNOWN) -> Tree:
-    return {"partition_index": one.partition, "low_watermark": low_watermark, "error_code": outcome.code}
+def _answer(deletion: _Asked, outcome: Outcome, low_watermark: int = UNKNOWN) -> Tree:
+    return {"partition_index": deletion.partition, "low_watermark": low_watermark, "error_code": outcome.code}

@@ -31,25 +31,25 @@ KINDS: Final = ((bool, BOOLEAN), (int, LONG), (tuple, LIST))
 async def describe_configs(desk: Desk, request: Any) -> Tree:
     """Describes the settings of topics, and of this broker."""
 
-    bound(*(len(each.configuration_keys or ()) for each in request.resources))
+    bound(*(len(resource.configuration_keys or ()) for resource in request.resources))
 
-    async def describe(asked: Any) -> Tree:
+    async def describe(resource: Any) -> Tree:
         await asyncio.sleep(0)  # so many take longer than others should wait
-        model, entries = _entries(desk, asked.resource_type, asked.resource_name)
-        wanted = dict.fromkeys(asked.configuration_keys or (entry.name for entry in entries))
+        model, entries = _entries(desk, resource.resource_type, resource.resource_name)
+        names = dict.fromkeys(resource.configuration_keys or (entry.name for entry in entries))
         return {
-            **_named(asked, DONE),
-            "configs": [_setting(model, entry, request) for entry in entries if entry.name in wanted],
+            **_named(resource, DONE),
+            "configs": [_setting(model, entry, request) for entry in entries if entry.name in names],
         }
 
-    def failed(asked: Any, outcome: Outcome) -> Tree:
-        return {**_named(asked, outcome), "configs": []}
+    def failed(resource: Any, outcome: Outcome) -> Tree:
+        return {**_named(resource, outcome), "configs": []}
 
     return {"results": await desk.each(request.resources, describe, failed, most=RESOURCES_MAX)}
 
 
-def _named(asked: Any, outcome: Outcome) -> Tree:
-    return {"resource_type": asked.resource_type, "resource_name": asked.resource_name, **outcome.fields}
+def _named(resource: Any, outcome: Outcome) -> Tree:
+    return {"resource_type": resource.resource_type, "resource_name": resource.resource_name, **outcome.fields}
 
 
 def _entries(desk: Desk, kind: int, name: str) -> tuple[type[Settings], Sequence[ConfigEntry]]:
@@ -83,7 +83,9 @@ def _setting(model: type[Settings], entry: ConfigEntry, request: Any) -> Tree:
         "read_only": entry.is_read_only,
         "config_source": SOURCES[entry.source],
         "is_sensitive": entry.is_sensitive,
-        "synonyms": [{"name": one.name, "value": one.value, "source": SOURCES[one.source]} for one in synonyms],
+        "synonyms": [
+            {"name": synonym.name, "value": synonym.value, "source": SOURCES[synonym.source]} for synonym in synonyms
+        ],
         "config_type": kind_of(model, entry.name),
         "documentation": field.description if getattr(request, "include_documentation", False) else None,
     }

@@ -89,7 +89,7 @@ class Desk:
     # -- shares --------------------------------------------------------------------------------------------------------
 
     async def mutate(self, count: int) -> None:
-        """So many topics or partitions are about to be made or deleted. Raises `QuotaExceeded`."""
+        """Charges the client for topics or partitions that are about to be made or deleted. Raises `QuotaExceeded`."""
         shares, since = self.face.shares, KNOW_THROTTLING[self.call.api.key]
         wait_s_max = DELAY_S_MAX if self.call.version >= since else self.parts.limits.throttle_s_max
         await shares.use(CONTROLLER_MUTATION_RATE, self._client, max(1, count), wait_s_max)

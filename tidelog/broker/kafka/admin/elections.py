@@ -38,44 +38,50 @@ class _Asked(NamedTuple):
 
 async def elect_leaders(desk: Desk, request: Any) -> Tree:
     """Elects leaders of the partitions that are named, or of all, of which those are told that have another one."""
-    asked = None
+    partitions = None
     if request.topic_partitions is not None:
-        asked = [_Asked(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions]
-    bound(len(asked or ()))
+        partitions = [_Asked(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions]
+    bound(len(partitions or ()))
     try:
         desk.require(Operation.ALTER, CLUSTER)
-        async with desk.changing(Operation.ALTER, CLUSTER, _subject(request, asked)):
-            found = await _elect(desk, request, asked)
+        async with desk.changing(Operation.ALTER, CLUSTER, _subject(request, partitions)):
+            outcomes = await _elect(desk, request, partitions)
     except (TidelogError, Refused) as error:
         outcome = outcome_of(error, CLUSTER.type)
-        return {"error_code": outcome.code, "replica_election_results": _told(dict.fromkeys(asked or (), outcome))}
-    return {"error_code": 0, "replica_election_results": _told(found)}
+        return {"error_code": outcome.code, "replica_election_results": _told(dict.fromkeys(partitions or (), outcome))}
+    return {"error_code": 0, "replica_election_results": _told(outcomes)}
 
 
-def _subject(request: Any, asked: Sequence[_Asked] | None) -> str:
-    shown = "all partitions" if asked is None else " ".join(f"{topic}-{number}" for topic, number in asked[:10])
+def _subject(request: Any, partitions: Sequence[_Asked] | None) -> str:
+    shown = (
+        "all partitions" if partitions is None else " ".join(f"{topic}-{number}" for topic, number in partitions[:10])
+    )
     return f"election {getattr(request, 'election_type', 0)} of {shown}"
 
 
-async def _elect(desk: Desk, request: Any, asked: Sequence[_Asked] | None) -> dict[_Asked, Outcome]:
+async def _elect(desk: Desk, request: Any, partitions: Sequence[_Asked] | None) -> dict[_Asked, Outcome]:
     kind = getattr(request, "election_type", 0)
     if kind not in (0, 1):
         raise Refused(KafkaCode.INVALID_REQUEST, f"{kind} is no type of election: 0 is preferred, 1 unclean")
     topics = desk.image.topics
-    known = [one for one in dict.fromkeys(asked or ()) if one.topic in topics]
-    named = None if asked is None else [PartitionNamed(topics[one.topic].topic_id, one.partition) for one in known]
-    who, via, at_ms = desk.caller.principal.name, desk.cluster.node_id, desk.face.clock.wall_ms()
+    existing = [partition for partition in dict.fromkeys(partitions or ()) if partition.topic in topics]
+    named = (
+        None
+        if partitions is None
+        else [PartitionNamed(topics[partition.topic].topic_id, partition.partition) for partition in existing]
+    )
+    principal, via, at_ms = desk.caller.principal.name, desk.cluster.node_id, desk.face.clock.wall_ms()
     names: dict[str, str] = {topic.topic_id: topic.name for topic in topics.values()}
-    answers = await desk.administration.elect_leaders(ElectLeaders(TYPES[kind], named, who, via, at_ms))
+    answers = await desk.administration.elect_leaders(ElectLeaders(TYPES[kind], named, principal, via, at_ms))
     unknown = Outcome(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
-    found = dict.fromkeys(asked or (), unknown)
+    outcomes = dict.fromkeys(partitions or (), unknown)
     for answer in answers:
         if answer.topic_id in names:
             outcome = Outcome(CODES[answer.code], None if answer.code is ElectionCode.NONE else answer.code.value)
-            found[_Asked(names[answer.topic_id], answer.partition)] = outcome
-    return found
+            outcomes[_Asked(names[answer.topic_id], answer.partition)] = outcome
+    return outcomes
 
 
-def _told(found: Mapping[_Asked, Outcome]) -> list[Tree]:
-    answers = [{"partition_id": one.partition, **outcome.fields} for one, outcome in found.items()]
-    return by_topic(found, answers, "partition_result", "topic")
+def _told(outcomes: Mapping[_Asked, Outcome]) -> list[Tree]:
+    answers = [{"partition_id": partition.partition, **outcome.fields} for partition, outcome in outcomes.items()]
+    return by_topic(outcomes, answers, "partition_result", "topic")

@@ -21,6 +21,6 @@ N = TypeVar("N", bound=Item)
 def by_topic(asked: Iterable[N], answers: Sequence[Tree], field: str, name: str = "name") -> list[Tree]:
     """Returns the answers in lists under `field`, one of each topic, which stands under `name`."""
     topics: dict[str, list[Tree]] = {}
-    for one, answer in zip(asked, answers, strict=True):
-        topics.setdefault(one.topic, []).append(answer)
+    for item, answer in zip(asked, answers, strict=True):
+        topics.setdefault(item.topic, []).append(answer)
     return [{name: topic, field: entries} for topic, entries in topics.items()]

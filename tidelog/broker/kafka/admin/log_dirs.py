@@ -30,7 +30,7 @@ async def describe_log_dirs(desk: Desk, request: Any) -> Tree:
         return {"error_code": error.code, "results": []}
     topics, looked_at = [], 0
     for topic, partitions in _asked(desk, request):
-        shown = [found for number in partitions if (found := _replica(desk, topic, number)) is not None]
+        shown = [replica for number in partitions if (replica := _replica(desk, topic, number)) is not None]
         if shown:
             topics.append({"name": topic.name, "partitions": shown})
         looked_at += len(partitions)
@@ -45,10 +45,10 @@ def _asked(desk: Desk, request: Any) -> Iterator[tuple[Topic, range | tuple[int,
     if request.topics is None:
         yield from ((topic, range(len(topic.partitions))) for topic in topics.values())
         return
-    for asked in request.topics:
-        topic = topics.get(asked.topic)
+    for named in request.topics:
+        topic = topics.get(named.topic)
         if topic is not None:
-            yield topic, tuple(dict.fromkeys(asked.partitions))
+            yield topic, tuple(dict.fromkeys(named.partitions))
 
 
 def _replica(desk: Desk, topic: Topic, number: int) -> Tree | None:
@@ -67,19 +67,22 @@ def _replica(desk: Desk, topic: Topic, number: int) -> Tree | None:
 
 async def alter_replica_log_dirs(desk: Desk, request: Any) -> Tree:
     """Leaves each replica in the directory where it is; says of any other directory that it is not there."""
-    asked = [
-        (topic.name, number, each.path) for each in request.dirs for topic in each.topics for number in topic.partitions
+    replicas = [
+        (topic.name, number, entry.path)
+        for entry in request.dirs
+        for topic in entry.topics
+        for number in topic.partitions
     ]
-    bound(len(asked), *(len(each.topics) for each in request.dirs))
+    bound(len(replicas), *(len(entry.topics) for entry in request.dirs))
     results: dict[str, list[Tree]] = {}
-    for name, number, path in asked:
+    for name, number, path in replicas:
         try:
             desk.require(Operation.ALTER, CLUSTER)
             outcome = _stay(desk, name, number, path)
         except (TidelogError, Refused) as error:
             outcome = outcome_of(error)
         results.setdefault(name, []).append({"partition_index": number, "error_code": outcome.code})
-    return {"results": [{"topic_name": name, "partitions": found} for name, found in results.items()]}
+    return {"results": [{"topic_name": name, "partitions": partitions} for name, partitions in results.items()]}
 
 
 def _stay(desk: Desk, name: str, number: int, path: str) -> Outcome:

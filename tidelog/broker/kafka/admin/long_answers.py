@@ -46,9 +46,9 @@ async def written(cold: ColdCodecs, call: Call, tree: Tree) -> Answer:
     count_size = len(array(0, is_flexible=call.is_flexible))
     fixed = bytes(empty)[: -count_size - len(tail)]
     out = bytearray(fixed + array(len(tree[field]), is_flexible=call.is_flexible))
-    for place, entry in enumerate(tree[field]):
+    for number, entry in enumerate(tree[field]):
         _, alone = cold.write(call, {**tree, field: [entry]})
         out += alone[len(fixed) + count_size : len(alone) - len(tail)]
-        if place % SLICE == SLICE - 1:
+        if number % SLICE == SLICE - 1:
             await asyncio.sleep(0)
     return [head, out + tail]

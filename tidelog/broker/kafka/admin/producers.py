@@ -24,12 +24,12 @@ NONE: Final = -1
 async def describe_producers(desk: Desk, request: Any) -> Tree:
     """Describes the producers of partitions that this broker leads."""
     bound(*(1 + len(topic.partition_indexes) for topic in request.topics))
-    left, topics = PRODUCERS_MAX, []
+    remaining, topics = PRODUCERS_MAX, []
     for topic in request.topics:
         partitions = []
         for number in topic.partition_indexes:
-            partitions.append(_described(desk, topic.name, number, left))
-            left -= len(partitions[-1]["active_producers"])
+            partitions.append(_described(desk, topic.name, number, remaining))
+            remaining -= len(partitions[-1]["active_producers"])
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
 
@@ -40,8 +40,8 @@ def _described(desk: Desk, topic: str, number: int, most: int) -> Tree:
         led = desk.parts.partitions.led_here(topic, number)
     except (TidelogError, Refused) as error:
         return _partition(number, outcome_of(error))
-    known = [each for each in led.producers.items() if not each[0] & KEYED_PRODUCER_BIT]
-    return _partition(number, DONE, islice(reversed(known), most))
+    producers = [producer for producer in led.producers.items() if not producer[0] & KEYED_PRODUCER_BIT]
+    return _partition(number, DONE, islice(reversed(producers), most))
 
 
 def _partition(number: int, outcome: Outcome, producers: Iterable[tuple[int, ProducerState]] = ()) -> Tree:

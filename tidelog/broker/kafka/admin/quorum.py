@@ -31,7 +31,9 @@ async def describe_quorum(desk: Desk, request: Any) -> Tree:
     topics = [
         {
             "topic_name": topic.topic_name,
-            "partitions": [_partition(desk, topic.topic_name, one.partition_index) for one in topic.partitions],
+            "partitions": [
+                _partition(desk, topic.topic_name, partition.partition_index) for partition in topic.partitions
+            ],
         }
         for topic in request.topics
     ]
@@ -44,10 +46,13 @@ def _partition(desk: Desk, topic: str, number: int) -> Tree:
         outcome = Outcome(KafkaCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is one such log, {METADATA_TOPIC}-0")
         return _described(number, outcome, (NO_LEADER, UNKNOWN, UNKNOWN), [], [])
     leader = NO_LEADER if desk.cluster.controller_node is None else image.controller_id
-    known = {leader, desk.cluster.node_id}
+    nodes_with_end = {leader, desk.cluster.node_id}
     voters = [voter.node_id for voter in image.voters]
     observers = [node for node in image.brokers if node not in voters]
-    ends = [[(node, image.position if node in known else UNKNOWN) for node in nodes] for nodes in (voters, observers)]
+    ends = [
+        [(node, image.position if node in nodes_with_end else UNKNOWN) for node in nodes]
+        for nodes in (voters, observers)
+    ]
     return _described(number, DONE, (leader, image.controller_epoch, image.position), *ends)
 
 
@@ -66,8 +71,8 @@ def _described(
         "leader_id": leader,
         "leader_epoch": epoch,
         "high_watermark": end,
-        "current_voters": [_replica(*each) for each in voters],
-        "observers": [_replica(*each) for each in observers],
+        "current_voters": [_replica(*voter) for voter in voters],
+        "observers": [_replica(*observer) for observer in observers],
     }
 
 

@@ -110,29 +110,29 @@ async def alter_client_quotas(desk: Desk, request: Any) -> Tree:
 
 
 def _subject(entry: Any) -> str:
-    entity = " ".join(f"{each.entity_type}={each.entity_name}" for each in entry.entity[: len(TYPES)])
+    entity = " ".join(f"{part.entity_type}={part.entity_name}" for part in entry.entity[: len(TYPES)])
     return f"{entity}: " + " ".join(f"{op.key}={None if op.remove else op.value}" for op in entry.ops[:OPS_SHOWN])
 
 
 def _parts(entry: Any) -> Sequence[Any]:
-    return tuple(sorted((each.entity_type, each.entity_name or DEFAULT) for each in entry.entity))
+    return tuple(sorted((part.entity_type, part.entity_name or DEFAULT) for part in entry.entity))
 
 
 def _change(entry: Any) -> QuotaChange:
     """Raises `Refused` for types of entities, or changes of keys, that are none or are there twice."""
     names: dict[str, str | None] = dict.fromkeys(TYPES)
-    for each in entry.entity:
-        if each.entity_type not in names:
-            raise _no_type(each.entity_type)
-        if names[each.entity_type] is not None:
+    for part in entry.entity:
+        if part.entity_type not in names:
+            raise _no_type(part.entity_type)
+        if names[part.entity_type] is not None:
             raise Refused(KafkaCode.INVALID_REQUEST, "an entity has one name of each type")
-        names[each.entity_type] = DEFAULT if each.entity_name is None else each.entity_name
-    rates: dict[str, float | None] = {each.key: None if each.remove else each.value for each in entry.ops}
+        names[part.entity_type] = DEFAULT if part.entity_name is None else part.entity_name
+    rates: dict[str, float | None] = {op.key: None if op.remove else op.value for op in entry.ops}
     if len(rates) != len(entry.ops):
         raise Refused(KafkaCode.INVALID_REQUEST, "a key is changed more than once")
     return QuotaChange(rates, *names.values())
 
 
 def _answer(entry: Any, outcome: Outcome) -> Tree:
-    entity = [{"entity_type": each.entity_type, "entity_name": each.entity_name} for each in entry.entity]
+    entity = [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]
     return {**outcome.fields, "entity": entity}

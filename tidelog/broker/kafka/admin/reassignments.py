@@ -29,42 +29,42 @@ class _Asked(NamedTuple):
 
 async def alter_partition_reassignments(desk: Desk, request: Any) -> Tree:
     """Begins moves of replicas, or calls them off."""
-    asked = [
-        _Asked(topic.name, one.partition_index, None if one.replicas is None else tuple(one.replicas))
+    moves = [
+        _Asked(topic.name, partition.partition_index, None if partition.replicas is None else tuple(partition.replicas))
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
-    is_repeated = repeated(one[:2] for one in asked)
+    is_repeated = repeated(move[:2] for move in moves)
     keeps_factor = not getattr(request, "allow_replication_factor_change", True)
 
-    async def alter(one: _Asked) -> Tree:
-        refuse_repeated(is_repeated=is_repeated(one[:2]), what="this partition")
-        if one.replicas is not None or not desk.may(Operation.ALTER, topic_resource(one.topic)):
+    async def alter(move: _Asked) -> Tree:
+        refuse_repeated(is_repeated=is_repeated(move[:2]), what="this partition")
+        if move.replicas is not None or not desk.may(Operation.ALTER, topic_resource(move.topic)):
             desk.require(Operation.ALTER, CLUSTER)
-        subject = f"{one.topic}-{one.partition} to {'where it was' if one.replicas is None else list(one.replicas)}"
+        subject = f"{move.topic}-{move.partition} to {'where it was' if move.replicas is None else list(move.replicas)}"
         with told_as(AdminCode.INVALID_REPLICA_ASSIGNMENT):
             async with desk.changing(Operation.ALTER, CLUSTER, subject):
-                await _alter(desk, one, keeps_factor=keeps_factor)
-        return _answer(one, DONE)
+                await _alter(desk, move, keeps_factor=keeps_factor)
+        return _answer(move, DONE)
 
-    answers = await desk.each(asked, alter, _answer, kind=CLUSTER.type, most=MOVES_MAX)
+    answers = await desk.each(moves, alter, _answer, kind=CLUSTER.type, most=MOVES_MAX)
     return {
         "allow_replication_factor_change": not keeps_factor,
         **DONE.fields,
-        "responses": by_topic(asked, answers, "partitions"),
+        "responses": by_topic(moves, answers, "partitions"),
     }
 
 
-async def _alter(desk: Desk, one: _Asked, *, keeps_factor: bool) -> None:
-    topic, info = _partition(desk, one.topic, one.partition)
-    if one.replicas is None and not info.is_moving:
+async def _alter(desk: Desk, move: _Asked, *, keeps_factor: bool) -> None:
+    topic, info = _partition(desk, move.topic, move.partition)
+    if move.replicas is None and not info.is_moving:
         raise Refused(AdminCode.NO_REASSIGNMENT_IN_PROGRESS, "the replicas of this partition do not move")
-    if keeps_factor and one.replicas is not None and len(one.replicas) != len(info.target):
+    if keeps_factor and move.replicas is not None and len(move.replicas) != len(info.target):
         raise Refused(
             AdminCode.INVALID_REPLICATION_FACTOR,
             f"the partition has {len(info.target)} replicas, and is to keep that many",
         )
-    await desk.administration.alter_reassignments([NewReplicas(topic.topic_id, one.partition, one.replicas)])
+    await desk.administration.alter_reassignments([NewReplicas(topic.topic_id, move.partition, move.replicas)])
 
 
 def _partition(desk: Desk, name: str, number: int) -> tuple[Topic, PartitionInfo]:
@@ -74,8 +74,8 @@ def _partition(desk: Desk, name: str, number: int) -> tuple[Topic, PartitionInfo
     return topic, topic.partitions[number]
 
 
-def _answer(one: _Asked, outcome: Outcome) -> Tree:
-    return {"partition_index": one.partition, **outcome.fields}
+def _answer(move: _Asked, outcome: Outcome) -> Tree:
+    return {"partition_index": move.partition, **outcome.fields}
 
 
 # -- what moves ------------------------------------------------------------------------------------------------------
@@ -85,12 +85,12 @@ async def list_partition_reassignments(desk: Desk, request: Any) -> Tree:
     """Lists what moves, of the partitions that are named or of all; of topics that the client may see."""
     bound(*(1 + len(topic.partition_indexes) for topic in request.topics or ()))
     topics = desk.image.topics
-    asked: dict[str, Collection[int] | None] = dict.fromkeys(topics)
+    numbers_of: dict[str, Collection[int] | None] = dict.fromkeys(topics)
     if request.topics is not None:
-        asked = {topic.name: topic.partition_indexes for topic in request.topics}
+        numbers_of = {topic.name: topic.partition_indexes for topic in request.topics}
     moving = [
         (name, info)
-        for name, numbers in asked.items()
+        for name, numbers in numbers_of.items()
         if name in topics and desk.may(Operation.DESCRIBE, topic_resource(name))
         for info in topics[name].partitions
         if info.is_moving and (numbers is None or info.partition in numbers)

@@ -77,9 +77,9 @@ async def alter_user_scram_credentials(desk: Desk, request: Any) -> Tree:
     async def alter(name: str) -> Tree:
         desk.require(Operation.ALTER, CLUSTER)
         async with desk.changing(Operation.ALTER, CLUSTER, f"SCRAM credentials of user {name}"):
-            known = desk.image.access.users.get(name)
-            altered = _altered(name, known, changes[name])
-            command = StoreUser(altered, known is None) if altered.scram else RemoveUser(name)
+            user = desk.image.access.users.get(name)
+            altered = _altered(name, user, changes[name])
+            command = StoreUser(altered, user is None) if altered.scram else RemoveUser(name)
             await desk.administration.change_access(command)
         return _answer(name, DONE)
 
@@ -90,13 +90,13 @@ def _answer(name: str, outcome: Outcome) -> Tree:
     return {"user": name, **outcome.fields}
 
 
-def _altered(name: str, known: User | None, changes: Sequence[Any]) -> User:
+def _altered(name: str, user: User | None, changes: Sequence[Any]) -> User:
     """Returns a user after the changes of one request. Raises `Refused`."""
     try:
         check_principal(f"User:{name}")
     except InvalidRequest as error:
         raise Refused(AdminCode.UNACCEPTABLE_CREDENTIAL, error.message) from None
-    scram = {} if known is None else {keys.mechanism: keys for keys in known.scram}
+    scram = {} if user is None else {keys.mechanism: keys for keys in user.scram}
     if len({change.mechanism for change in changes}) != len(changes):
         raise Refused(KafkaCode.DUPLICATE_RESOURCE, "one mechanism of this user is changed more than once")
     for change in changes:

@@ -38,18 +38,18 @@ async def describe_topic_partitions(desk: Desk, request: Any) -> Tree:
     bound(len(request.topics), most=NAMES_MAX)
     cursor = request.cursor
     after = "" if cursor is None else cursor.topic_name
-    left = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
+    remaining = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
     shown: list[Tree] = []
     for name in [name for name in _names(desk, request) if name >= after]:
         begin = max(0, cursor.partition_index) if name == after and cursor is not None else 0
-        if left <= 0:
+        if remaining <= 0:
             return {"topics": shown, "next_cursor": {"topic_name": name, "partition_index": begin}}
-        found, count = _shown(desk, name, begin, left)
-        shown.append(found)
-        left -= max(1, len(found["partitions"]))
-        if begin + len(found["partitions"]) < count:
-            rest = {"topic_name": name, "partition_index": begin + len(found["partitions"])}
-            return {"topics": shown, "next_cursor": rest}
+        topic, count = _shown(desk, name, begin, remaining)
+        shown.append(topic)
+        remaining -= max(1, len(topic["partitions"]))
+        if begin + len(topic["partitions"]) < count:
+            next_cursor = {"topic_name": name, "partition_index": begin + len(topic["partitions"])}
+            return {"topics": shown, "next_cursor": next_cursor}
     return {"topics": shown, "next_cursor": None}
 
 
@@ -69,7 +69,7 @@ def _shown(desk: Desk, name: str, begin: int, most: int) -> tuple[Tree, int]:
     if topic is None:
         return _not_shown(name, _why_unknown(name)), 0
     live = frozenset(broker.node_id for broker in desk.image.live_brokers)
-    found = {
+    tree = {
         "error_code": 0,
         "name": name,
         "topic_id": topic.topic_id,
@@ -77,7 +77,7 @@ def _shown(desk: Desk, name: str, begin: int, most: int) -> tuple[Tree, int]:
         "partitions": [_partition(info, live) for info in topic.partitions[begin : begin + most]],
         "topic_authorized_operations": _operations(desk, topic),
     }
-    return found, len(topic.partitions)
+    return tree, len(topic.partitions)
 
 
 def _not_shown(name: str, code: int) -> Tree:

@@ -33,50 +33,55 @@ async def create_topics(desk: Desk, request: Any) -> Tree:
     bound(*(len(topic.configs) for topic in request.topics))
     is_repeated = repeated(topic.name for topic in request.topics)
 
-    async def create(asked: Any) -> Tree:
-        refuse_repeated(is_repeated=is_repeated(asked.name), what="this topic")
+    async def create(creation: Any) -> Tree:
+        refuse_repeated(is_repeated=is_repeated(creation.name), what="this topic")
         if not desk.may(Operation.CREATE, CLUSTER):
-            desk.require(Operation.CREATE, topic_resource(asked.name))
-        return await _create(desk, asked, is_trial=request.validate_only)
+            desk.require(Operation.CREATE, topic_resource(creation.name))
+        return await _create(desk, creation, is_trial=request.validate_only)
 
     return {"topics": await desk.each(request.topics, create, _not_created)}
 
 
-async def _create(desk: Desk, asked: Any, *, is_trial: bool) -> Tree:
-    invalid = AdminCode.INVALID_REPLICA_ASSIGNMENT if asked.assignments else KafkaCode.INVALID_REQUEST
+async def _create(desk: Desk, creation: Any, *, is_trial: bool) -> Tree:
+    invalid = AdminCode.INVALID_REPLICA_ASSIGNMENT if creation.assignments else KafkaCode.INVALID_REQUEST
     with told_as(invalid):
-        async with desk.changing(Operation.CREATE, topic_resource(asked.name), asked.name):
-            wanted = _new_topic(asked)
-            _check(wanted, desk.cluster.config, len(desk.image.brokers))
+        async with desk.changing(Operation.CREATE, topic_resource(creation.name), creation.name):
+            new_topic = _new_topic(creation)
+            _check(new_topic, desk.cluster.config, len(desk.image.brokers))
             if not is_trial:
-                await desk.mutate(_partitions(wanted, desk.cluster.config))
-            topic = await desk.administration.create_topic(wanted, validate_only=is_trial)
+                await desk.mutate(_partitions(new_topic, desk.cluster.config))
+            topic = await desk.administration.create_topic(new_topic, validate_only=is_trial)
     return _created(desk, topic, is_trial=is_trial)
 
 
-def _new_topic(asked: Any) -> NewTopic:
+def _new_topic(creation: Any) -> NewTopic:
     with told_as(KafkaCode.INVALID_TOPIC_EXCEPTION):
-        name = check_topic_name(asked.name)
-    configs = given_settings((config.name, config.value) for config in asked.configs)
-    partitions, replicas = asked.num_partitions, asked.replication_factor
-    if not asked.assignments:
-        wanted = [None if count == DEFAULT else count for count in (partitions, replicas)]
-        return NewTopic(name, wanted[0], wanted[1], None, configs)
+        name = check_topic_name(creation.name)
+    configs = given_settings((config.name, config.value) for config in creation.configs)
+    partitions, replicas = creation.num_partitions, creation.replication_factor
+    if not creation.assignments:
+        counts = [None if count == DEFAULT else count for count in (partitions, replicas)]
+        return NewTopic(name, counts[0], counts[1], None, configs)
     if (partitions, replicas) != (DEFAULT, DEFAULT):
         raise Refused(KafkaCode.INVALID_REQUEST, "assignments say how many there are of each: leave the counts at -1")
-    assignments = {each.partition_index: [NodeId(node) for node in each.broker_ids] for each in asked.assignments}
-    if len(assignments) != len(asked.assignments):
+    assignments = {
+        assignment.partition_index: [NodeId(node) for node in assignment.broker_ids]
+        for assignment in creation.assignments
+    }
+    if len(assignments) != len(creation.assignments):
         raise Refused(AdminCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
     return NewTopic(name, None, None, assignments, configs)
 
 
-def _check(wanted: NewTopic, config: BrokerConfig, brokers: int) -> None:
+def _check(new_topic: NewTopic, config: BrokerConfig, brokers: int) -> None:
     """Raises `Refused` with the code that Kafka has for what is wrong."""
     with told_as(KafkaCode.INVALID_CONFIG):
-        new_topic_overrides(config, wanted.configs)
-    most, replicas = min(config.topic_partitions_max, config.request_partitions_max), wanted.replication_factor
-    if wanted.partitions is not None and not 1 <= wanted.partitions <= most:
-        raise Refused(AdminCode.INVALID_PARTITIONS, f"a new topic has 1 to {most} partitions, not {wanted.partitions}")
+        new_topic_overrides(config, new_topic.configs)
+    most, replicas = min(config.topic_partitions_max, config.request_partitions_max), new_topic.replication_factor
+    if new_topic.partitions is not None and not 1 <= new_topic.partitions <= most:
+        raise Refused(
+            AdminCode.INVALID_PARTITIONS, f"a new topic has 1 to {most} partitions, not {new_topic.partitions}"
+        )
     if replicas is not None and not 1 <= replicas <= brokers:
         raise Refused(
             AdminCode.INVALID_REPLICATION_FACTOR,
@@ -84,10 +89,10 @@ def _check(wanted: NewTopic, config: BrokerConfig, brokers: int) -> None:
         )
 
 
-def _partitions(wanted: NewTopic, config: BrokerConfig) -> int:
-    if wanted.assignments is not None:
-        return len(wanted.assignments)
-    return config.num_partitions if wanted.partitions is None else wanted.partitions
+def _partitions(new_topic: NewTopic, config: BrokerConfig) -> int:
+    if new_topic.assignments is not None:
+        return len(new_topic.assignments)
+    return config.num_partitions if new_topic.partitions is None else new_topic.partitions
 
 
 def _created(desk: Desk, topic: Topic, *, is_trial: bool) -> Tree:
@@ -115,8 +120,8 @@ def _created(desk: Desk, topic: Topic, *, is_trial: bool) -> Tree:
     }
 
 
-def _not_created(asked: Any, outcome: Outcome) -> Tree:
-    return {"name": asked.name, "topic_id": None, **outcome.fields, "configs": []}
+def _not_created(creation: Any, outcome: Outcome) -> Tree:
+    return {"name": creation.name, "topic_id": None, **outcome.fields, "configs": []}
 
 
 # -- DeleteTopics ----------------------------------------------------------------------------------------------------
@@ -131,32 +136,32 @@ class _Named(NamedTuple):
 async def delete_topics(desk: Desk, request: Any) -> Tree:
     """Deletes topics, by their names or ids, with all their records."""
     named: Iterable[Any] | None = getattr(request, "topics", None)
-    asked = (
+    topics = (
         [_Named(name) for name in request.topic_names]
         if named is None
-        else [_Named(each.name, each.topic_id) for each in named]
+        else [_Named(topic.name, topic.topic_id) for topic in named]
     )
-    is_repeated = repeated(asked)
+    is_repeated = repeated(topics)
 
-    async def delete(one: _Named) -> Tree:
-        refuse_repeated(is_repeated=is_repeated(one), what="this topic")
-        name, topic_id = _found(desk, one)
+    async def delete(named_topic: _Named) -> Tree:
+        refuse_repeated(is_repeated=is_repeated(named_topic), what="this topic")
+        name, topic_id = _found(desk, named_topic)
         desk.require(Operation.DELETE, topic_resource(name))
         async with desk.changing(Operation.DELETE, topic_resource(name), name):
             await _delete(desk, name, topic_id)
-        return {"name": name, "topic_id": one.topic_id, **DONE.fields}
+        return {"name": name, "topic_id": named_topic.topic_id, **DONE.fields}
 
-    return {"responses": await desk.each(asked, delete, _not_deleted)}
+    return {"responses": await desk.each(topics, delete, _not_deleted)}
 
 
-def _found(desk: Desk, one: _Named) -> tuple[str, str | None]:
+def _found(desk: Desk, named: _Named) -> tuple[str, str | None]:
     """Returns the name of a topic, and the id that it must have, if it was given."""
-    if (one.name is None) == (one.topic_id is None):
+    if (named.name is None) == (named.topic_id is None):
         raise Refused(KafkaCode.INVALID_REQUEST, "name a topic by its name or its id, not both")
-    if one.topic_id is None:
-        assert one.name is not None
-        return one.name, None
-    topic = desk.parts.ids.find(desk.image, one.topic_id)
+    if named.topic_id is None:
+        assert named.name is not None
+        return named.name, None
+    topic = desk.parts.ids.find(desk.image, named.topic_id)
     if topic is None or not desk.may(Operation.DESCRIBE, topic_resource(topic.name)):
         raise Refused(KafkaCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
     return topic.name, topic.topic_id
@@ -171,8 +176,8 @@ async def _delete(desk: Desk, name: str, topic_id: str | None) -> None:
     await desk.administration.delete_topic(name)
 
 
-def _not_deleted(one: _Named, outcome: Outcome) -> Tree:
-    return {"name": one.name, "topic_id": one.topic_id, **outcome.fields}
+def _not_deleted(named: _Named, outcome: Outcome) -> Tree:
+    return {"name": named.name, "topic_id": named.topic_id, **outcome.fields}
 
 
 # -- CreatePartitions ------------------------------------------------------------------------------------------------
@@ -182,34 +187,34 @@ async def create_partitions(desk: Desk, request: Any) -> Tree:
     """Gives topics more partitions, or (`validate_only`) says whether they could have them."""
     is_repeated = repeated(topic.name for topic in request.topics)
 
-    async def grow(asked: Any) -> Tree:
-        refuse_repeated(is_repeated=is_repeated(asked.name), what="this topic")
-        desk.require(Operation.ALTER, topic_resource(asked.name))
+    async def grow(growth: Any) -> Tree:
+        refuse_repeated(is_repeated=is_repeated(growth.name), what="this topic")
+        desk.require(Operation.ALTER, topic_resource(growth.name))
         with told_as(AdminCode.INVALID_PARTITIONS):
-            async with desk.changing(Operation.ALTER, topic_resource(asked.name), f"{asked.count} partitions"):
-                await _grow(desk, asked, is_trial=request.validate_only)
-        return {"name": asked.name, **DONE.fields}
+            async with desk.changing(Operation.ALTER, topic_resource(growth.name), f"{growth.count} partitions"):
+                await _grow(desk, growth, is_trial=request.validate_only)
+        return {"name": growth.name, **DONE.fields}
 
     return {"results": await desk.each(request.topics, grow, _not_grown)}
 
 
-async def _grow(desk: Desk, asked: Any, *, is_trial: bool) -> None:
-    have, most = len(desk.cluster.topic(asked.name).partitions), desk.cluster.config.topic_partitions_max
-    if asked.assignments is not None:
+async def _grow(desk: Desk, growth: Any, *, is_trial: bool) -> None:
+    have, most = len(desk.cluster.topic(growth.name).partitions), desk.cluster.config.topic_partitions_max
+    if growth.assignments is not None:
         raise Refused(
             AdminCode.INVALID_REPLICA_ASSIGNMENT,
             "new partitions are placed by the cluster: leave the assignments out, and reassign replicas afterwards",
         )
-    if not have < asked.count <= most:
+    if not have < growth.count <= most:
         raise Refused(
             AdminCode.INVALID_PARTITIONS,
-            f"the topic has {have} partitions, and can only get more, up to {most}; not {asked.count}",
+            f"the topic has {have} partitions, and can only get more, up to {most}; not {growth.count}",
         )
     if is_trial:
         return
-    await desk.mutate(asked.count - have)
-    await desk.administration.add_partitions(asked.name, asked.count)
+    await desk.mutate(growth.count - have)
+    await desk.administration.add_partitions(growth.name, growth.count)
 
 
-def _not_grown(asked: Any, outcome: Outcome) -> Tree:
-    return {"name": asked.name, **outcome.fields}
+def _not_grown(growth: Any, outcome: Outcome) -> Tree:
+    return {"name": growth.name, **outcome.fields}

@@ -64,7 +64,7 @@ def _join(call: Call, request: Any, caller: Caller) -> JoinGroup:
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=request.rebalance_timeout if call.version else session_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(Protocol(one.name, one.metadata) for one in request.protocols),
+        protocols=tuple(Protocol(protocol.name, protocol.metadata) for protocol in request.protocols),
         requires_known_id=call.version >= ID_REQUIRED_SINCE,
         can_skip_assignment=call.version >= MAY_SKIP_SINCE,
     )
@@ -72,12 +72,12 @@ def _join(call: Call, request: Any, caller: Caller) -> JoinGroup:
 
 async def _waited(parts: Parts, answer: Awaitable[T], until_s: float) -> T:
     """Raises `NotCoordinator` if the listener shuts down meanwhile."""
-    found = None
+    result = None
     async with parts.admission.waits.until(until_s + MARGIN_S):
-        found = await answer
-    if found is None:
+        result = await answer
+    if result is None:
         raise NotCoordinator("this broker is shutting down; find the group's next coordinator")
-    return found
+    return result
 
 
 def _joined(answer: JoinAnswer) -> Tree:
@@ -91,8 +91,8 @@ def _joined(answer: JoinAnswer) -> Tree:
         "skip_assignment": answer.skip_assignment,
         "member_id": answer.member_id,
         "members": [
-            {"member_id": one.member_id, "group_instance_id": one.instance_id, "metadata": one.metadata}
-            for one in answer.members
+            {"member_id": member.member_id, "group_instance_id": member.instance_id, "metadata": member.metadata}
+            for member in answer.members
         ],
     }
 
@@ -120,7 +120,7 @@ async def sync_group(parts: Parts, call: Call, request: Any, caller: Caller) -> 
         generation=request.generation_id,
         protocol_type=getattr(request, "protocol_type", None),
         protocol=getattr(request, "protocol_name", None),
-        assignments=tuple(MemberAssignment(one.member_id, one.assignment) for one in request.assignments),
+        assignments=tuple(MemberAssignment(entry.member_id, entry.assignment) for entry in request.assignments),
     )
     until_s = asyncio.get_running_loop().time() + SYNC_S_MAX
     try:
@@ -160,20 +160,20 @@ async def heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> T
 async def leave_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns the answer. Versions before 3 name one member, and have one error."""
     is_one = not hasattr(request, "members")
-    named = [Leaving(request.member_id)] if is_one else [_leaving(one) for one in request.members]
+    named = [Leaving(request.member_id)] if is_one else [_leaving(member) for member in request.members]
     try:
         require(parts, caller, Operation.READ, request.group_id)
         leave = LeaveGroup(group=request.group_id, members=tuple(named))
         verdicts = (await parts.face.groups.classic.leave(leave, deadline_s())).verdicts
     except TidelogError as error:
         return {"throttle_time": 0, "error_code": group_code(error), "members": []}
-    codes = [0 if one.error is None else int(group_code(one.error)) for one in verdicts]
+    codes = [0 if verdict.error is None else int(group_code(verdict.error)) for verdict in verdicts]
     return {
         "throttle_time": 0,
         "error_code": codes[0] if is_one else 0,
         "members": [
-            {"member_id": one.member.member_id, "group_instance_id": one.member.instance_id, "error_code": code}
-            for one, code in zip(verdicts, codes, strict=True)
+            {"member_id": verdict.member.member_id, "group_instance_id": verdict.member.instance_id, "error_code": code}
+            for verdict, code in zip(verdicts, codes, strict=True)
         ],
     }
 

@@ -79,7 +79,7 @@ def _owned(parts: Parts, topics: Sequence[Any]) -> tuple[TopicPartitions, ...]:
 
 
 def _check_rights(parts: Parts, beat: Heartbeat, caller: Caller) -> None:
-    """A pattern may match any topic, so it takes the right to read all of them. Raises `NotAuthorized`."""
+    """Raises `NotAuthorized` unless the caller may read these topics; all topics for a pattern, which may match any."""
     require(parts, caller, Operation.READ, beat.group)
     for topic in (*(beat.topics or ()), *([ANY_NAME] if beat.pattern else ())):
         parts.refuse_unauthorized(caller, Operation.READ, Resource("Topic", topic))
@@ -112,10 +112,10 @@ def _answered(parts: Parts, answer: HeartbeatAnswer) -> Tree:
 def _by_id(parts: Parts, assignment: Sequence[TopicPartitions]) -> list[Tree]:
     """Raises `CoordinatorNotAvailable` for a topic that the coordinator knows, and this broker does not yet: the member
     asks again."""
-    found = []
+    entries = []
     for entry in assignment:
         topic_id = id_of(parts, entry.topic)
         if topic_id is None:
             raise CoordinatorNotAvailable(f"this broker does not know topic {entry.topic} (yet); ask again")
-        found.append({"topic_id": topic_id, "partitions": list(entry.partitions)})
-    return found
+        entries.append({"topic_id": topic_id, "partitions": list(entry.partitions)})
+    return entries

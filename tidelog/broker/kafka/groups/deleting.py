@@ -46,20 +46,20 @@ async def _deleted(parts: Parts, call: Call, name: str, caller: Caller) -> int:
 
 async def offset_delete(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns the answer: of each partition what became of its offset."""
-    seen = [topic for topic in request.topics if may_topic(parts, caller, Operation.READ, topic.name)]
-    named = [(topic.name, one.partition_index) for topic in seen for one in topic.partitions]
+    permitted = [topic for topic in request.topics if may_topic(parts, caller, Operation.READ, topic.name)]
+    named = [(topic.name, partition.partition_index) for topic in permitted for partition in topic.partitions]
     try:
         require(parts, caller, Operation.DELETE, check_group_name(request.group_id))
         await parts.face.groups.describe(request.group_id, deadline_s())
-        gone = tuple(CommittedOffset(topic, number, NO_OFFSET) for topic, number in named)
-        await parts.face.groups.ask(SetOffsets(group=request.group_id, offsets=gone), deadline_s=deadline_s())
+        offsets = tuple(CommittedOffset(topic, number, NO_OFFSET) for topic, number in named)
+        await parts.face.groups.ask(SetOffsets(group=request.group_id, offsets=offsets), deadline_s=deadline_s())
     except TidelogError as error:
         return {"throttle_time": 0, "error_code": group_code(error), "topics": []}
-    codes = {topic.name: 0 for topic in seen}
+    codes = {topic.name: 0 for topic in permitted}
     topics = [_answered(topic, codes.get(topic.name, KafkaCode.TOPIC_AUTHORIZATION_FAILED)) for topic in request.topics]
     return {"throttle_time": 0, "error_code": 0, "topics": topics}
 
 
 def _answered(topic: Any, code: int) -> Tree:
-    partitions = [{"partition_index": one.partition_index, "error_code": code} for one in topic.partitions]
+    partitions = [{"partition_index": partition.partition_index, "error_code": code} for partition in topic.partitions]
     return {"name": topic.name, "partitions": partitions}

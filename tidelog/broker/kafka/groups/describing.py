@@ -43,7 +43,7 @@ async def list_groups(parts: Parts, call: Call, request: Any, caller: Caller) ->
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     kinds = {kind.lower() for kind in getattr(request, "types_filter", ())}
     try:
-        found = await parts.face.groups.list_here(deadline_s=deadline_s())
+        listed = await parts.face.groups.list_here(deadline_s=deadline_s())
     except TidelogError as error:
         return {"throttle_time": 0, "error_code": group_code(error), "groups": []}
     groups = [
@@ -53,7 +53,7 @@ async def list_groups(parts: Parts, call: Call, request: Any, caller: Caller) ->
             "group_state": group.state,
             "group_type": kind_of(group),
         }
-        for group in found
+        for group in listed
         if (not states or group.state.lower() in states)
         and (not kinds or kind_of(group) in kinds)
         and parts.admission.may(caller, Operation.DESCRIBE, Resource("Group", group.group))
@@ -64,10 +64,10 @@ async def list_groups(parts: Parts, call: Call, request: Any, caller: Caller) ->
 async def _description(parts: Parts, group: str, caller: Caller, kind: str) -> GroupDescription:
     """Raises `UnknownGroup`, also for a group of the other kind."""
     require(parts, caller, Operation.DESCRIBE, group)
-    found = await parts.face.groups.describe(group, deadline_s())
-    if kind_of(found) != kind:
+    description = await parts.face.groups.describe(group, deadline_s())
+    if kind_of(description) != kind:
         raise UnknownGroup(f"group {group!a} is no {kind} group")
-    return found
+    return description
 
 
 # -- classic groups ---------------------------------------------------------------------------------------------------
@@ -81,16 +81,16 @@ async def describe_groups(parts: Parts, call: Call, request: Any, caller: Caller
 
 async def _classic(parts: Parts, call: Call, name: str, caller: Caller) -> Tree:
     try:
-        found = await _description(parts, name, caller, CLASSIC)
+        description = await _description(parts, name, caller, CLASSIC)
     except UnknownGroup as error:
         is_said = call.version >= UNKNOWN_SAID_SINCE
         return _classic_tree(name, KafkaCode.GROUP_ID_NOT_FOUND if is_said else 0, error.message, DEAD)
     except TidelogError as error:
         return _classic_tree(name, group_code(error), error.message, "")
-    tree = _classic_tree(name, 0, None, found.state)
+    tree = _classic_tree(name, 0, None, description.state)
     return tree | {
-        "protocol_type": found.protocol_type,
-        "protocol_data": found.assignor,
+        "protocol_type": description.protocol_type,
+        "protocol_data": description.assignor,
         "members": [
             {
                 "member_id": member.member_id,
@@ -100,7 +100,7 @@ async def _classic(parts: Parts, call: Call, name: str, caller: Caller) -> Tree:
                 "member_metadata": member.metadata,
                 "member_assignment": member.assignment,
             }
-            for member in found.members
+            for member in description.members
         ],
     }
 
@@ -129,15 +129,15 @@ async def consumer_group_describe(parts: Parts, call: Call, request: Any, caller
 
 async def _consumer(parts: Parts, name: str, caller: Caller) -> Tree:
     try:
-        found = await _description(parts, name, caller, CONSUMER)
+        description = await _description(parts, name, caller, CONSUMER)
     except TidelogError as error:
         return _consumer_tree(name, group_code(error), error.message)
     return _consumer_tree(name, 0, None) | {
-        "group_state": found.state,
-        "group_epoch": found.group_epoch,
-        "assignment_epoch": found.group_epoch,
-        "assignor_name": found.assignor,
-        "members": [_member(parts, member) for member in found.members],
+        "group_state": description.state,
+        "group_epoch": description.group_epoch,
+        "assignment_epoch": description.group_epoch,
+        "assignor_name": description.assignor,
+        "members": [_member(parts, member) for member in description.members],
     }
 
 

@@ -29,8 +29,8 @@ async def find_coordinator(parts: Parts, call: Call, request: Any, caller: Calle
     if hasattr(request, "key"):
         return {"throttle_time": 0, **await _found(parts, kind, request.key, caller)}
     keys = dict.fromkeys(request.coordinator_keys)
-    found = [{"key": key, **await _found(parts, kind, key, caller)} for key in keys]
-    return {"throttle_time": 0, "coordinators": found}
+    coordinators = [{"key": key, **await _found(parts, kind, key, caller)} for key in keys]
+    return {"throttle_time": 0, "coordinators": coordinators}
 
 
 async def _found(parts: Parts, kind: int, key: str, caller: Caller) -> Tree:

@@ -76,9 +76,11 @@ def _judged(parts: Parts, topic: Any, caller: Caller) -> Iterator[_Row]:
         code = KafkaCode.UNKNOWN_TOPIC_ID
     elif not may_topic(parts, caller, Operation.READ, name):
         code = KafkaCode.TOPIC_AUTHORIZATION_FAILED
-    for asked in topic.partitions:
-        is_number = asked.committed_offset >= 0 and getattr(asked, "committed_leader_epoch", NO_EPOCH) >= NO_EPOCH
-        yield _Row(name or "", asked, code or (0 if is_number else KafkaCode.INVALID_REQUEST))
+    for partition in topic.partitions:
+        is_number = (
+            partition.committed_offset >= 0 and getattr(partition, "committed_leader_epoch", NO_EPOCH) >= NO_EPOCH
+        )
+        yield _Row(name or "", partition, code or (0 if is_number else KafkaCode.INVALID_REQUEST))
 
 
 async def _commit(parts: Parts, request: Any, rows: Sequence[_Row]) -> None:

@@ -30,27 +30,30 @@ ERROR_OF_GROUP_SINCE: Final = 2
 async def offset_fetch(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
     """Returns the answer."""
     if not hasattr(request, "groups"):
-        found = await _of_group(parts, request, caller)
-        if found["error_code"] and call.version < ERROR_OF_GROUP_SINCE:
-            found["topics"] = [_refused(topic, found["error_code"]) for topic in request.topics]
-        return {"throttle_time": 0, **found}
-    groups = [{"group_id": one.group_id, **await _of_group(parts, one, caller)} for one in request.groups]
+        tree = await _of_group(parts, request, caller)
+        if tree["error_code"] and call.version < ERROR_OF_GROUP_SINCE:
+            tree["topics"] = [_refused(topic, tree["error_code"]) for topic in request.topics]
+        return {"throttle_time": 0, **tree}
+    groups = [
+        {"group_id": group_request.group_id, **await _of_group(parts, group_request, caller)}
+        for group_request in request.groups
+    ]
     return {"throttle_time": 0, "groups": groups}
 
 
-async def _of_group(parts: Parts, asked: Any, caller: Caller) -> Tree:
+async def _of_group(parts: Parts, request: Any, caller: Caller) -> Tree:
     try:
-        require(parts, caller, Operation.DESCRIBE, asked.group_id)
-        topics = await (_all(parts, asked, caller) if asked.topics is None else _chosen(parts, asked, caller))
+        require(parts, caller, Operation.DESCRIBE, request.group_id)
+        topics = await (_all(parts, request, caller) if request.topics is None else _chosen(parts, request, caller))
     except TidelogError as error:
         return {"error_code": offsets_code(error), "topics": []}
     return {"error_code": 0, "topics": topics}
 
 
-async def _ask(parts: Parts, asked: Any, named: Sequence[tuple[str, int]] | None) -> Sequence[CommittedOffset]:
-    member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", NO_EPOCH)
+async def _ask(parts: Parts, request: Any, named: Sequence[tuple[str, int]] | None) -> Sequence[CommittedOffset]:
+    member_id, epoch = getattr(request, "member_id", None), getattr(request, "member_epoch", NO_EPOCH)
     fetch = FetchOffsets(
-        group=asked.group_id,
+        group=request.group_id,
         member_id=(member_id or "") if epoch >= 0 else "",
         member_epoch=epoch,
         partitions=None if named is None else grouped(named),
@@ -58,11 +61,11 @@ async def _ask(parts: Parts, asked: Any, named: Sequence[tuple[str, int]] | None
     return (await parts.face.groups.ask(fetch, deadline_s=deadline_s())).offsets
 
 
-async def _all(parts: Parts, asked: Any, caller: Caller) -> list[Tree]:
+async def _all(parts: Parts, request: Any, caller: Caller) -> list[Tree]:
     """Returns those of topics that the caller may know of."""
     topics: dict[str, list[Tree]] = {}
-    for found in await _ask(parts, asked, None):
-        topics.setdefault(found.topic, []).append(_shown(found))
+    for committed in await _ask(parts, request, None):
+        topics.setdefault(committed.topic, []).append(_shown(committed))
     return [
         {"name": name, "topic_id": id_of(parts, name), "partitions": partitions}
         for name, partitions in topics.items()
@@ -70,14 +73,14 @@ async def _all(parts: Parts, asked: Any, caller: Caller) -> list[Tree]:
     ]
 
 
-async def _chosen(parts: Parts, asked: Any, caller: Caller) -> list[Tree]:
-    judged = [(topic, *_judged(parts, topic, caller)) for topic in asked.topics]
+async def _chosen(parts: Parts, request: Any, caller: Caller) -> list[Tree]:
+    judged = [(topic, *_judged(parts, topic, caller)) for topic in request.topics]
     named = [(name, number) for topic, name, code in judged if not code for number in topic.partition_indexes]
-    found = {(one.topic, one.partition): one for one in await _ask(parts, asked, named)}
+    committed = {(offset.topic, offset.partition): offset for offset in await _ask(parts, request, named)}
     return [
         _refused(topic, code)
         if code
-        else {**as_named(topic), "partitions": [_shown(found[name, number]) for number in topic.partition_indexes]}
+        else {**as_named(topic), "partitions": [_shown(committed[name, number]) for number in topic.partition_indexes]}
         for topic, name, code in judged
     ]
 
@@ -96,15 +99,15 @@ def _refused(topic: Any, code: int) -> Tree:
     return {**as_named(topic), "partitions": nothing}
 
 
-def _shown(found: CommittedOffset) -> Tree:
-    return _partition(found, 0)
+def _shown(committed: CommittedOffset) -> Tree:
+    return _partition(committed, 0)
 
 
-def _partition(found: CommittedOffset, code: int) -> Tree:
+def _partition(committed: CommittedOffset, code: int) -> Tree:
     return {
-        "partition_index": found.partition,
-        "committed_offset": found.offset,
-        "committed_leader_epoch": found.leader_epoch,
-        "metadata": found.metadata,
+        "partition_index": committed.partition,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
         "error_code": code,
     }

@@ -46,7 +46,7 @@ def may_topic(parts: Parts, caller: Caller, operation: Operation, topic: str) ->
 
 
 async def mutate(parts: Parts, call: Call, caller: Caller) -> None:
-    """A group is about to be made or deleted: waits for the client's share of that. Raises `QuotaExceeded`."""
+    """Waits for the client's share of making or deleting a group. Raises `QuotaExceeded`."""
     if parts.face.shares.are_set:
         await parts.face.shares.use(CONTROLLER_MUTATION_RATE, Client(caller.principal, call.client_id), 1)
 
