@@ -86,7 +86,7 @@ class Batch:
             self.watchers.append(callback)
 
     def settle(self, outcome: BatchReceipt | TidelogError) -> None:
-        """The end, exactly once: tells everybody who watches."""
+        """Settles the batch, exactly once, and tells everybody who watches."""
         assert self.outcome is None
         self.outcome = outcome
         self.data = bytearray()
@@ -123,7 +123,7 @@ class PartitionQueue:
 
     @property
     def last(self) -> Batch | None:
-        """The youngest batch: once it is settled, all of the queue at this moment are. None if all are."""
+        """The youngest batch that has no outcome; None if all have one. Once it is settled, all older ones are."""
         if self.open is not None:
             return self.open
         if self.sealed:
@@ -132,7 +132,7 @@ class PartitionQueue:
 
     @property
     def unsettled_records(self) -> int:
-        """How many records were taken in and have no outcome yet."""
+        """The number of records that were taken in and have no outcome yet."""
         encoded = [*self.sealed, *(batch for batch in self.taken if batch.outcome is None)]
         return sum(batch.record_count for batch in encoded) + (0 if self.open is None else len(self.open.records))
 
@@ -176,22 +176,23 @@ class Accumulator:
         self.on_ready = on_ready
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, made at first use."""
+        """Returns the queue of a partition, made at first use."""
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = PartitionQueue(partition, self)
         return queue
 
     def queues(self) -> list[PartitionQueue]:
-        """All queues, in the order of their first use."""
+        """Returns all queues, in the order of their first use."""
         return list(self._queues.values())
 
     def has_memory_for(self, record_bytes: int) -> bool:
-        """True if a batch for this record may be opened now. An empty buffer takes anything, one batch at a time."""
+        """Returns True if a batch for this record may be opened now. An empty buffer takes anything, one batch at a
+        time."""
         return self.reserved_bytes + self._step_for(record_bytes) <= self._buffer_memory or not self.reserved_bytes
 
     def open_batch(self, queue: PartitionQueue, record_bytes: int, now_s: float) -> Batch:
-        """A fresh open batch with room for a record of `record_bytes`, which the caller adds before anything else runs.
+        """Opens a batch with room for a record of `record_bytes`, which the caller adds before anything else runs.
 
         The queue must have no open batch, and the buffer memory for one.
         """
@@ -210,32 +211,33 @@ class Accumulator:
         assert batch is not None
         if batch.room >= record_bytes:
             return True
-        needed = batch.reserved_bytes - batch.room + record_bytes
-        more = step_for(needed, self._batch_bytes) - batch.reserved_bytes
-        if needed > self._batch_bytes or self.reserved_bytes + more > self._buffer_memory:
+        needed_bytes = batch.reserved_bytes - batch.room + record_bytes
+        more_bytes = step_for(needed_bytes, self._batch_bytes) - batch.reserved_bytes
+        if needed_bytes > self._batch_bytes or self.reserved_bytes + more_bytes > self._buffer_memory:
             return False
-        self.reserved_bytes += more
-        batch.reserved_bytes += more
-        batch.room += more
+        self.reserved_bytes += more_bytes
+        batch.reserved_bytes += more_bytes
+        batch.room += more_bytes
         if queue in self._lingering:
-            self._lingering_bytes += more
+            self._lingering_bytes += more_bytes
         return True
 
     def has_due(self, now_s: float) -> bool:
-        """True if the oldest batch that lingers has done so for long enough."""
+        """Returns True if the oldest batch that lingers has done so for long enough."""
         oldest = next(iter(self._lingering), None)
         return oldest is not None and oldest.open is not None and oldest.open.due_s <= now_s
 
     def make_room(self) -> None:
-        """Memory is short: ends the linger of the fullest batches, until enough is on its way; of equally full ones the
-        youngest, since where partitions take turns the oldest is written to next. All go when they are due anyway."""
-        wanted = self._buffer_memory // ON_ITS_WAY
-        if self.reserved_bytes - self._lingering_bytes >= wanted:
+        """Ends the linger of the fullest batches while memory is short, until enough is on its way; of equally full
+        ones the youngest, since where partitions take turns the oldest is written to next. All go when they are due
+        anyway."""
+        departing_bytes = self._buffer_memory // ON_ITS_WAY
+        if self.reserved_bytes - self._lingering_bytes >= departing_bytes:
             return
         lingering = [queue.open for queue in reversed(self._lingering) if queue.open is not None]
         for batch in sorted(lingering, key=_used_bytes, reverse=True):
             batch.queue.hurry(batch)
-            if self.reserved_bytes - self._lingering_bytes >= wanted:
+            if self.reserved_bytes - self._lingering_bytes >= departing_bytes:
                 return
 
     def end_linger(self, queue: PartitionQueue) -> None:
@@ -264,8 +266,8 @@ class Accumulator:
         self.on_ready(queue)
 
     def due(self, queue: PartitionQueue, now_s: float) -> Batch | None:
-        """The oldest batch of a queue that has something to send, else None. From now on it lingers no more: it waits
-        to depart, and more records may join it until then."""
+        """Returns the oldest batch of a queue that has something to send, else None. From now on it lingers no more: it
+        waits to depart, and more records may join it until then."""
         if queue.sealed:
             return queue.sealed[0]
         if queue.open is None or queue.open.due_s > now_s:
@@ -274,19 +276,20 @@ class Accumulator:
         return queue.open
 
     def take(self, queue: PartitionQueue, now_s: float, *, bytes_max: int, batches_max: int) -> list[Batch]:
-        """The batches of the next request, oldest first: at least one if any is ready, then as many as fit."""
+        """Takes out the batches of the next request, oldest first: at least one if any is ready, then as many as
+        fit."""
         if queue.open is not None and queue.open.due_s <= now_s:
             self.seal(queue)
-        taken: list[Batch] = []
+        batches: list[Batch] = []
         size = 0
-        while queue.sealed and len(taken) < batches_max:
+        while queue.sealed and len(batches) < batches_max:
             size += len(queue.sealed[0].data)
-            if taken and size > bytes_max:
+            if batches and size > bytes_max:
                 break
-            taken.append(queue.sealed.popleft())
-        if taken:
-            queue.taken = taken
-        return taken
+            batches.append(queue.sealed.popleft())
+        if batches:
+            queue.taken = batches
+        return batches
 
     def release(self, batch: Batch) -> None:
         """Gives a batch's memory back, when it is settled."""
@@ -295,14 +298,14 @@ class Accumulator:
         assert self.reserved_bytes >= 0
 
     def _first_step(self, queue: PartitionQueue, record_bytes: int) -> int:
-        """The size of the batch that a record opens."""
-        needed = self._step_for(record_bytes)
+        """Returns the size of the batch that a record opens, in bytes."""
+        least_bytes = self._step_for(record_bytes)
         has_room = queue.step_bytes <= self._buffer_memory - self.reserved_bytes
         are_few = queue.step_bytes * len(self._queues) <= self._buffer_memory // FEW
-        return max(needed, queue.step_bytes) if has_room and are_few else needed
+        return max(least_bytes, queue.step_bytes) if has_room and are_few else least_bytes
 
     def _step_for(self, record_bytes: int) -> int:
-        """The least size of a batch that a record opens."""
+        """Returns the least size of a batch that a record opens, in bytes."""
         return step_for(HEADER_BYTES + record_bytes, self._batch_bytes)
 
 

@@ -52,7 +52,7 @@ def check_timestamp(timestamp_ms: object) -> None:
 
 
 def as_bytes(role: str, content: object) -> bytes | None:
-    """The content as bytes. Raises `InvalidRequest` for text and everything else that has no bytes of its own."""
+    """Returns the content as bytes. Raises `InvalidRequest` for text and everything else without bytes of its own."""
     if content is None or isinstance(content, bytes):
         return content
     if isinstance(content, (bytearray, memoryview)):

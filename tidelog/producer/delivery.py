@@ -46,7 +46,7 @@ class Delivery:
         self._timestamp_ms = timestamp_ms
 
     def done(self) -> bool:
-        """True once the outcome is known."""
+        """Returns True once the outcome is known."""
         return self._batch.outcome is not None
 
     def hurry(self) -> None:
@@ -78,7 +78,7 @@ class Deliveries:
         self._timestamp_ms = timestamp_ms
 
     def done(self) -> bool:
-        """True once all outcomes are known."""
+        """Returns True once all outcomes are known."""
         return all(batch.outcome is not None for batch, _, _ in self._spans)
 
     def hurry(self) -> None:
@@ -95,11 +95,11 @@ class Deliveries:
         return self._collect()
 
     def _collect(self) -> list[RecordMetadata]:
-        found: dict[int, RecordMetadata] = {}
+        metadata: dict[int, RecordMetadata] = {}
         for batch, first, positions in self._spans:
             for index, position in enumerate(positions, first):
-                found[position] = record_metadata(batch, index, self._timestamp_ms)
-        return [found[position] for position in range(self._count)]
+                metadata[position] = record_metadata(batch, index, self._timestamp_ms)
+        return [metadata[position] for position in range(self._count)]
 
 
 async def settled(batch: Batch) -> None:

@@ -27,7 +27,8 @@ DEPARTURE_TURNS = 12
 
 
 class Intake:
-    """Gives out room while the producer is open. `routes` holds the topics that are known; none once it is closed."""
+    """The room for records while the producer is open. `routes` holds the topics that are known; none once it is
+    closed."""
 
     def __init__(self, session: ClusterSession, sender: Sender, options: ProducerOptions, entropy: Entropy) -> None:
         self.routes: dict[str, TopicRoute] = {}
@@ -58,14 +59,14 @@ class Intake:
         metadata = await self._session.topic(topic, timeout_s=self._options.max_block_s)
         self._check_usable()
         accumulator = self._sender.accumulator
-        queues = [accumulator.queue(TopicPartition(topic, found.partition)) for found in metadata.partitions]
-        available = [found.partition for found in metadata.partitions if found.leader >= 0]
+        queues = [accumulator.queue(TopicPartition(topic, info.partition)) for info in metadata.partitions]
+        available = [info.partition for info in metadata.partitions if info.leader >= 0]
         route = TopicRoute(topic, queues, available, int(self._entropy.uniform(0, len(queues))))
         self.routes[topic] = route
         return route
 
     async def open_batch(self, route: TopicRoute, queue: PartitionQueue | None, size: int) -> Batch:
-        """An open batch of `queue`, or of the sticky one, with room for a record of `size` bytes.
+        """Returns an open batch of `queue`, or of the sticky one, with room for a record of `size` bytes.
 
         The caller adds the record before it awaits anything. A full batch gives way to the event loop once, and so does
         one that asks for more room while others are due, so that a tight loop of sends starves neither the sender nor
@@ -141,7 +142,8 @@ class Intake:
 
 
 async def _next_request_departs() -> None:
-    """Memory comes free when a request is answered, and then the brokers wait for the next one. A producer that fills
-    a batch in each turn of the loop would make that wait several times longer."""
+    """Waits until the next request has departed. Memory comes free when a request is answered, and then the brokers
+    wait for the next one: a producer that fills a batch in each turn of the loop would make that wait several times
+    longer."""
     for _ in range(DEPARTURE_TURNS):
         await asyncio.sleep(0)

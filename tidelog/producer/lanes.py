@@ -57,23 +57,23 @@ class Lane:
         """True from the first parcel that came until the event loop's next turn, so that those of one turn share."""
 
     def take(self, bytes_max: int) -> list[Parcel]:
-        """The parcels of the next request: one, and as many more as fit; none if nobody waits for any."""
-        taken: list[Parcel] = []
+        """Takes out the parcels of the next request: one, and as many more as fit; none if nobody waits for any."""
+        parcels: list[Parcel] = []
         size = 0
-        while self.waiting and len(taken) < self.partitions_max:
+        while self.waiting and len(parcels) < self.partitions_max:
             parcel = self.waiting[0]
             if parcel.outcome.done() or not parcel.is_loaded():  # nobody waits for it, and it counts as not sent
                 self.waiting.popleft()
                 continue
             size += parcel.size
-            if taken and (size > bytes_max or parcel.travels_alone or taken[0].travels_alone):
+            if parcels and (size > bytes_max or parcel.travels_alone or parcels[0].travels_alone):
                 break
             self.waiting.popleft()
-            taken.append(parcel)
-        return taken
+            parcels.append(parcel)
+        return parcels
 
     def take_back(self, parcels: list[Parcel]) -> None:
-        """Parcels of a request that was refused as a whole go first, in smaller ones."""
+        """Puts the parcels of a request that was refused as a whole in front again, for smaller requests."""
         self.partitions_max = max(1, min(self.partitions_max, len(parcels) // 2))
         for parcel in reversed(parcels):
             if not parcel.outcome.done():
@@ -124,10 +124,12 @@ class Lanes:
 
     @staticmethod
     def _expire(lane: Lane, parcel: Parcel) -> None:
-        """A parcel that is under way has its request's own deadline."""
+        """Fails a parcel that waits past its deadline; one that is under way has its request's own deadline."""
         if not parcel.is_sent:
-            late = ConnectFailed(f"{lane.under_way} requests to the broker of {parcel.partition} are under way already")
-            parcel.settle(Outcome(error=late))
+            refusal = ConnectFailed(
+                f"{lane.under_way} requests to the broker of {parcel.partition} are under way already"
+            )
+            parcel.settle(Outcome(error=refusal))
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -161,12 +163,13 @@ class Lanes:
     async def _carry_in_frames(
         self, frames: ProduceFrames, lane: Lane, address: str, parcels: list[Parcel]
     ) -> list[Parcel]:
-        """Returns those that still have to go over HTTP, for which the lane stays as it is."""
-        left: list[Parcel] = []
+        """Sends parcels in frames. Returns those that still have to go over HTTP; the lane counts these as under
+        way."""
+        over_http: list[Parcel] = []
         outcomes: Sequence[Outcome] = ()
         try:
             outcomes = await frames.send(address, parcels)
-            left = [parcel for parcel, outcome in zip(parcels, outcomes, strict=True) if outcome is STRAY]
+            over_http = [parcel for parcel, outcome in zip(parcels, outcomes, strict=True) if outcome is STRAY]
         except TidelogError as failure:  # one parcel goes alone next time, over HTTP, which says what is wrong with it
             outcomes = [Outcome(error=failure, is_own=len(parcels) == 1)] * len(parcels)
         except BaseException as failure:
@@ -176,10 +179,10 @@ class Lanes:
             for parcel, outcome in zip(parcels, outcomes, strict=False):
                 if outcome is not STRAY:
                     parcel.settle(outcome)
-            if not left:
+            if not over_http:
                 lane.under_way -= not parcels[0].travels_alone
                 self._call(lane, address)
-        return left
+        return over_http
 
     async def _carry_over_http(self, lane: Lane, address: str, parcels: list[Parcel]) -> None:
         try:
@@ -220,8 +223,11 @@ class Lanes:
 
 
 def _outcomes(answer: Answer, parcels: list[Parcel]) -> list[Outcome]:
-    """An outcome for each parcel. Raises `NoAnswer` if the answer is not about them."""
+    """Returns an outcome for each parcel. Raises `NoAnswer` if the answer is not about them."""
     if len(parcels) == 1:
         return [Outcome(parse_receipts(answer.body, len(parcels[0].batches)))]
-    found = parse_many(answer.body, [(parcel.partition, len(parcel.batches)) for parcel in parcels])
-    return [Outcome(error=each, is_own=True) if isinstance(each, TidelogError) else Outcome(each) for each in found]
+    results = parse_many(answer.body, [(parcel.partition, len(parcel.batches)) for parcel in parcels])
+    return [
+        Outcome(error=result, is_own=True) if isinstance(result, TidelogError) else Outcome(result)
+        for result in results
+    ]

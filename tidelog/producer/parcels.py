@@ -13,7 +13,7 @@ from tidelog.producer.accumulator import BatchReceipt
 
 
 class Outcome(NamedTuple):
-    """How a try ended: the receipts of its batches, or an error."""
+    """The outcome of a try: the receipts of its batches, or an error."""
 
     receipts: Sequence[BatchReceipt] = ()
     error: TidelogError | None = None
@@ -45,7 +45,8 @@ class Parcel:
     """Ends its waiting in the lane at its deadline."""
 
     def is_loaded(self) -> bool:
-        """Loads it, if it is not; False if there is nothing to load, or that fails, and then this is its outcome."""
+        """Loads the batches, if they are not loaded. Returns False if there are none, or loading fails: the parcel has
+        its outcome then."""
         if not self.batches:
             try:
                 self.batches = self.load()

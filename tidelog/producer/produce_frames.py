@@ -54,19 +54,19 @@ class ProduceFrames:
             self._session.no_frames(address)
             return [STRAY] * len(parcels)
         try:
-            told = codec.read_produced(frame, sent)
+            results = codec.read_produced(frame, sent)
         except Malformed as error:
             raise told_nonsense(error) from error
-        outcomes = [self._outcome(one, len(parcel.batches)) for one, parcel in zip(told, parcels, strict=True)]
+        outcomes = [self._outcome(result, len(parcel.batches)) for result, parcel in zip(results, parcels, strict=True)]
         if any(outcome.receipts for outcome in outcomes):
             self._session.succeeded()
         return outcomes
 
-    def _outcome(self, told: Told, batch_count: int) -> Outcome:
-        found = parse_told(told, batch_count)
-        if isinstance(found, NotLeader) and self._session.transport != "kafka":
+    def _outcome(self, result: Told, batch_count: int) -> Outcome:
+        receipts = parse_told(result, batch_count)
+        if isinstance(receipts, NotLeader) and self._session.transport != "kafka":
             return STRAY
-        return Outcome(error=found, is_own=True) if isinstance(found, TidelogError) else Outcome(found)
+        return Outcome(error=receipts, is_own=True) if isinstance(receipts, TidelogError) else Outcome(receipts)
 
 
 def parse_told(told: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
@@ -74,18 +74,18 @@ def parse_told(told: Told, batch_count: int) -> Sequence[BatchReceipt] | Tidelog
     if told.tag is None:
         return _in_kafkas_words(told, batch_count)
     try:
-        said = decode_produced(told.tag)
+        tag = decode_produced(told.tag)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
         return NoAnswer(f"the receipt makes no sense ({error}); is this a tidelog broker?")
-    if said.error_code is not None:
-        return error_from_code(said.error_code, said.message)
-    if len(said.base_offsets) != batch_count:
-        return NoAnswer(f"the receipt names {len(said.base_offsets)} batches, {batch_count} were sent")
-    acked_by = tuple(said.acked_by)
-    return [BatchReceipt(offset, said.leader_epoch, acked_by, said.durability) for offset in said.base_offsets]
+    if tag.error_code is not None:
+        return error_from_code(tag.error_code, tag.message)
+    if len(tag.base_offsets) != batch_count:
+        return NoAnswer(f"the receipt names {len(tag.base_offsets)} batches, {batch_count} were sent")
+    acked_by = tuple(tag.acked_by)
+    return [BatchReceipt(offset, tag.leader_epoch, acked_by, tag.durability) for offset in tag.base_offsets]
 
 
-def _in_kafkas_words(told: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
-    if told.code in (0, OLD_REPEAT):
+def _in_kafkas_words(result: Told, batch_count: int) -> Sequence[BatchReceipt] | TidelogError:
+    if result.code in (0, OLD_REPEAT):
         return NoAnswer(f"the answer has no receipt of {batch_count} batches; is this a tidelog broker?")
-    return error_of(told)
+    return error_of(result)

@@ -122,7 +122,7 @@ class Producer:
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connects. Raises `ConnectFailed` if no broker of the bootstrap list can be reached."""
+        """Opens the connections. Raises `ConnectFailed` if no broker of the bootstrap list can be reached."""
         await self._session.open()
         self._intake.is_open = True
 
@@ -170,7 +170,7 @@ class Producer:
         warnings.warn(text, ResourceWarning, source=self, stacklevel=1)
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic. Raises `UnknownTopic`."""
+        """Returns the partitions of a topic. Raises `UnknownTopic`."""
         return list(range(len((await self._session.topic(topic)).partitions)))
 
     # -- sending -------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Producer:
 
 
 def _by_queue(route: TopicRoute, triples: Sequence[RecordLike]) -> dict[PartitionQueue, list[int]]:
-    """The positions of the records of each partition, in order; records without a key go to the sticky one."""
+    """Returns the positions of the records of each partition, in order; those without a key go to the sticky one."""
     positions: dict[PartitionQueue, list[int]] = {}
     for position, triple in enumerate(triples):
         key = triple[1]

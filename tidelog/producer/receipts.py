@@ -43,7 +43,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 def parse_receipts(body: bytes, batch_count: int) -> list[BatchReceipt]:
-    """The receipts of a request's batches; an empty body (acks=0) promises nothing.
+    """Returns the receipts of a request's batches; an empty body (acks=0) promises nothing.
 
     Raises `NoAnswer`, since what is no receipt leaves the outcome open.
     """
@@ -54,25 +54,25 @@ def parse_receipts(body: bytes, batch_count: int) -> list[BatchReceipt]:
 
 
 def parse_many(body: bytes, sent: Sequence[tuple[TopicPartition, int]]) -> list[list[BatchReceipt] | TidelogError]:
-    """The receipts of each partition with so many batches, or the error that was said of it.
+    """Returns the receipts of each partition with so many batches, or the error that was said of it.
 
     Raises `NoAnswer` if the answer is not about these partitions, in this order.
     """
     if not body:
         return [parse_receipts(body, batch_count) for _, batch_count in sent]
-    found = decode_answer(_MANY, body).partitions
-    if [(each.topic, each.partition) for each in found] != [partition for partition, _ in sent]:
-        raise NoAnswer(f"the answer names {len(found)} partitions, and not the {len(sent)} that were sent")
-    return [_outcome(each, batch_count) for each, (_, batch_count) in zip(found, sent, strict=True)]
+    results = decode_answer(_MANY, body).partitions
+    if [(result.topic, result.partition) for result in results] != [partition for partition, _ in sent]:
+        raise NoAnswer(f"the answer names {len(results)} partitions, and not the {len(sent)} that were sent")
+    return [_outcome(result, batch_count) for result, (_, batch_count) in zip(results, sent, strict=True)]
 
 
-def _outcome(said: _Partition, batch_count: int) -> list[BatchReceipt] | TidelogError:
-    if said.error_code is not None:
-        return error_from_code(said.error_code, said.message or "")
-    if said.batches is None or said.leader_epoch is None or said.acked_by is None or said.durability is None:
-        return NoAnswer(f"the answer says neither receipt nor error of {said.topic} {said.partition}")
+def _outcome(result: _Partition, batch_count: int) -> list[BatchReceipt] | TidelogError:
+    if result.error_code is not None:
+        return error_from_code(result.error_code, result.message or "")
+    if result.batches is None or result.leader_epoch is None or result.acked_by is None or result.durability is None:
+        return NoAnswer(f"the answer says neither receipt nor error of {result.topic} {result.partition}")
     try:
-        return _receipts(_Answer(said.batches, said.leader_epoch, said.acked_by, said.durability), batch_count)
+        return _receipts(_Answer(result.batches, result.leader_epoch, result.acked_by, result.durability), batch_count)
     except NoAnswer as error:
         return error
 

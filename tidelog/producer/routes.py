@@ -32,13 +32,13 @@ class TopicRoute:
         self.sticky = queues[self._available[self._turn]]
 
     def at(self, partition: int) -> PartitionQueue:
-        """The queue of a partition named by the caller. Raises `UnknownPartition`."""
+        """Returns the queue of a partition named by the caller. Raises `UnknownPartition`."""
         if not 0 <= partition < len(self._queues):
             raise UnknownPartition(f"topic {self.topic!r} has {len(self._queues)} partitions, and no {partition}")
         return self._queues[partition]
 
     def for_key(self, key: bytes) -> PartitionQueue:
-        """The queue of a key. Hashing costs more than all else in `send`, so recent answers are kept."""
+        """Returns the queue of a key. Hashing costs more than all else in `send`, so recent answers are kept."""
         queue = self._by_key.get(key)
         if queue is None:
             if len(self._by_key) >= KEYS_REMEMBERED:

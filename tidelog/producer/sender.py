@@ -170,8 +170,8 @@ class Sender:
             await asyncio.sleep(_until_shared_turn(now_s(), wait_s))
             if needs_refresh(error):
                 await self._refresh(request)
-        late = DeliveryExpired(f"not delivered within delivery_timeout_ms; {reason}")
-        self._give_up(request, expired(uncertain=request.unknown_tries > 0), late)
+        expiry = DeliveryExpired(f"not delivered within delivery_timeout_ms; {reason}")
+        self._give_up(request, expired(uncertain=request.unknown_tries > 0), expiry)
 
     async def _attempt(self, request: _Request) -> tuple[TidelogError | None, float]:
         """Tries once. Returns the error and the seconds the broker asked to wait, or None if the batches are
@@ -195,7 +195,7 @@ class Sender:
         return outcome.error, outcome.retry_after_s
 
     def _load(self, request: _Request) -> list[bytearray]:
-        """The encoded batches of a request that departs; none if the end of the producer took them."""
+        """Returns the encoded batches of a request that departs; none if the producer has closed meanwhile."""
         if not request.batches:
             now_s, bytes_max = asyncio.get_running_loop().time(), self._options.max_request_size
             request.batches = self.accumulator.take(request.queue, now_s, bytes_max=bytes_max, batches_max=BATCHES_MAX)
@@ -229,7 +229,7 @@ class Sender:
             if failure is not None:
                 raise failure
             return
-        self._id_asked = asked = asyncio.get_running_loop().create_future()
+        self._id_asked = id_asked = asyncio.get_running_loop().create_future()
         outcome: TidelogError | None = ClientClosed("the producer was closed before it had an id")
         try:
             sequences.adopt(await self._new_producer_id(timeout_s))
@@ -239,7 +239,7 @@ class Sender:
             raise
         finally:
             self._id_asked = None
-            asked.set_result(outcome)
+            id_asked.set_result(outcome)
 
     async def _new_producer_id(self, timeout_s: float) -> ProducerId:
         """Asks for a producer id. Whatever goes wrong, no record was sent: indefinite errors become definite."""
@@ -284,9 +284,10 @@ class Sender:
             self.memory_freed.set()
 
     def _settle(self, request: _Request, receipts: Sequence[BatchReceipt]) -> None:
-        """All is well. A broker knows the offsets of only the last few batches of a repeated request; the others are
-        found from theirs, since a try appends its batches without a gap. After several tries that may have appended
-        something this does not hold, and they stay unknown."""
+        """Settles the batches of a request with their receipts."""
+        # A broker knows the offsets of only the last few batches of a repeated request; the others are counted back
+        # from theirs, since a try appends its batches without a gap. After more tries that may have appended something
+        # there may be gaps, and the offsets stay unknown.
         if request.unknown_tries == 2:
             receipts = fill_in([*receipts], request.batches)
         for batch, receipt in zip(request.batches, receipts, strict=True):
@@ -315,7 +316,7 @@ class Sender:
         batch.settle(error)
 
     def take_unreported(self) -> TidelogError | None:
-        """The first failure since the last call that nobody has asked about: each is told of once."""
+        """Returns the first failure since the last call that nobody has asked about; each is returned once."""
         failed, self._failed = self._failed, deque(maxlen=FAILED_REMEMBERED)
         for batch in failed:
             if batch.asked < batch.record_count and isinstance(batch.outcome, TidelogError):
@@ -328,7 +329,7 @@ class Sender:
 
 
 def _until_shared_turn(now_s: float, wait_s: float) -> float:
-    """The seconds from now to the first turn for retries after a wait."""
+    """Returns the seconds from now to the first turn for retries after a wait."""
     return math.ceil((now_s + wait_s) / RETRY_TURN_S) * RETRY_TURN_S - now_s
 
 

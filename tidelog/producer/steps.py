@@ -18,7 +18,8 @@ FACTOR: Final = 2
 
 
 def step_for(needed_bytes: int, batch_bytes: int) -> int:
-    """The smallest step that holds so many bytes; one record that is larger than any batch has a batch of its size."""
+    """Returns the smallest step that holds so many bytes; a record that is larger than any batch has one of its
+    size."""
     step = FIRST_BYTES
     while step < needed_bytes and step < batch_bytes:
         step *= FACTOR

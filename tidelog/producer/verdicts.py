@@ -35,7 +35,7 @@ class Verdict(enum.Enum):
 
 
 def judge(error: TidelogError, *, numbered: bool, uncertain: bool) -> Verdict:
-    """The verdict on `error`; `uncertain` speaks of the tries before it."""
+    """Returns the verdict on `error`; `uncertain`: a try before this one may have appended the batches."""
     if isinstance(error, ProducerFenced):
         return Verdict.FATAL
     if not error.definite:
@@ -48,5 +48,5 @@ def judge(error: TidelogError, *, numbered: bool, uncertain: bool) -> Verdict:
 
 
 def expired(*, uncertain: bool) -> Verdict:
-    """The verdict when the delivery timeout has passed."""
+    """Returns the verdict when the delivery timeout has passed."""
     return Verdict.LOSE if uncertain else Verdict.FAIL
