@@ -56,39 +56,42 @@ class Commits:
     # -- fetching ------------------------------------------------------------------------------------------------
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of these, as far as there are any. Raises what the coordinator answered with."""
-        found = dict[TopicPartition, OffsetAndMetadata]()
+        """Returns the committed offsets of these, as far as there are any. Raises what the coordinator answered
+        with."""
+        offsets = dict[TopicPartition, OffsetAndMetadata]()
         for start in range(0, len(partitions), OFFSETS_MAX):
-            asked = grouped(partitions[start : start + OFFSETS_MAX])
+            group_partitions = grouped(partitions[start : start + OFFSETS_MAX])
             membership = self._joined()
             if membership is None:
-                request = FetchOffsets(group=self._group, partitions=asked)
+                request = FetchOffsets(group=self._group, partitions=group_partitions)
             else:
-                request = membership.fetch(asked)
+                request = membership.fetch(group_partitions)
             for committed in (await self._calls.fetch(request)).offsets:
                 if committed.offset != NO_OFFSET:
                     at = TopicPartition(committed.topic, committed.partition)
-                    found[at] = OffsetAndMetadata(committed.offset, committed.metadata)
-        return found
+                    offsets[at] = OffsetAndMetadata(committed.offset, committed.metadata)
+        return offsets
 
     def found(self, partition: TopicPartition, offset: int) -> None:
-        """Reading begins at this committed offset of the group."""
+        """Notes that reading begins at this committed offset of the group."""
         self._kept[partition] = offset
 
     # -- committing ----------------------------------------------------------------------------------------------
 
     def processed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Up to where these are processed, as far as that is not the group's committed offset already."""
+        """Returns the offsets up to which these are processed, where that is not the group's committed offset
+        already."""
         handed_out = self._handed_out()
-        found = dict[TopicPartition, OffsetAndMetadata]()
+        offsets = dict[TopicPartition, OffsetAndMetadata]()
         for cursor in self._subscription.cursors(partitions) if partitions else ():
             offset = handed_out.get(cursor.partition, cursor.position)
             if offset is not None and offset != self._kept.get(cursor.partition):
-                found[cursor.partition] = OffsetAndMetadata(offset)
-        return found
+                offsets[cursor.partition] = OffsetAndMetadata(offset)
+        return offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Raises `CommitFailed` for what was refused; `CoordinatorNotAvailable` and the like if the time is up."""
+        """Commits offsets. Raises `CommitFailed` for what was refused; `CoordinatorNotAvailable` and the like if the
+        time is up."""
         refused = dict[TopicPartition, str]()
         entries = [
             CommittedOffset(*at, committed.offset, metadata=committed.metadata)
@@ -108,6 +111,8 @@ class Commits:
         refused = dict[TopicPartition, str]()
         for entry, verdict in zip(entries, verdicts, strict=True):
             at = TopicPartition(entry.topic, entry.partition)
+            # A later commit is kept already. Commits go out one after the other, so that one is a repetition of this
+            # one.
             if verdict.code in (0, StaleCommit.code):
                 self._kept[at] = entry.offset
             else:
@@ -121,18 +126,19 @@ class Commits:
         return membership.commit(entries)
 
     def _joined(self) -> Membership | None:
-        """The membership, None of a consumer that has not subscribed. Raises `UnknownMember` for one that has, and is
-        in the group no longer, or not yet: as somebody else it could undo what the members have done."""
+        """Returns the membership; None for a consumer that has not subscribed. Raises `UnknownMember` for one that has,
+        and is in the group no longer, or not yet."""
         if not self._member.is_subscribed:
             return None
         membership = self._member.membership
+        # A commit in nobody's name is not fenced by the member's epoch: it could undo what the members have committed.
         if membership.member_epoch <= JOIN:
             raise UnknownMember("this consumer is no member of the group at the moment")
         return membership
 
     async def commit_processed(self, partitions: Sequence[TopicPartition]) -> None:
-        """An automatic commit. If it fails, that is logged: what it would have said comes again, to this consumer or
-        to another."""
+        """Commits automatically. A failure is logged, and no more: the records come again, to this consumer or to
+        another."""
         offsets = self.processed(partitions)
         if offsets:
             try:
@@ -147,6 +153,6 @@ class Commits:
             await self.commit_processed(self._subscription.partitions)
 
     def forget(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are not read any more; others may move their committed offsets."""
+        """Forgets the committed offsets of partitions that are not read any more: others may move them."""
         for partition in partitions:
             self._kept.pop(partition, None)

@@ -147,7 +147,8 @@ class Consumer(PartitionReader):
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connects; in a group, begins to join it; else assigns the topics' partitions and finds out where to begin.
+        """Opens the connections; in a group, begins to join it; else assigns the topics' partitions and finds where to
+        begin.
 
         Without a group and with `latest`, records that are produced after this returns are read. Raises
         `ConnectFailed`, `UnknownTopic`.
@@ -221,11 +222,11 @@ class Consumer(PartitionReader):
                 self._fetcher.begin(cursor)
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that this consumer reads, sorted."""
+        """Returns the partitions that this consumer reads, sorted."""
         return self._subscription.partitions
 
     async def partitions_for_topic(self, topic: str) -> list[int]:
-        """The partitions that a topic has. Raises `UnknownTopic`."""
+        """Returns the partitions that a topic has. Raises `UnknownTopic`."""
         return [partition for _, partition in await self._partitions_of(topic)]
 
     # -- the group -----------------------------------------------------------------------------------------------
@@ -253,7 +254,8 @@ class Consumer(PartitionReader):
         self._current = None
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are read: by name, and as far as some of their partitions are assigned, by pattern."""
+        """Returns the topics that are read: by name, and as far as some of their partitions are assigned, by
+        pattern."""
         names = self._topics if self._group is None else self._group.topics
         return frozenset((*names, *(topic for topic, _ in self.assignment())))
 
@@ -273,15 +275,15 @@ class Consumer(PartitionReader):
         await group.commits.commit({at: _with_metadata(at, offset) for at, offset in offsets.items()})
 
     async def committed(self, partition: TopicPartition, *, metadata: bool = False) -> int | OffsetAndMetadata | None:
-        """The group's committed offset in a partition, whoever committed it; None if there is none."""
+        """Returns the group's committed offset in a partition, whoever committed it; None if there is none."""
         committed = await self._need_group("committed").committed(partition)
         return committed if metadata or committed is None else committed.offset
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _need_group(self, what: str) -> ConsumerGroup:
+    def _need_group(self, method: str) -> ConsumerGroup:
         if self._group is None:
-            raise GroupNeeded(f"`{what}` is for consumers in a group: give the consumer a `group_id`")
+            raise GroupNeeded(f"`{method}` is for consumers in a group: give the consumer a `group_id`")
         return self._group
 
     async def _partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -304,7 +306,7 @@ class Consumer(PartitionReader):
 
 
 def _with_metadata(partition: TopicPartition, offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    found = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-    if not 0 <= found.offset <= OFFSET_MAX:
-        raise InvalidRequest(f"{partition}: offset {found.offset} is not between 0 and {OFFSET_MAX}")
-    return found
+    committed = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+    if not 0 <= committed.offset <= OFFSET_MAX:
+        raise InvalidRequest(f"{partition}: offset {committed.offset} is not between 0 and {OFFSET_MAX}")
+    return committed

@@ -26,7 +26,8 @@ from tidelog.model.ports import Entropy
 from tidelog.transport.session import ClusterSession
 
 STRIDE_S: Final = 0.05
-"""For so long records are handed out one by one without looking at anything but the clock, or letting others run."""
+"""The seconds for which records are handed out one by one without a look at anything but the clock, and without giving
+the event loop away."""
 
 
 class ConsumerGroup:
@@ -132,7 +133,7 @@ class ConsumerGroup:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Around every call that asks for records."""
+        """Encloses every call that asks for records, as a context: during one the caller counts as busy."""
         self._member.call_began()
         try:
             yield
@@ -140,12 +141,12 @@ class ConsumerGroup:
             self._member.call_ended()
 
     def may_go_on(self) -> bool:
-        """True if the next record may be handed out without `is_ready`."""
+        """Returns True if the next record may be handed out without `is_ready`."""
         return asyncio.get_running_loop().time() < self._stride_end_s
 
     async def is_ready(self, deadline_s: float | None) -> bool:
-        """Rebalances, as far as it is due. False if nothing may be handed out: it is not done at `deadline_s`, or
-        this member has not been heard for so long that others may have its partitions. Raises as
+        """Rebalances, as far as it is due. Returns False if nothing may be handed out: it is not done at `deadline_s`,
+        or this member has not been heard for so long that others may have its partitions. Raises as
         `Rebalancing.settled`."""
         self._check_tasks()
         if self.is_subscribed and not self._member.is_running and not self._member.has_lost:
@@ -165,7 +166,7 @@ class ConsumerGroup:
             self._auto_commit.result()
 
     def _changed(self) -> None:
-        """The coordinator has answered."""
+        """Looks what a heartbeat's answer, or failure, has changed, and wakes the consumer's calls."""
         self._rebalancing.give_up_unbegun()
         self._rebalancing.look_again()
         if self._rebalancing.is_due:
@@ -176,7 +177,7 @@ class ConsumerGroup:
         self._stride_end_s = -math.inf
 
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """The group's committed offset, whoever set it."""
+        """Returns the group's committed offset, whoever set it; None if there is none."""
         request = FetchOffsets(group=self._options.group, partitions=grouped([partition]))
         (committed,) = (await self._calls.fetch(request)).offsets
         return None if committed.offset < 0 else OffsetAndMetadata(committed.offset, committed.metadata)

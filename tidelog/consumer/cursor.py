@@ -107,7 +107,8 @@ class Cursor:
         self._clear(policy)
 
     def resolve_reset(self, generation: int, offset: int) -> bool:
-        """The reset's offset is known. False if something newer has been asked for since."""
+        """Goes to the offset that was looked up for a reset. Returns False if something newer has been asked for
+        since."""
         if generation != self.generation or self.reset is None:
             return False
         self.reset = None
@@ -141,7 +142,7 @@ class Cursor:
         return True
 
     def fail(self, generation: int, error: TidelogError) -> None:
-        """Fetching came to an end here; `error` comes out after the records before it."""
+        """Ends the fetching with an error, which is raised when the records before it have been handed out."""
         if generation == self.generation:
             self.error = error
 
@@ -158,7 +159,7 @@ class Cursor:
         return self._index < self._count
 
     def next_record(self) -> ConsumerRecord | None:
-        """The next record of the batch that is decoded; None if that is used up: `decode` the next one."""
+        """Returns the next record of the batch that is decoded; None if that is used up: `decode` the next one."""
         index = self._index
         if index == self._count:
             return None
@@ -166,7 +167,7 @@ class Cursor:
         return (self._records or self._all_records())[index]
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """Up to `records_max` records of the batch that is decoded; the list is the caller's."""
+        """Takes up to `records_max` records of the batch that is decoded; the list is the caller's."""
         start = self._index
         if start == 0 and 0 < self._count <= records_max:
             return self.take_batch().records()
@@ -176,11 +177,11 @@ class Cursor:
         return (self._records or self._all_records())[start : self._index]
 
     def take_batch(self) -> ConsumerBatch:
-        """The batch that is decoded, as far as its records were not handed out before."""
+        """Takes the batch that is decoded, without the records that were handed out before."""
         assert self._batch is not None
-        rest = self._batch.rest(self._index) if self._index else self._batch
-        self._set(None, rest.next_offset)
-        return rest
+        remaining = self._batch.rest(self._index) if self._index else self._batch
+        self._set(None, remaining.next_offset)
+        return remaining
 
     def _all_records(self) -> list[ConsumerRecord]:
         assert self._batch is not None
@@ -219,7 +220,7 @@ class Cursor:
         return 0
 
     def take_error(self) -> TidelogError | None:
-        """The error, once everything before it has been handed out; then fetching may begin again."""
+        """Takes the error, once everything before it has been handed out; then fetching may begin again."""
         if self.error is None or not self.is_empty:
             return None
         error, self.error = self.error, None

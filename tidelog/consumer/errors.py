@@ -18,7 +18,7 @@ class CommitFailed(TidelogError):
     code = 40981
 
     def __init__(self, refused: Mapping[TopicPartition, str]) -> None:
-        super().__init__("not committed: " + "; ".join(f"{at}: {why}" for at, why in sorted(refused.items())))
+        super().__init__("not committed: " + "; ".join(f"{at}: {reason}" for at, reason in sorted(refused.items())))
         self.refused = dict(refused)
 
 

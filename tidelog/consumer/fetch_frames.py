@@ -40,36 +40,36 @@ async def fetch_in_frames(session: RecordSession, address: str, wanted: Wanted) 
         fetched = codec.read_fetched(frame, wanted)
     except Malformed as error:
         raise told_nonsense(error) from error
-    found = parse_fetched(fetched)
-    if isinstance(found, FetchAnswer):
+    outcome = parse_fetched(fetched)
+    if isinstance(outcome, FetchAnswer):
         session.succeeded()
-        return found
-    if isinstance(found, NotLeader) and session.transport != "kafka":
+        return outcome
+    if isinstance(outcome, NotLeader) and session.transport != "kafka":
         return None
-    raise found
+    raise outcome
 
 
 def parse_fetched(fetched: Fetched) -> FetchAnswer | TidelogError:
     """Returns the records of an answer, or the error that it tells."""
-    told = fetched.told
-    if told.tag is None:
+    result = fetched.told
+    if result.tag is None:
         return (
-            error_of(told)
-            if told.code
+            error_of(result)
+            if result.code
             else NoAnswer("the answer does not tell what is lost; is this a tidelog broker?")
         )
     try:
-        said = decode_fetched(told.tag)
+        tag = decode_fetched(result.tag)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
         return NoAnswer(f"the answer makes no sense ({error}); is this a tidelog broker?")
-    if said.error_code is not None:
-        return _error(said.error_code, said)
-    if told.code:
-        return error_of(told)
-    return FetchAnswer(fetched.records, lost_from_answer(said.lost), fetched.high_watermark, said.leader_epoch)
+    if tag.error_code is not None:
+        return _error(tag.error_code, tag)
+    if result.code:
+        return error_of(result)
+    return FetchAnswer(fetched.records, lost_from_answer(tag.lost), fetched.high_watermark, tag.leader_epoch)
 
 
-def _error(code: int, said: FetchedTag) -> TidelogError:
+def _error(code: int, tag: FetchedTag) -> TidelogError:
     if code == OffsetOutOfRange.code:
-        return OffsetOutOfRange(said.message, said.log_start_offset, said.log_end_offset)
-    return error_from_code(code, said.message)
+        return OffsetOutOfRange(tag.message, tag.log_start_offset, tag.log_end_offset)
+    return error_from_code(code, tag.message)

@@ -75,9 +75,9 @@ class Fetcher:
 
     def wake(self, cursor: Cursor) -> None:
         """Tells the task of a cursor that it may fetch again: records were taken from the cursor, or it was resumed."""
-        wanted = self._wanted.get(cursor)
-        if wanted is not None:
-            wanted.set()
+        may_want = self._wanted.get(cursor)
+        if may_want is not None:
+            may_want.set()
 
     async def close(self) -> None:
         """Stops all tasks."""
@@ -89,11 +89,11 @@ class Fetcher:
 
     async def _run(self, cursor: Cursor) -> None:
         backoff = self._session.backoff()
-        wanted = self._wanted[cursor]
+        may_want = self._wanted[cursor]
         while True:
-            wanted.clear()
+            may_want.clear()
             if not cursor.wants_more:
-                await wanted.wait()
+                await may_want.wait()
                 continue
             generation = cursor.generation
             try:
@@ -113,26 +113,26 @@ class Fetcher:
         async with self._polls:
             wait_ms = options.wait_ms * POLLS_MAX // max(POLLS_MAX, len(self._tasks))
             bytes_max = options.bytes_max_of(len(self._tasks))
-            wanted = Wanted(topic, partition, cursor.fetch_offset, bytes_max, options.bytes_min, wait_ms)
+            query = Wanted(topic, partition, cursor.fetch_offset, bytes_max, options.bytes_min, wait_ms)
             address = self._session.leader(topic, partition)
             try:
-                found = await fetch_in_frames(self._session, address, wanted)
+                answer = await fetch_in_frames(self._session, address, query)
             except DamagedBatch:  # by Kafka's protocol it is told at once; over HTTP the broker waits for its repair
-                found = None
-            if found is None:
-                found = await self._fetch_over_http(address, wanted)
-        self._note(cursor, found)
-        if cursor.add(generation, found.records, found.lost):
+                answer = None
+            if answer is None:
+                answer = await self._fetch_over_http(address, query)
+        self._note(cursor, answer)
+        if cursor.add(generation, answer.records, answer.lost):
             self._on_news()
-        elif found.records:
+        elif answer.records:
             raise InvalidBatch(f"{cursor.partition}: the answer at offset {cursor.fetch_offset} holds no whole batch")
 
-    async def _fetch_over_http(self, address: str, wanted: Wanted) -> FetchAnswer:
+    async def _fetch_over_http(self, address: str, query: Wanted) -> FetchAnswer:
         target = (
-            f"/topics/{quote(wanted.topic, safe='')}/partitions/{wanted.partition}/batches?offset={wanted.offset}"
-            f"&max_bytes={wanted.bytes_max}&min_bytes={wanted.bytes_min}&wait_ms={wanted.wait_ms}"
+            f"/topics/{quote(query.topic, safe='')}/partitions/{query.partition}/batches?offset={query.offset}"
+            f"&max_bytes={query.bytes_max}&min_bytes={query.bytes_min}&wait_ms={query.wait_ms}"
         )
-        wait_s = wanted.wait_ms / 1000
+        wait_s = query.wait_ms / 1000
         timeout_s = self._session.request_timeout_s + wait_s
         answer = await self._session.attempt("GET", address, target, timeout_s=timeout_s, expects_s=wait_s)
         if answer.error is not None:
@@ -142,14 +142,15 @@ class Fetcher:
         )
         return FetchAnswer(answer.body, answer.lost, high_watermark, leader_epoch)
 
-    def _note(self, cursor: Cursor, found: FetchAnswer) -> None:
-        if found.high_watermark is not None:
-            cursor.high_watermark = found.high_watermark
-        if found.leader_epoch is not None:
-            self._session.note_leader_epoch(*cursor.partition, found.leader_epoch)
+    def _note(self, cursor: Cursor, answer: FetchAnswer) -> None:
+        if answer.high_watermark is not None:
+            cursor.high_watermark = answer.high_watermark
+        if answer.leader_epoch is not None:
+            self._session.note_leader_epoch(*cursor.partition, answer.leader_epoch)
 
     async def _recover(self, cursor: Cursor, generation: int, error: TidelogError, backoff: Backoff) -> None:
-        """Out of range: resets or raises. Passing: waits and looks for the leader. Lasting: leaves it to the caller."""
+        """Deals with an error of a fetch. Out of range: resets the cursor. Lasting: has the caller get it. Else, waits
+        and looks for the leader."""
         if isinstance(error, OffsetOutOfRange) and self._options.reset is not None:
             logger.warning("%s: %s; going on from the %s offset", cursor.partition, error.message, self._options.reset)
             cursor.request_reset(self._options.reset)
@@ -171,12 +172,14 @@ class Fetcher:
 
     async def resolve(self, cursors: Sequence[Cursor]) -> None:
         """Looks up where cursors that wait for a reset begin, all in one request. Raises the first error."""
-        waiting = [(cursor, cursor.generation) for cursor in cursors if cursor.reset is not None]
-        queries = [OffsetQuery(*cursor.partition) for cursor, _ in waiting]
-        for (cursor, generation), found in zip(waiting, await wait_for_offsets(self._session, queries), strict=True):
+        resetting = [(cursor, cursor.generation) for cursor in cursors if cursor.reset is not None]
+        queries = [OffsetQuery(*cursor.partition) for cursor, _ in resetting]
+        for (cursor, generation), offsets in zip(
+            resetting, await wait_for_offsets(self._session, queries), strict=True
+        ):
             policy = cursor.reset
             if policy is not None:
-                cursor.resolve_reset(generation, _start(policy, found))
+                cursor.resolve_reset(generation, _start(policy, offsets))
 
 
 def _number(answer: Answer, header: str) -> int | None:
@@ -184,6 +187,6 @@ def _number(answer: Answer, header: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def _start(policy: ResetPolicy, found: PartitionOffsets) -> int:
-    start, end = found.extent()
+def _start(policy: ResetPolicy, offsets: PartitionOffsets) -> int:
+    start, end = offsets.extent()
     return start if policy == "earliest" else end

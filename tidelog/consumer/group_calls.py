@@ -45,30 +45,35 @@ class GroupCalls:
     async def heartbeat(self, heartbeat: Heartbeat, patience_s: float) -> HeartbeatAnswer:
         """Sends a heartbeat once; the answer may take `patience_s` longer than the heartbeat asks it to wait."""
         timeout_s = heartbeat.wait_ms / 1000 + patience_s
-        asked = self._session.broker(self._coordinator)
+        address = self._session.broker(self._coordinator)
         target = f"{self._path}/heartbeat?timeout_ms={int(timeout_s * 1000)}"
         try:
             answer = await self._session.attempt(
-                "POST", asked, target, body=_body(heartbeat), headers=JSON_HEADERS, timeout_s=timeout_s + patience_s / 2
+                "POST",
+                address,
+                target,
+                body=_body(heartbeat),
+                headers=JSON_HEADERS,
+                timeout_s=timeout_s + patience_s / 2,
             )
-            self._check(answer, asked)
+            self._check(answer, address)
         except (ConnectFailed, NoAnswer):
             self._out_of_reach, self._coordinator = self._coordinator, NO_NODE
             raise
-        said = decode_answer(_BEATEN, answer.body)
-        if said.coordinator != self._out_of_reach:
-            self._out_of_reach, self._coordinator = NO_NODE, said.coordinator
-        return said
+        heard = decode_answer(_BEATEN, answer.body)
+        if heard.coordinator != self._out_of_reach:
+            self._out_of_reach, self._coordinator = NO_NODE, heard.coordinator
+        return heard
 
-    def _check(self, answer: Answer, asked: str) -> None:
+    def _check(self, answer: Answer, address: str) -> None:
         error = answer.error
         if isinstance(error, CANNOT_SERVE):
-            self._session.avoid(asked)
+            self._session.avoid(address)
         if error is not None:
             raise error
 
     async def commit(self, request: CommitOffsets) -> CommitAnswer:
-        """Tried until the session's request timeout has passed: a commit may be repeated."""
+        """Commits offsets; tried until the session's request timeout has passed, since a commit may be repeated."""
         return decode_answer(_KEPT, await self._call("/offsets", request))
 
     async def fetch(self, request: FetchOffsets) -> OffsetsAnswer:
@@ -82,5 +87,5 @@ class GroupCalls:
 
 
 def _body(request: GroupRequest) -> bytes:
-    said: dict[str, Any] = {name: value for name, value in asdict(request).items() if name not in _NOT_SENT}
-    return msgspec.json.encode(said)
+    fields: dict[str, Any] = {name: value for name, value in asdict(request).items() if name not in _NOT_SENT}
+    return msgspec.json.encode(fields)

@@ -109,7 +109,7 @@ class GroupMember:
         await self._say_farewell(last)
 
     def hurry(self) -> None:
-        """There is something to say."""
+        """Has the next heartbeat sent at once, since there is something to say."""
         self._is_wanted.set()
 
     def _cancel(self) -> None:
@@ -135,7 +135,7 @@ class GroupMember:
         self._calls_now += 1
 
     def call_ended(self) -> None:
-        """From here on `max_poll_interval_ms` counts."""
+        """Notes that a call has ended: from here on `max_poll_interval_ms` counts."""
         self._calls_now -= 1
         self._asked_s = self._now_s()
 
@@ -181,7 +181,7 @@ class GroupMember:
 
     @property
     def _idle_end_s(self) -> float:
-        """When the caller counts as gone."""
+        """The time at which the caller counts as gone (loop time, s)."""
         return math.inf if self._calls_now else self._asked_s + self._options.max_poll_interval_ms / 1000
 
     async def _beat(self) -> None:
@@ -223,7 +223,7 @@ class GroupMember:
         await self._say_farewell(last)
 
     async def _say_farewell(self, last: Heartbeat | None) -> None:
-        """If it is not heard, the session ends by itself."""
+        """Sends the last heartbeat, once. If it is not heard, the session ends by itself."""
         if last is not None:
             with suppress(TidelogError):
                 await self._calls.heartbeat(last, FAREWELL_S)

@@ -24,7 +24,8 @@ class LossPolicy:
         """The start of each skipped range, by partition and end; the cluster bounds how many there are."""
 
     def meet(self, partition: TopicPartition, lost: LostRange) -> None:
-        """Everything before the range has been handed out. Raises `RecordsLost` unless it is to be skipped."""
+        """Passes a range whose records are lost, when everything before it has been handed out. Raises `RecordsLost`
+        unless it is to be skipped."""
         if not self._skips:
             raise RecordsLost(
                 f"{partition}: the records at offsets {lost} are lost, and that was accepted; seek to {lost.end} to go "
@@ -32,14 +33,14 @@ class LossPolicy:
                 *partition,
                 (lost,),
             )
-        known = self._starts.get((partition, lost.end))
-        if known is None:
+        known_start = self._starts.get((partition, lost.end))
+        if known_start is None:
             logger.warning("%s: skipping the records at offsets %s, which are lost (on_loss is skip)", partition, lost)
-        self._starts[partition, lost.end] = lost.start if known is None else min(known, lost.start)
+        self._starts[partition, lost.end] = lost.start if known_start is None else min(known_start, lost.start)
 
     def skipped(self) -> dict[TopicPartition, list[LostRange]]:
-        """The ranges that were skipped, sorted, by partition."""
-        found: dict[TopicPartition, list[LostRange]] = {}
+        """Returns the ranges that were skipped, sorted, by partition."""
+        ranges: dict[TopicPartition, list[LostRange]] = {}
         for (partition, end), start in sorted(self._starts.items()):
-            found.setdefault(partition, []).append(LostRange(start, end))
-        return found
+            ranges.setdefault(partition, []).append(LostRange(start, end))
+        return ranges

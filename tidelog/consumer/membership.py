@@ -140,16 +140,16 @@ class Membership:
 
     @property
     def to_give_up(self) -> list[TopicPartition]:
-        """The part of it that is to be given up, sorted."""
+        """The owned partitions that are to be given up, sorted."""
         return sorted(self._owned - self._target)
 
     def may_deliver(self, now_s: float) -> bool:
-        """True while it is certain that nobody else owns what this member owns."""
+        """Returns True while it is certain that nobody else owns what this member owns."""
         return now_s < self.lease_end_s
 
     @property
     def lease_end_s(self) -> float:
-        """Until when it `may_deliver` without being heard again."""
+        """The time until which it `may_deliver` without being heard again (s)."""
         if self.member_epoch <= JOIN:
             return -math.inf
         patience_s = LEASE_SHARE * self._rebalance_timeout_ms / 1000
@@ -190,7 +190,7 @@ class Membership:
         return self._sent
 
     def answered(self, answer: HeartbeatAnswer, sent_s: float) -> Changes:
-        """The heartbeat that was sent at `sent_s` was answered."""
+        """Takes the answer to the heartbeat that was sent at `sent_s`, and returns what it changes."""
         if not self._is_waiting or sent_s != self._sent_s:
             return Changes()  # to a heartbeat that was given up for lost
         assert answer.member_id == self.member_id and answer.member_epoch > JOIN
@@ -206,6 +206,9 @@ class Membership:
         self._session_s = answer.session_timeout_ms / 1000
         self._heard_s = sent_s
         if was_counted and self._sent_owned <= target:
+            # The moment of sending, not of the answer: the coordinator cannot have begun to wait for a partition before
+            # it sent this answer. Counted from the answer, the lease could outlast the rebalance timeout, and two
+            # members would hand out records of one partition.
             self._clean_s = sent_s
         assigned = target - self._owned
         self._owned |= assigned
@@ -218,7 +221,8 @@ class Membership:
         return Changes(revoked=tuple(sorted(revoked)), assigned=tuple(sorted(assigned)))
 
     def _next_s(self, interval_s: float, *, has_news: bool) -> float:
-        """At once if there is something to say or to wait for; else an interval later, however early answers come."""
+        """Returns when the next heartbeat is due: at once if there is something to say or to wait for, else an interval
+        later, however early answers come."""
         assert self._sent is not None
         if self._owned != self._sent_owned or self._is_subscription_due:
             return -math.inf
@@ -229,8 +233,9 @@ class Membership:
         return self._sent_s + min(interval_s, self._sent.wait_ms / 1000)
 
     def failed(self, error: TidelogError, now_s: float) -> Changes:
-        """The heartbeat under way failed. Either it is to be sent again, after a pause; or the membership is over
-        (`is_out`): after `UnknownMember` and `FencedMember` the member joins anew, after others the error is lasting.
+        """Takes the failure of the heartbeat under way. Either it is to be sent again, after a pause; or the membership
+        is over (`is_out`): after `UnknownMember` and `FencedMember` the member joins anew, after others the error is
+        lasting.
 
         `InstanceIdInUse` passes when the session of a predecessor that has crashed is over: so long it is waited for.
         """
@@ -257,13 +262,14 @@ class Membership:
         self.due_s = -math.inf
 
     def gave_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing of these is handed out or committed any more; whoever is next may have them."""
+        """Gives partitions up: nothing of them is handed out or committed any more, and whoever is next may have
+        them."""
         self._owned -= frozenset(partitions)
         self.due_s = -math.inf
 
     def leave(self) -> Heartbeat | None:
-        """The last heartbeat, None if there was no first one; owns nothing from now on. A static member's partitions
-        are kept for as long as its session. If it is lost, the session ends by itself."""
+        """Returns the last heartbeat, None if there was no first one; owns nothing from now on. A static member's
+        partitions are kept for as long as its session. If it is lost, the session ends by itself."""
         was_there = self._sent is not None and not self.is_out
         self._end()
         if not was_there:
@@ -283,7 +289,7 @@ class Membership:
     # -- committed offsets --------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Sequence[CommittedOffset]) -> CommitOffsets:
-        """A commit of this member, later than those before it. It may be repeated as it is."""
+        """Returns a commit of this member, later than those before it. It may be repeated as it is."""
         assert self.member_epoch > JOIN, "only a member commits as one"
         self._sequence += 1
         epoch, sequence, offsets = self.member_epoch, self._sequence, tuple(offsets)

@@ -18,7 +18,7 @@ FETCH_BYTES_MIN = 16 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """How to fetch; `reset` is what to do when there is no valid position, None for raising."""
+    """The settings of fetching; `reset` says where to go when there is no valid position, None raises an error."""
 
     reset: ResetPolicy | None
     bytes_max: int
@@ -35,12 +35,12 @@ class FetchOptions:
             raise InvalidRequest("fetch_min_bytes and fetch_max_wait_ms must not be negative")
 
     def bytes_max_of(self, partitions: int) -> int:
-        """The size of one fetch where so many partitions share the buffer."""
+        """Returns the size of one fetch, in bytes, where so many partitions share the buffer."""
         return max(FETCH_BYTES_MIN, min(self.bytes_max, self.buffer_bytes // (CHUNKS_MAX * partitions)))
 
 
 class FetchAnswer(NamedTuple):
-    """The records that one fetch found, and where the partition stands."""
+    """The records that one fetch found, and the partition's high watermark and leader epoch."""
 
     records: Buffer
     lost: Sequence[LostRange]
@@ -49,7 +49,7 @@ class FetchAnswer(NamedTuple):
 
 
 def parse_reset(name: str) -> ResetPolicy | None:
-    """The policy that `auto_offset_reset` names; None for `none`."""
+    """Returns the policy that `auto_offset_reset` names; None for `none`."""
     policies: dict[str, ResetPolicy | None] = {"latest": "latest", "earliest": "earliest", "none": None}
     if name not in policies:
         raise InvalidRequest(f"auto_offset_reset must be latest, earliest or none, not {name!r}")
@@ -57,7 +57,7 @@ def parse_reset(name: str) -> ResetPolicy | None:
 
 
 def parse_on_loss(name: str) -> bool:
-    """True if `on_loss` says to skip what is lost."""
+    """Returns True if `on_loss` says to skip what is lost."""
     if name not in ("fail", "skip"):
         raise InvalidRequest(f"on_loss must be fail or skip, not {name!r}")
     return name == "skip"
@@ -65,7 +65,7 @@ def parse_on_loss(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """How a consumer takes part in its group."""
+    """The settings of a consumer's part in its group."""
 
     group: str
     instance_id: str | None

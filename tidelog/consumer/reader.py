@@ -55,7 +55,7 @@ class PartitionReader:
     # -- reading -------------------------------------------------------------------------------------------------
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
-        """The next record, of these partitions or of all; waits until there is one.
+        """Returns the next record, of these partitions or of all; waits until there is one.
 
         Raises what stopped a partition: `DamagedBatch`, `RecordsLost`, `OffsetOutOfRange`, ... Asking again tries
         again; `seek` to go around it.
@@ -65,8 +65,8 @@ class PartitionReader:
         return await self._next(self._first, partitions)
 
     async def getbatch(self, *partitions: TopicPartition) -> ConsumerBatch:
-        """The records of the next batch, of these partitions or of all, without an object for each; waits until there
-        is one.
+        """Returns the records of the next batch, of these partitions or of all, without an object for each; waits until
+        there is one.
 
         A batch is what a producer sent as one; of the first, the records before the position are left out. Positions,
         commits, and what is raised are as with `getone`: the batch is handed out as a whole.
@@ -101,9 +101,9 @@ class PartitionReader:
             while True:
                 self._news.clear()
                 self._check_usable()
-                found = await self._take(partitions, records_max, bytes_max, deadline_s)
-                if found or loop.time() >= deadline_s:
-                    return found
+                records = await self._take(partitions, records_max, bytes_max, deadline_s)
+                if records or loop.time() >= deadline_s:
+                    return records
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(deadline_s):
                         await self._news.wait()
@@ -114,12 +114,12 @@ class PartitionReader:
         if self._group is not None and not await self._group.is_ready(deadline_s):
             return {}
         try:
-            found = self._subscription.take(partitions, records_max, bytes_max)
+            taken = self._subscription.take(partitions, records_max, bytes_max)
         finally:
             self._fetch_more()
         if self._group is not None:
-            self._handed_out = {partition: records[0].offset for partition, records in found.items()}
-        return found
+            self._handed_out = {partition: records[0].offset for partition, records in taken.items()}
+        return taken
 
     def __aiter__(self) -> Self:
         return self
@@ -133,7 +133,8 @@ class PartitionReader:
             raise StopAsyncIteration from None
 
     def _next_of_current(self) -> ConsumerRecord | None:
-        """The next record of the batch that is being walked through, if that needs no thought."""
+        """Returns the next record of the batch that is being walked through, if no rebalance or fetch has to be looked
+        after first; else None."""
         cursor = self._current
         if cursor is None:
             return None
@@ -158,11 +159,11 @@ class PartitionReader:
                 self._check_usable()
                 if self._group is None or await self._group.is_ready(None):
                     try:
-                        found = first(partitions)
+                        item = first(partitions)
                     finally:
                         self._fetch_more()
-                    if found is not None:
-                        return found
+                    if item is not None:
+                        return item
                 await self._news.wait()
 
     def _first(self, partitions: Sequence[TopicPartition]) -> ConsumerRecord | None:
@@ -182,7 +183,7 @@ class PartitionReader:
         return batch
 
     def _call(self) -> AbstractContextManager[None]:
-        """Around a call that asks for records: what was handed out before is processed."""
+        """Returns the context of a call that asks for records: what was handed out before is processed."""
         self._handed_out = None
         return nullcontext() if self._group is None else self._group.call()
 
@@ -217,13 +218,13 @@ class PartitionReader:
         self._news.set()
 
     def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused, sorted."""
+        """Returns the partitions that are paused, sorted."""
         return [cursor.partition for cursor in self._subscription.cursors() if cursor.is_paused]
 
     # -- positions -----------------------------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that will be handed out."""
+        """Returns the offset of the next record that will be handed out."""
         cursor = self._subscription.cursor(partition)
         if not cursor.has_position and self._group is not None and not self._group.is_subscribed:
             self._check_usable()
@@ -236,11 +237,12 @@ class PartitionReader:
         return cursor.position
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The end of what was readable at the last fetch; None before the first."""
+        """Returns the high watermark as of the last fetch: the end of what was readable; None before the first."""
         return self._subscription.cursor(partition).high_watermark
 
     def lag(self) -> dict[TopicPartition, int]:
-        """How many offsets each partition is behind, as of its last fetch; those not fetched from yet are left out."""
+        """Returns by how many offsets each partition is behind, as of its last fetch; those without one are left
+        out."""
         return {
             cursor.partition: max(0, cursor.high_watermark - cursor.position)
             for cursor in self._subscription.cursors()
@@ -248,7 +250,7 @@ class PartitionReader:
         }
 
     def lost(self) -> dict[TopicPartition, list[LostRange]]:
-        """The accepted losses that this consumer has skipped (`on_loss="skip"`), sorted, by partition."""
+        """Returns the accepted losses that this consumer has skipped (`on_loss="skip"`), sorted, by partition."""
         return self._losses.skipped()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -284,18 +286,18 @@ class PartitionReader:
                 self._fetcher.begin(cursor)
 
     async def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition; they need not be assigned."""
-        return {found.key: found.extent()[0] for found in await self._offsets(dict.fromkeys(partitions))}
+        """Returns the first offset of each partition; they need not be assigned."""
+        return {offsets.key: offsets.extent()[0] for offsets in await self._offsets(dict.fromkeys(partitions))}
 
     async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end of what can be read of each partition: the offset that the next readable record will have."""
-        return {found.key: found.extent()[1] for found in await self._offsets(dict.fromkeys(partitions))}
+        """Returns the end of what can be read of each partition: the offset that the next readable record will have."""
+        return {offsets.key: offsets.extent()[1] for offsets in await self._offsets(dict.fromkeys(partitions))}
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record whose timestamp (ms) is that or later; None if there is none."""
-        return {found.key: _at_time(found) for found in await self._offsets(timestamps)}
+        """Returns for each partition the first record whose timestamp (ms) is that or later; None if there is none."""
+        return {offsets.key: _at_time(offsets) for offsets in await self._offsets(timestamps)}
 
     async def _offsets(self, timestamps: Mapping[TopicPartition, int | None]) -> list[PartitionOffsets]:
         self._check_usable()
@@ -311,8 +313,8 @@ class PartitionReader:
             raise RuntimeError("a fetch died of a bug") from self._fetcher.failure
 
 
-def _at_time(found: PartitionOffsets) -> OffsetAndTimestamp | None:
-    found.extent()
-    if found.offset is None or found.timestamp is None:
+def _at_time(offsets: PartitionOffsets) -> OffsetAndTimestamp | None:
+    offsets.extent()
+    if offsets.offset is None or offsets.timestamp is None:
         return None
-    return OffsetAndTimestamp(found.offset, found.timestamp)
+    return OffsetAndTimestamp(offsets.offset, offsets.timestamp)

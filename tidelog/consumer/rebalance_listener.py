@@ -24,7 +24,7 @@ class ConsumerRebalanceListener:
         can be committed here."""
 
     def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These are another consumer's already: nothing of them can be committed any more.
+        """Tells of partitions that are another consumer's already: nothing of them can be committed any more.
 
         As in Kafka, this calls `on_partitions_revoked` unless it is overridden; a `commit` there then fails.
         """

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Rebalancing:
-    """Brings `subscription` to what the member owns."""
+    """The rebalances of one consumer: they bring `subscription` to what the member owns."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Rebalancing:
         self.listener = ConsumerRebalanceListener()
 
     def look_again(self) -> None:
-        """The membership may have changed."""
+        """Has `is_due` look again, since the membership may have changed."""
         self._may_be_due = True
 
     @property
@@ -131,6 +131,8 @@ class Rebalancing:
     async def _give_up(self) -> None:
         going = self._revoked()
         await self._finish([partition for partition in going if partition in self._begun])
+        # Only after the commit: the next heartbeat gives the partition to another member, which begins at its committed
+        # offset, and would read again what was processed here.
         self._member.membership.gave_up(going)
         self._member.hurry()
 
@@ -152,7 +154,8 @@ class Rebalancing:
             self._begun.pop(partition, None)
 
     async def _begin_in_time(self) -> None:
-        """A coordinator that is not there now is waited for, and so is word of who we are if it does not know us."""
+        """Begins to read new partitions, or tries again later: a coordinator that is not there now is waited for, and
+        so is one that does not know this member yet."""
         try:
             await self._begin()
             self._backoff.reset()
@@ -185,7 +188,7 @@ class Rebalancing:
                 self._fetcher.begin(cursor)
 
     def _seek(self, cursor: Cursor, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """At the group's committed offset; else where `auto_offset_reset` says, or a `seek` will."""
+        """Goes to the group's committed offset; else where `auto_offset_reset` says, or a `seek` will."""
         committed = offsets.get(cursor.partition)
         if committed is not None:
             self._commits.found(cursor.partition, committed.offset)
@@ -196,7 +199,8 @@ class Rebalancing:
     # -- what the program does ---------------------------------------------------------------------------------------
 
     def assigned_by_hand(self, cursors: Sequence[Cursor]) -> None:
-        """These, and no others, are read from the group's committed offsets on; a `seek` comes before."""
+        """Has these partitions, and no others, read from the group's committed offsets on, unless a `seek` comes
+        first."""
         self._uncommitted = dict.fromkeys(cursors)
         self.look_again()
 

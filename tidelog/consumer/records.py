@@ -72,7 +72,7 @@ class ConsumerBatch:
         return len(self.offsets)
 
     def records(self) -> list[ConsumerRecord]:
-        """The same, record by record."""
+        """Returns the same records, an object for each."""
         rows = zip(
             repeat(self.topic),
             repeat(self.partition),
@@ -87,7 +87,7 @@ class ConsumerBatch:
         return list(map(_consumer_record, rows))
 
     def rest(self, index: int) -> ConsumerBatch:
-        """The same, without the first `index` records."""
+        """Returns the same batch, without the first `index` records."""
         return ConsumerBatch(
             self.topic,
             self.partition,
@@ -102,10 +102,10 @@ class ConsumerBatch:
 
 
 def consumer_batch(partition: TopicPartition, batch: RecordBatch, start: int) -> ConsumerBatch:
-    """The records of a batch from offset `start` on. Raises as `decode_columns`."""
+    """Returns the records of a batch from offset `start` on. Raises as `decode_columns`."""
     header = batch.header
     offsets, timestamps_ms, keys, values, headers = decode_columns(batch)
-    whole = ConsumerBatch(
+    decoded = ConsumerBatch(
         *partition,
         int(header.is_log_append_time),
         offsets,
@@ -115,4 +115,4 @@ def consumer_batch(partition: TopicPartition, batch: RecordBatch, start: int) ->
         headers,
         max(start, header.next_offset),
     )
-    return whole if start <= header.base_offset else whole.rest(bisect_left(offsets, start))
+    return decoded if start <= header.base_offset else decoded.rest(bisect_left(offsets, start))

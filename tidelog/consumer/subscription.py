@@ -37,11 +37,11 @@ class Subscription:
         return self._turns
 
     def cursors(self, partitions: Sequence[TopicPartition] = ()) -> list[Cursor]:
-        """The cursors of these partitions, or of all. Raises `InvalidRequest` for one that is not assigned."""
+        """Returns the cursors of these partitions, or of all. Raises `InvalidRequest` for one that is not assigned."""
         return [self.cursor(partition) for partition in partitions or self.partitions]
 
     def cursor(self, partition: TopicPartition) -> Cursor:
-        """Raises `InvalidRequest` if the partition is not assigned."""
+        """Returns the cursor of a partition. Raises `InvalidRequest` if that is not assigned."""
         cursor = self._cursors.get(partition)
         if cursor is None:
             raise InvalidRequest(f"partition {partition} is not assigned to this consumer; `assign` it first")
@@ -61,21 +61,21 @@ class Subscription:
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[Cursor]:
         """Takes these away, as far as they are assigned; returns their cursors."""
-        gone = [cursor for partition in partitions if (cursor := self._cursors.pop(partition, None)) is not None]
-        for cursor in gone:
+        removed = [cursor for partition in partitions if (cursor := self._cursors.pop(partition, None)) is not None]
+        for cursor in removed:
             self._turns.remove(cursor)
-        return gone
+        return removed
 
     def clear(self) -> list[Cursor]:
         """Takes all partitions away; returns their cursors."""
-        gone = self._turns
+        removed = self._turns
         self._cursors, self._turns = {}, []
-        return gone
+        return removed
 
     # -- taking --------------------------------------------------------------------------------------------------
 
     def next_cursor(self, partitions: Sequence[TopicPartition] = ()) -> Cursor | None:
-        """A cursor that has a record to hand out now, of these partitions or of all. Raises as `take`."""
+        """Returns a cursor that has a record to hand out now, of these partitions or of all. Raises as `take`."""
         cursors = self._in_turn(partitions)
         for cursor in cursors:
             if cursor.has_record or cursor.decode():
@@ -85,7 +85,7 @@ class Subscription:
         return None
 
     def take_batch(self, partitions: Sequence[TopicPartition] = ()) -> ConsumerBatch | None:
-        """A batch that can be handed out now, of these partitions or of all. Raises as `take`."""
+        """Takes a batch that can be handed out now, of these partitions or of all. Raises as `take`."""
         cursor = self.next_cursor(partitions)
         return None if cursor is None else cursor.take_batch()
 
@@ -97,7 +97,7 @@ class Subscription:
 
         Raises what stopped one of the partitions, once all before it has been handed out.
         """
-        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         cursors = self._in_turn(partitions)
         for cursor in cursors:
             records = cursor.take(records_max)
@@ -105,17 +105,17 @@ class Subscription:
                 bytes_max -= size
                 records.extend(cursor.take(records_max - len(records)))
             if records:
-                found[cursor.partition] = records
+                taken[cursor.partition] = records
                 self._served(cursor)
                 records_max -= len(records)
             if not records_max or bytes_max <= 0:
                 break
-        if not found:
+        if not taken:
             _raise_error(cursors)  # decoding met it just now; nobody would be woken for it
-        return found
+        return taken
 
     def _in_turn(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
-        """The cursors to take from, longest waiting first; none paused. Raises what stopped one of them."""
+        """Returns the cursors to take from, longest waiting first; none paused. Raises what stopped one of them."""
         chosen = self.cursors(partitions)
         if partitions:
             turns = {cursor: turn for turn, cursor in enumerate(self._turns)}
@@ -130,7 +130,7 @@ class Subscription:
         return chosen
 
     def _served(self, cursor: Cursor) -> None:
-        """Something was taken from this cursor: it goes to the back."""
+        """Puts a cursor that something was taken from behind all others."""
         self._turns.remove(cursor)
         self._turns.append(cursor)
 
