@@ -24,21 +24,21 @@ def parse_bootstrap(bootstrap: str | Sequence[str], scheme: str | None = None) -
     list is empty, an entry is neither, or they differ.
     """
     entries = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
-    given = [entry.strip() for entry in entries if entry.strip()]
-    if not given:
+    texts = [entry.strip() for entry in entries if entry.strip()]
+    if not texts:
         raise InvalidRequest(f"no bootstrap address; give that of a broker, such as {DEFAULT_BOOTSTRAP}")
-    named = dict.fromkeys(entry.partition("://")[0].lower() for entry in given if "://" in entry)
-    schemes = [*named] if scheme is None else [scheme, *(other for other in named if other != scheme)]
+    named = dict.fromkeys(entry.partition("://")[0].lower() for entry in texts if "://" in entry)
+    schemes = [*named] if scheme is None else [scheme, *(name for name in named if name != scheme)]
     if len(schemes) > 1 and {*schemes}.issubset(SCHEMES):
         raise InvalidRequest(
-            f"bootstrap addresses {', '.join(given)} are of {' and '.join(schemes)}, and a client speaks one of them: "
+            f"bootstrap addresses {', '.join(texts)} are of {' and '.join(schemes)}, and a client speaks one of them: "
             "security.protocol=SSL is https, PLAINTEXT is http"
         )
-    return tuple(dict.fromkeys(parse_address(entry, schemes[0] if schemes else HTTP) for entry in given))
+    return tuple(dict.fromkeys(parse_address(entry, schemes[0] if schemes else HTTP) for entry in texts))
 
 
 def parse_address(entry: str, scheme: str = HTTP) -> str:
-    """The base URL, `http://host:port` or `https://host:port`, of one URL or `host[:port]`."""
+    """Returns the base URL, `http://host:port` or `https://host:port`, of one URL or `host[:port]`."""
     parts = urlsplit(entry if "://" in entry else f"{scheme}://{entry}")
     try:
         host, port = parts.hostname, parts.port
@@ -50,5 +50,5 @@ def parse_address(entry: str, scheme: str = HTTP) -> str:
 
 
 def base_url(host: str, port: int, scheme: str = HTTP) -> str:
-    """The base URL of a host name or address; IPv6 addresses get their brackets."""
+    """Returns the base URL of a host name or address; IPv6 addresses get their brackets."""
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

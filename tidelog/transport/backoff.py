@@ -42,7 +42,7 @@ class Backoff:
         self._attempts = 0
 
     def next_s(self, at_least_s: float = 0.0) -> float:
-        """Seconds to wait before the next try; at least what a broker asked for, within the bound."""
+        """Returns the seconds to wait before the next try: at least what a broker asked for, within the bound."""
         ceiling = min(self._max_s, self._initial_s * 2.0 ** min(self._attempts, DOUBLINGS_MAX))
         self._attempts += 1
         if not self._may_retry():

@@ -86,7 +86,7 @@ class Pieces(Payload):
         self._size = sum(map(len, pieces))
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The body as text; batches never are."""
+        """Returns the body as text, as aiohttp's `Payload` asks for; batches never are."""
         return b"".join(self._pieces).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
@@ -197,6 +197,6 @@ class Connections:
         except TimeoutError as error:
             raise NoAnswer(f"{url}: no answer within {timeout_s:.1f} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            if (why := tls_fault(error)) is not None:  # in TLS 1.3 a client is refused after it has begun to send
-                raise ConnectFailed(f"no connection to {url.origin()}: {why}") from error
+            if (fault := tls_fault(error)) is not None:  # in TLS 1.3 a client is refused after it has begun to send
+                raise ConnectFailed(f"no connection to {url.origin()}: {fault}") from error
             raise NoAnswer(f"{url}: the connection was cut before the answer came ({error!r})") from error

@@ -1,4 +1,4 @@
-"""Makes what a client shows to say who it is, a token or a user's name and password, as one HTTP header.
+"""The credentials that a client shows, a token or a user's name and password, as one HTTP header.
 
 A file may come to hold another token or password: those of other issuers end within the hour, and are replaced while
 programs run. So it is read again once in a while, and at once when a broker does not take what was shown. What is
@@ -16,7 +16,7 @@ from typing import Final
 from tidelog.model.errors import InvalidRequest
 
 LOOK_S: Final = 1.0
-"""A file is read again no sooner."""
+"""The seconds (s) after which a file may be read again."""
 
 
 class Credentials:

@@ -107,16 +107,16 @@ _ERROR_BODY = msgspec.json.Decoder(ErrorBody)
 
 
 def error_from_answer(status: int, headers: Mapping[str, str], body: bytes) -> TidelogError:
-    """The exception that an answer with a status of 300 or more stands for."""
+    """Returns the exception that an answer with a status of 300 or more stands for."""
     try:
-        said = _ERROR_BODY.decode(body)
+        error_body = _ERROR_BODY.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):  # msgspec lets the second one through
         return _error_of_status(status, f"the answer has status {status} and no error body; is this a tidelog broker?")
-    return error_from_code(said.error_code, said.message, headers)
+    return error_from_code(error_body.error_code, error_body.message, headers)
 
 
 def decode_answer(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """The body of a successful answer. Raises `NoAnswer` if it is something else: who says so is no tidelog broker."""
+    """Decodes the body of a successful answer. Raises `NoAnswer` if it is something else: that is no tidelog broker."""
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # msgspec lets the second one through
@@ -124,8 +124,9 @@ def decode_answer(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 
 def lost_from_answer(header: str | None) -> tuple[LostRange, ...]:
-    """The accepted losses that a read has passed, by the header of its answer. Raises `NoAnswer` if that makes no
-    sense: whoever took the answer without it would skip records in silence."""
+    """Returns the accepted losses that a read has passed, by the header of its answer. Raises `NoAnswer` if that makes
+    no sense."""
+    # An answer that is taken without it would have the reader skip records in silence.
     try:
         return parse_lost(header or "")
     except InvalidRequest as error:
@@ -133,7 +134,7 @@ def lost_from_answer(header: str | None) -> tuple[LostRange, ...]:
 
 
 def error_from_code(code: int, message: str, headers: Mapping[str, str] = MappingProxyType({})) -> TidelogError:
-    """The exception of a five-digit code, as it stands in error bodies and in receipts."""
+    """Returns the exception of a five-digit code, as it stands in error bodies and in receipts."""
     kind = _BY_CODE.get(code)
     if kind is None:
         return _error_of_status(code // 100, f"{message} (error code {code})")

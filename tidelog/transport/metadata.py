@@ -1,4 +1,4 @@
-"""A smart client's knowledge of its cluster: the brokers, and the leader of each partition (`GET /metadata`).
+"""The metadata that a client has of its cluster: the brokers, and the leader of each partition (`GET /metadata`).
 
 A cache of answers, never of wishes: an entry is used until it is `metadata_max_age_s` old or an error says that it
 is wrong. It may be stale at any time, and staleness costs a hop or a retry, never correctness, because every broker
@@ -110,7 +110,7 @@ class MetadataCache:
         return None if entry is None else entry.topic
 
     def is_fresh(self, name: str, now_s: float) -> bool:
-        """True if the topic is known and its entry is young."""
+        """Returns True if the topic is known and its entry is young."""
         entry = self._topics.get(name)
         return entry is not None and now_s - entry.fetched_s < self._max_age_s
 
@@ -121,28 +121,30 @@ class MetadataCache:
             self._topics[name] = _Entry(entry.topic, -math.inf)
 
     def is_led_since(self, name: str, partition: int, leader_epoch: int) -> bool:
-        """True if what is known of the partition's leader is of this epoch or a later one, or nothing is known."""
+        """Returns True if the partition's leader is known, of this epoch or a later one; or if nothing is known of
+        it."""
         entry = self._topics.get(name)
         if entry is None or not 0 <= partition < len(entry.topic.partitions):
             return True
         return entry.topic.partitions[partition].leader_epoch >= leader_epoch
 
     def fetched_since(self, name: str, moment_s: float) -> bool:
-        """True if the topic's entry was fetched at `moment_s` or later."""
+        """Returns True if the topic's entry was fetched at `moment_s` or later."""
         entry = self._topics.get(name)
         return entry is not None and entry.fetched_s >= moment_s
 
     def addresses(self) -> list[str]:
-        """Base URLs of all brokers known."""
+        """Returns the base URLs of all brokers known."""
         return [broker.address for broker in self._brokers.values()]
 
     def broker_address(self, node_id: int) -> str | None:
-        """Base URL of a broker, None if there is no such live one."""
+        """Returns the base URL of a broker; None if there is no such live one."""
         broker = self._brokers.get(node_id)
         return None if broker is None else broker.address
 
     def leader_address(self, topic: str, partition: int) -> str:
-        """Base URL of a partition's leader. Raises `UnknownTopic`, `UnknownPartition` or `LeaderNotAvailable`."""
+        """Returns the base URL of a partition's leader. Raises `UnknownTopic`, `UnknownPartition`,
+        `LeaderNotAvailable`."""
         entry = self._topics.get(topic)
         if entry is None:
             raise UnknownTopic(f"topic {topic!r} does not exist")

@@ -67,7 +67,7 @@ class PartitionOffsets(msgspec.Struct, frozen=True):
         return self.error is not None and self.error.retriable and not isinstance(self.error, DamagedBatch)
 
     def extent(self) -> tuple[int, int]:
-        """Log start offset and high watermark. Raises the entry's error."""
+        """Returns log start offset and high watermark. Raises the entry's error."""
         if self.error is not None:
             raise self.error
         assert self.log_start_offset is not None and self.high_watermark is not None
@@ -92,12 +92,12 @@ async def fetch_offsets(
     session: ClusterSession, queries: Sequence[OffsetQuery], *, timeout_s: float | None = None
 ) -> list[PartitionOffsets]:
     """Asks for the offsets of partitions: one entry per query, in their order; a partition's error is in its entry."""
-    found: list[PartitionOffsets] = []
+    offsets: list[PartitionOffsets] = []
     for start in range(0, len(queries), PARTITIONS_MAX):
         body = _ENCODER.encode(_Request(queries[start : start + PARTITIONS_MAX]))
         answer = await session.call("POST", "/offsets", body=body, headers=JSON_HEADERS, timeout_s=timeout_s)
-        found += decode_answer(_ANSWER, answer).partitions
-    return found
+        offsets += decode_answer(_ANSWER, answer).partitions
+    return offsets
 
 
 async def wait_for_offsets(session: ClusterSession, queries: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
@@ -106,14 +106,14 @@ async def wait_for_offsets(session: ClusterSession, queries: Sequence[OffsetQuer
 
     deadline_s = asyncio.get_running_loop().time() + session.request_timeout_s
     backoff = session.backoff()
-    found = await fetch_offsets(session, queries)
-    while unknown := [number for number, one in enumerate(found) if one.may_be_known_soon]:
+    offsets = await fetch_offsets(session, queries)
+    while unknown := [number for number, entry in enumerate(offsets) if entry.may_be_known_soon]:
         wait_s = backoff.next_s()
         left_s = deadline_s - asyncio.get_running_loop().time() - wait_s
         if left_s <= 0:
             break
         await asyncio.sleep(wait_s)
         again = await fetch_offsets(session, [queries[number] for number in unknown], timeout_s=left_s)
-        for number, one in zip(unknown, again, strict=True):
-            found[number] = one
-    return found
+        for number, entry in zip(unknown, again, strict=True):
+            offsets[number] = entry
+    return offsets

@@ -33,12 +33,12 @@ def client_parameters(
         signature = _spelled_out(inspect.signature(init))
         parameters = list(signature.parameters.values())[1:]
         names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
-        known = {**ALIASES, **aliases}
+        all_aliases = {**ALIASES, **aliases}
 
         @functools.wraps(init)
         def wrapped(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> None:
             if not names_known.issuperset(kwargs):
-                _rename(type(client).__name__, kwargs, names, known)
+                _rename(type(client).__name__, kwargs, names, all_aliases)
             init(client, *args, **kwargs)
 
         names_known = frozenset(names)
@@ -53,22 +53,24 @@ def _spelled_out(signature: inspect.Signature) -> inspect.Signature:
     parameters = dict(signature.parameters)
     if parameters.pop("security", None) is None:
         return signature
-    secure = [one.replace(kind=one.KEYWORD_ONLY) for one in inspect.signature(Security).parameters.values()]
+    secure = [
+        parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in inspect.signature(Security).parameters.values()
+    ]
     return signature.replace(parameters=[*parameters.values(), *secure])
 
 
-def _rename(client: str, given: dict[str, Any], names: list[str], aliases: dict[str, str]) -> None:
-    for name in [name for name in given if name not in names]:
+def _rename(client: str, arguments: dict[str, Any], names: list[str], aliases: dict[str, str]) -> None:
+    for name in [name for name in arguments if name not in names]:
         if name not in aliases:
             raise TypeError(f"{client} has no parameter {name!r}; {_nearest(name, names)}")
-        if aliases[name] in given:
+        if aliases[name] in arguments:
             raise TypeError(f"{client}: {name} is an alias of {aliases[name]}; give one of them")
-        given[aliases[name]] = given.pop(name)
+        arguments[aliases[name]] = arguments.pop(name)
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
     """Suggests the parameter whose words are most alike, in whatever order they come, or else names all there are."""
-    by_words = {_words(known): known for known in names}
+    by_words = {_words(parameter): parameter for parameter in names}
     near = get_close_matches(_words(name), by_words, n=1, cutoff=NEAR)
     return f"did you mean {by_words[near[0]]!r}?" if near else f"there are {', '.join(sorted(by_words.values()))}"
 

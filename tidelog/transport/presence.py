@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager
 from math import inf
 
 QUIET_S = 0.5
-"""How long nothing may come before the broker is asked whether it is there."""
+"""The seconds without an answer after which the broker is asked whether it is there."""
 PATIENCE_S_MIN, PATIENCE_S_MAX = 0.5, 10.0
 """Bounds of how long it may take to say that it is."""
 PATIENCE_FACTOR = 2.0
@@ -84,10 +84,10 @@ class Presence:
         Raises `Silent` as soon as the broker turns out to be silent.
         """
         scope = asyncio.timeout(None)
-        found: list[Silent] = []
+        silence: list[Silent] = []
 
         def give_up(silent: Silent) -> None:
-            found.append(silent)
+            silence.append(silent)
             scope.reschedule(asyncio.get_running_loop().time())
 
         self.expect(give_up, expects_s)
@@ -98,12 +98,12 @@ class Presence:
         except TimeoutError as error:
             if not scope.expired():
                 raise
-            raise found[0] from error
+            raise silence[0] from error
         finally:
             self.forget(give_up)
 
     def expect(self, give_up: GiveUp, expects_s: float) -> None:
-        """From now on an answer is waited for, which usually takes no longer than `expects_s`.
+        """Begins to wait for an answer, which usually takes no longer than `expects_s`.
 
         `give_up` is called as soon as the broker turns out to be silent, unless `answered` or `forget` was before.
         """
@@ -112,18 +112,19 @@ class Presence:
             self._watch = asyncio.create_task(self._look())
 
     def answered(self, give_up: GiveUp) -> None:
-        """The answer is there."""
+        """Notes that the answer is there."""
         due_s = self._due_s.pop(give_up, None)
         if due_s is not None:
             self._heard(min(asyncio.get_running_loop().time() - due_s, self._slow_s_max))
 
     def forget(self, give_up: GiveUp) -> None:
-        """The answer is not waited for any more, if it still was."""
+        """Ends the wait for the answer, if there is one."""
         self._due_s.pop(give_up, None)
 
     def missed(self, give_up: GiveUp) -> None:
-        """The answer did not come in the time that there was for it. It is still owed: a broker that is asked again and
-        again, with little time for each answer, would never turn out to be silent otherwise."""
+        """Notes that the answer did not come in the time that there was for it."""
+        # It is still owed: a broker that is asked again and again, with little time for each answer, would never turn
+        # out to be silent otherwise.
         due_s = self._due_s.pop(give_up, inf)
         if due_s >= self._heard_s:
             self._missed_s = min(self._missed_s, due_s)
@@ -160,8 +161,8 @@ class Presence:
 
     def _fall_silent(self) -> None:
         self._is_silent, self._missed_s = True, inf
-        waiting, self._due_s = self._due_s, {}
-        for give_up in waiting:
+        given_up, self._due_s = self._due_s, {}
+        for give_up in given_up:
             give_up(Silent(f"{self._name} is silent: it takes requests, and answers none"))
         if self._on_silent is not None:
             self._on_silent()

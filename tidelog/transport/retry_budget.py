@@ -19,14 +19,14 @@ TOKENS_MAX: Final = 300.0
 
 
 class RetryBudget:
-    """Holds the tokens of one client; all its requests share them."""
+    """The tokens of one client; all its requests share them."""
 
     def __init__(self) -> None:
         self._tokens = TOKENS_MAX
         self._at_s = 0.0
 
     def succeeded(self) -> None:
-        """A request was answered with a success."""
+        """Adds to the tokens, since a request was answered with a success."""
         self._tokens = min(TOKENS_MAX, self._tokens + RATIO)
 
     def take(self, now_s: float) -> bool:

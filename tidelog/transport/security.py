@@ -1,4 +1,4 @@
-"""How a client's connections are secured, and who it says it is, under Kafka's names: `security.protocol`, `ssl.*`,
+"""The security of a client's connections, and its login, under Kafka's names: `security.protocol`, `ssl.*`,
 `sasl.*`, and `token.file`, which Kafka has not.
 
 Whatever makes a client takes the same words, each with the same meaning: keyword arguments (`SecurityParameters`),
@@ -40,7 +40,7 @@ class SecurityParameters(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Holds what a user has said; plain values, which travel, files by their names."""
+    """The settings as a user has given them: plain values, which travel, files by their names."""
 
     security_protocol: str | None = None
     """`PLAINTEXT` or `SSL`; None: as the bootstrap addresses say."""
@@ -59,7 +59,7 @@ class Security:
     """A file that has a token `ID.SECRET`, instead of a name and a password."""
 
     def addresses(self, bootstrap: str | Sequence[str]) -> tuple[str, ...]:
-        """The bootstrap addresses as base URLs, all of one scheme. Raises `InvalidRequest`."""
+        """Returns the bootstrap addresses as base URLs, all of one scheme. Raises `InvalidRequest`."""
         protocol = self.security_protocol
         if protocol is not None and protocol not in PROTOCOLS:
             raise InvalidRequest(f"security.protocol is {protocol!r}; it can be {' or '.join(PROTOCOLS)}")
@@ -67,16 +67,16 @@ class Security:
             raise InvalidRequest("ssl.endpoint.identification.algorithm is `https`, or empty")
         if protocol == "SSL" and bootstrap == DEFAULT_BOOTSTRAP:
             bootstrap = DEFAULT_BOOTSTRAP.removeprefix("http://")  # which nobody has typed
-        found = parse_bootstrap(bootstrap, None if protocol is None else PROTOCOLS[protocol])
-        is_encrypted = scheme_of(found) == HTTPS
+        addresses = parse_bootstrap(bootstrap, None if protocol is None else PROTOCOLS[protocol])
+        is_encrypted = scheme_of(addresses) == HTTPS
         if (self.ssl_ca_location or self.ssl_keystore_location) and not is_encrypted:
             raise InvalidRequest(
-                f"ssl.* is given, and {found[0]} is plain text; set security.protocol to SSL, or write https://"
+                f"ssl.* is given, and {addresses[0]} is plain text; set security.protocol to SSL, or write https://"
             )
-        return found
+        return addresses
 
     def context(self) -> ssl.SSLContext:
-        """Reads the files. Raises `InvalidRequest`."""
+        """Returns a TLS context with what the files hold. Raises `InvalidRequest`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = CHECKS_HOST[self.ssl_endpoint_identification_algorithm]
         if self.ssl_ca_location is None:
@@ -91,7 +91,7 @@ class Security:
         """Reads who the client is; None if it is nobody. `read_secret` reads a file that only its owner may read.
         Raises `InvalidRequest`, and what `read_secret` raises."""
         mechanism, user = self.sasl_mechanism, self.sasl_username
-        passwords = [given for given in (self.sasl_password, self.sasl_password_file) if given is not None]
+        passwords = [text for text in (self.sasl_password, self.sasl_password_file) if text is not None]
         if mechanism not in (None, "PLAIN"):
             raise InvalidRequest(f"sasl_mechanism {mechanism!r} is not known over HTTP; take PLAIN, or a token_file")
         if self.token_file is not None:
@@ -102,8 +102,8 @@ class Security:
             return None
         if user is None or len(passwords) != 1:
             raise InvalidRequest("sasl_username goes with one of sasl_password and sasl_password_file")
-        given = self.sasl_password
-        return basic(user, partial(str, given) if given is not None else partial(read_secret, passwords[0]))
+        password = self.sasl_password
+        return basic(user, partial(str, password) if password is not None else partial(read_secret, passwords[0]))
 
 
 ALIASES: Final[Mapping[str, str]] = {"ssl_truststore_location": "ssl_ca_location"}
@@ -124,11 +124,11 @@ def parse_security(settings: Mapping[str, str]) -> SecurityParameters:
     unknown = sorted(settings.keys() - NAMES.keys())
     if unknown:
         raise InvalidRequest(f"there is no {unknown[0]}; there are {', '.join(NAMES)}")
-    said: dict[str, str] = {}
+    first_names: dict[str, str] = {}
     for name in settings:
-        other = said.setdefault(NAMES[name], name)
-        if other != name:
-            raise InvalidRequest(f"{other} and {name} are two names of the same; keep one")
+        first_name = first_names.setdefault(NAMES[name], name)
+        if first_name != name:
+            raise InvalidRequest(f"{first_name} and {name} are two names of the same; keep one")
     return cast("SecurityParameters", {NAMES[name]: value for name, value in settings.items()})
 
 
@@ -139,7 +139,7 @@ def overridden(settings: Mapping[str, str], by: Mapping[str, str]) -> dict[str, 
 
 
 def scheme_of(addresses: Sequence[str]) -> str:
-    """The scheme that all of these have."""
+    """Returns the scheme that all of these have."""
     return addresses[0].partition(":")[0]
 
 
@@ -155,8 +155,8 @@ def _read(name: str, path: str, read: Callable[[str], None]) -> None:
     try:
         read(path)
     except (ssl.SSLError, ValueError) as error:
-        why = getattr(error, "reason", None) or error
-        raise InvalidRequest(f"{name}: {path} has not what is needed, in PEM: {why}") from error
+        reason = getattr(error, "reason", None) or error
+        raise InvalidRequest(f"{name}: {path} has not what is needed, in PEM: {reason}") from error
     except OSError as error:
         raise InvalidRequest(f"{name}: cannot read {path}: {error.strerror or error}") from error
 

@@ -118,8 +118,8 @@ class ClusterSession:
             except (ConnectFailed, NoAnswer) as error:
                 raise no_broker_answers(self._bootstrap, timeout_s, error) from error
             self._remember(decode_answer(_METADATA, body))
-            for other in (*tasks[:turn], *tasks[turn + 1 :]):
-                other.cancel()
+            for task in (*tasks[:turn], *tasks[turn + 1 :]):
+                task.cancel()
 
         stagger_s = min(BOOTSTRAP_STAGGER_S, timeout_s / len(self._bootstrap))
         tasks = [asyncio.create_task(ask(turn, address)) for turn, address in enumerate(self._bootstrap)]
@@ -134,7 +134,8 @@ class ClusterSession:
             presence.close()
 
     def backoff(self) -> Backoff:
-        """A fresh backoff, for a caller with a retry loop of its own; all share the client's budget for repetitions."""
+        """Returns a fresh backoff, for a caller with a retry loop of its own; all share the client's budget for
+        retries."""
         return Backoff(self._entropy, may_retry=lambda: self._retries.take(self._now_s()))
 
     # -- metadata ------------------------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ class ClusterSession:
         return answer
 
     async def topic(self, name: str, *, timeout_s: float | None = None) -> TopicMetadata:
-        """A topic, from the cache if it is fresh there. Raises `UnknownTopic`."""
+        """Returns a topic, from the cache if it is fresh there. Raises `UnknownTopic`."""
         if not self.is_fresh(name):
             await self.refresh(name, timeout_s=timeout_s)
         topic = self._cache.topic(name)
@@ -167,16 +168,16 @@ class ClusterSession:
         return topic
 
     def is_fresh(self, name: str) -> bool:
-        """True if the topic is known and nothing speaks against what is known."""
+        """Returns True if the topic is known and nothing speaks against what is known."""
         return self._cache.is_fresh(name, self._now_s())
 
     def invalidate(self, name: str) -> None:
-        """An error said that the topic is not what it was: asks anew at the next use."""
+        """Has a topic asked for anew at the next use, since an error said that it is not what it was."""
         self._cache.invalidate(name)
 
     def note_leader_epoch(self, topic: str, partition: int, leader_epoch: int) -> None:
-        """An answer came from a leader of this epoch. A newer one than we know of means that a broker forwarded what we
-        sent: asks anew at the next use, so as to go to the leader directly again."""
+        """Notes the leader epoch of an answer. A newer one than is known means that a broker forwarded the request: the
+        topic is asked for anew at the next use, so that requests go to the leader directly again."""
         if not self._cache.is_led_since(topic, partition, leader_epoch):
             self._cache.invalidate(topic)
 
@@ -191,7 +192,8 @@ class ClusterSession:
                     self._turn += 1  # whom we asked may be cut off, and will say this for ever: another one next time
 
     def leader(self, topic: str, partition: int) -> str:
-        """Base URL to send a partition's requests to: its leader, or while that is out of reach any other broker.
+        """Returns the base URL to send a partition's requests to: its leader's, or any other broker's while that is out
+        of reach.
 
         Raises `UnknownPartition` or `LeaderNotAvailable`: then `refresh` and try again.
         """
@@ -199,7 +201,7 @@ class ClusterSession:
         return self._any_address() if self._is_avoided(address) else address
 
     def broker(self, node_id: int) -> str:
-        """Base URL of a broker, or of any other one while it is out of reach, or unknown."""
+        """Returns the base URL of a broker, or of any other one while it is out of reach, or unknown."""
         address = self._cache.broker_address(node_id)
         return self._any_address() if address is None or self._is_avoided(address) else address
 
@@ -267,8 +269,8 @@ class ClusterSession:
         tells_timeout: bool = False,
         timeout_s: float | None = None,
     ) -> bytes:
-        """The body of a successful answer of `address`, or of any broker (best of `node_id`), tried until `timeout_s`
-        has passed.
+        """Returns the body of a successful answer of `address`, or of any broker (best of `node_id`), tried until
+        `timeout_s` has passed.
 
         `safe`: doing it twice is the same as doing it once, so an indefinite error is tried again as well.
         `tells_timeout`: the broker is told (`timeout_ms`) by when to give its verdict. Raises the last error as it
@@ -278,22 +280,22 @@ class ClusterSession:
         backoff = self.backoff()
         while True:
             wait_at_least_s = 0.0
-            asked = address or self.broker(node_id)
+            broker = address or self.broker(node_id)
             try:
                 if not safe and address is None:
-                    await self._require_there(asked, deadline_s)
+                    await self._require_there(broker, deadline_s)
                 limit_s = min(self.request_timeout_s, deadline_s - self._now_s())
-                told = f"{target}?timeout_ms={verdict_ms(limit_s)}" if tells_timeout else target
+                full_target = f"{target}?timeout_ms={verdict_ms(limit_s)}" if tells_timeout else target
                 expects_s = 0.0 if safe and address is None else None
                 answer = await self.attempt(
-                    method, asked, told, body=body, headers=headers, timeout_s=limit_s, expects_s=expects_s
+                    method, broker, full_target, body=body, headers=headers, timeout_s=limit_s, expects_s=expects_s
                 )
                 error = answer.error
                 if error is None:
                     return answer.body
                 if address is None and isinstance(error, CANNOT_SERVE):
-                    self.avoid(asked)  # it is starting or stopping, or cut off from the others
-                if address is not None or self.broker(node_id) == asked:
+                    self.avoid(broker)  # it is starting or stopping, or cut off from the others
+                if address is not None or self.broker(node_id) == broker:
                     wait_at_least_s = answer.retry_after_s
             except (ConnectFailed, NoAnswer) as failure:
                 error = failure
@@ -314,16 +316,16 @@ class ClusterSession:
     # -- which broker --------------------------------------------------------------------------------------------
 
     def _any_address(self) -> str:
-        """The first broker that has not failed: of those in the metadata, then of the bootstrap list; without any, the
-        one that failed longest ago. Each client begins with another one, and goes on to the next when one has nothing
-        new to say."""
-        known = self._cache.addresses()
-        first = (int(self._share * len(known)) + self._turn) % max(1, len(known))
-        candidates = dict.fromkeys((*known[first:], *known[:first], *self._bootstrap))
+        """Returns the first broker that has not failed: of those in the metadata, then of the bootstrap list; without
+        any, the one that failed longest ago. Each client begins with another one, and goes on to the next when one has
+        nothing new to say."""
+        addresses = self._cache.addresses()
+        first = (int(self._share * len(addresses)) + self._turn) % max(1, len(addresses))
+        candidates = dict.fromkeys((*addresses[first:], *addresses[:first], *self._bootstrap))
         return min(candidates, key=lambda address: self._failed_s.get(address, -math.inf))
 
     def avoid(self, address: str) -> None:
-        """Goes to others for a while: this one does not answer, or says that it cannot serve."""
+        """Passes a broker over for a while: it does not answer, or says that it cannot serve."""
         self._failed_s[address] = self._now_s()
 
     def _is_avoided(self, address: str) -> bool:
@@ -346,5 +348,5 @@ def _may_repeat(error: TidelogError, *, safe: bool) -> bool:
 
 
 def needs_refresh(error: TidelogError) -> bool:
-    """True if the error hints at stale metadata: the leader changed, or its broker is gone, or going."""
+    """Returns True if the error hints at stale metadata: the leader changed, or its broker is gone, or going."""
     return isinstance(error, (LeaderNotAvailable, ShuttingDown, ConnectFailed, NoAnswer))

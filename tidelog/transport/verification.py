@@ -38,7 +38,8 @@ class ReplicaVerification(msgspec.Struct, frozen=True):
 
 
 class CheckedFiles(msgspec.Struct, frozen=True):
-    """Tells of what a broker keeps besides logs: `found` pieces of it were damaged, `left` of them are still."""
+    """The result for a part of what a broker keeps besides logs: `found` pieces were damaged, `left` of them still
+    are."""
 
     name: str
     bytes: int

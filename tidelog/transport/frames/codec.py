@@ -43,7 +43,7 @@ class Sent(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Holds what an answer says of one partition: Kafka's code and message, and the field that tidelog adds."""
+    """The part of an answer about one partition: Kafka's code and message, and the field that tidelog adds."""
 
     code: int
     message: str
@@ -51,7 +51,7 @@ class Told(NamedTuple):
 
 
 def head(key: int, version: int, client_id: str, *, is_flexible: bool) -> bytes:
-    """Returns how a request begins. All have the same correlation id: one is under way on a connection."""
+    """Returns the head of a request. All have the same correlation id: one is under way on a connection."""
     begin = _HEAD.pack(key, version, 0) + string(client_id, is_flexible=False)
     return begin + NO_TAGS if is_flexible else begin
 
@@ -71,11 +71,11 @@ def produce(client_id: str, acks: int, timeout_ms: int, parcels: Sequence[Sent])
 
 
 def read_produced(frame: memoryview, parcels: Sequence[Sent]) -> list[Told]:
-    """Reads the answer to such a request. Raises `Malformed`, also if it is not about these partitions."""
+    """Reads the answer to `produce`. Raises `Malformed`, also if it is not about these partitions."""
     reader = _answer(frame, is_flexible=True)
     if reader.array(1, is_flexible=True) != len(parcels):
         raise Malformed(f"the answer is not about the {len(parcels)} partitions that were sent")
-    told = []
+    results = []
     for parcel in parcels:
         name, count = reader.string(is_flexible=True), reader.array(1, is_flexible=True)
         partition, code = reader.int32(), reader.int16()
@@ -88,52 +88,53 @@ def read_produced(frame: memoryview, parcels: Sequence[Sent]) -> list[Told]:
             reader.nullable_string(is_flexible=True)
             reader.tags(is_flexible=True)
         message = reader.nullable_string(is_flexible=True) or ""
-        told.append(Told(code, message, reader.tag(TAG)))
+        results.append(Told(code, message, reader.tag(TAG)))
         reader.tags(is_flexible=True)
-    return told
+    return results
 
 
 def versions(client_id: str) -> list[Buffer]:
-    """Returns the question which calls there are, in its oldest form."""
+    """Returns an ApiVersions request, in its oldest version."""
     return [head(API_VERSIONS, 0, client_id, is_flexible=False)]
 
 
 def has_what_is_needed(frame: memoryview) -> bool:
-    """Reads the answer to it. Returns True if Produce and Fetch are there in the versions that are used here."""
+    """Reads the answer to `versions`. Returns True if Produce and Fetch are there in the versions that are used
+    here."""
     reader = _answer(frame, is_flexible=False)
     if reader.int16() != 0:
         return False
-    found = {}
+    versions_of = {}
     for _ in range(reader.array(6, is_flexible=False)):
         key, oldest, newest = reader.int16(), reader.int16(), reader.int16()
-        found[key] = range(oldest, newest + 1)
-    return PRODUCE_VERSION in found.get(PRODUCE, ()) and FETCH_VERSION in found.get(FETCH, ())
+        versions_of[key] = range(oldest, newest + 1)
+    return PRODUCE_VERSION in versions_of.get(PRODUCE, ()) and FETCH_VERSION in versions_of.get(FETCH, ())
 
 
 def no_topics(client_id: str) -> list[Buffer]:
-    """Returns the question for the metadata of no topic, which only those are answered who need no login."""
+    """Returns a Metadata request about no topic, which a listener that asks for a login does not answer without one."""
     return [head(METADATA, 1, client_id, is_flexible=False) + array(0, is_flexible=False)]
 
 
 def handshake(client_id: str, mechanism: str) -> list[Buffer]:
-    """Returns the question for a way to log in."""
+    """Returns a SaslHandshake request for a mechanism."""
     return [head(SASL_HANDSHAKE, 1, client_id, is_flexible=False) + string(mechanism, is_flexible=False)]
 
 
 def read_handshake(frame: memoryview) -> tuple[bool, list[str]]:
-    """Reads its answer. Returns whether the way is taken, and all the ways that there are."""
+    """Reads the answer to `handshake`. Returns True if the mechanism is taken, and all mechanisms that there are."""
     reader = _answer(frame, is_flexible=False)
     code = reader.int16()
     return code == 0, [reader.string(is_flexible=False) for _ in range(reader.array(2, is_flexible=False))]
 
 
 def authenticate(client_id: str, message: bytes) -> list[Buffer]:
-    """Returns one message of a login."""
+    """Returns a SaslAuthenticate request with one message of a login."""
     return [head(SASL_AUTHENTICATE, 1, client_id, is_flexible=False) + INT32.pack(len(message)) + message]
 
 
 def read_authenticated(frame: memoryview) -> tuple[str | None, bytes]:
-    """Reads its answer. Returns why it failed, if it did, and the other side's message."""
+    """Reads the answer to `authenticate`. Returns why the login failed, if it did, and the broker's message."""
     reader = _answer(frame, is_flexible=False)
     code, message = reader.int16(), reader.nullable_string(is_flexible=False)
     span = reader.nullable_span(is_flexible=False) or (0, 0)
@@ -141,7 +142,7 @@ def read_authenticated(frame: memoryview) -> tuple[str | None, bytes]:
 
 
 def _answer(frame: memoryview, *, is_flexible: bool) -> Reader:
-    """A reader behind the head of an answer."""
+    """Returns a reader that stands behind the head of an answer."""
     reader = Reader(frame)
     reader.int32()
     reader.tags(is_flexible=is_flexible)
@@ -158,7 +159,7 @@ class Fetched(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Says what a Fetch of one partition asks for."""
+    """The terms of a Fetch of one partition."""
 
     topic: str
     partition: int
@@ -179,7 +180,7 @@ def fetch(client_id: str, wanted: Wanted) -> list[Buffer]:
 
 
 def read_fetched(frame: memoryview, wanted: Wanted) -> Fetched:
-    """Reads its answer. Raises `Malformed`, also if it is about something else."""
+    """Reads the answer to `fetch`. Raises `Malformed`, also if it is about another partition."""
     reader = _answer(frame, is_flexible=True)
     reader.int32()  # how long the broker does not listen, which shows by itself
     code = reader.int16()

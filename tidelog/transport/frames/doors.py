@@ -33,7 +33,7 @@ Dial = Callable[[str, int, Callable[[FrameConnection], Line], ssl.SSLContext | N
 
 
 class Doors:
-    """The doors of one client."""
+    """The connections of one client to the brokers' listeners for Kafka's protocol."""
 
     def __init__(
         self, dial: Dial, *, client_id: str, context: ssl.SSLContext | None, credentials: Credentials | None
@@ -48,13 +48,13 @@ class Doors:
         self._lines: dict[Line, None] = {}
 
     def learn(self, addresses: dict[str, str]) -> None:
-        """Takes in where brokers listen, by their base URLs."""
-        found = {}
+        """Takes in the addresses of the brokers' listeners (`host:port`), by the brokers' base URLs."""
+        listening = {}
         for base, text in addresses.items():
             host, _, port = text.rpartition(":")
             if host and port.isascii() and port.isdigit():
-                found[base] = (host.strip("[]"), int(port))
-        self._addresses = found
+                listening[base] = (host.strip("[]"), int(port))
+        self._addresses = listening
 
     def is_open(self, base: str) -> bool:
         """Returns True if records may go to this broker in frames."""
@@ -77,7 +77,7 @@ class Doors:
         return await self._open(base, min(timeout_s, OPEN_S_MAX))
 
     def give_back(self, base: str, line: Line) -> None:
-        """The request has its answer, or will have none."""
+        """Takes a connection back whose request has its answer, or will have none."""
         if line.is_open:
             line.idle_since_s = asyncio.get_running_loop().time()
             self._idle.setdefault(base, []).append(line)
@@ -95,38 +95,38 @@ class Doors:
 
     async def _open(self, base: str, timeout_s: float) -> Line | None:
         host, port = self._addresses[base]
-        made: list[Line] = []
+        lines: list[Line] = []
 
         def receiver(connection: FrameConnection) -> Line:
-            made.append(Line(connection))
-            return made[-1]
+            lines.append(Line(connection))
+            return lines[-1]
 
         try:
             async with asyncio.timeout(timeout_s):
                 await self._dial(host, port, receiver, self._context)
-                await self._introduce(made[0])
+                await self._introduce(lines[0])
         except (OSError, TimeoutError, TidelogError) as error:
             self._shut(base, f"{host}:{port}", error)
-            for line in made:
+            for line in lines:
                 line.close()
             return None
         except BaseException:
-            for line in made:
+            for line in lines:
                 line.close()
             raise
         self._shut_until_s.pop(base, None)
-        self._lines[made[0]] = None
-        return made[0]
+        self._lines[lines[0]] = None
+        return lines[0]
 
     def _shut(self, base: str, address: str, error: Exception) -> None:
-        why = error.message if isinstance(error, TidelogError) else str(error) or type(error).__name__
+        reason = error.message if isinstance(error, TidelogError) else str(error) or type(error).__name__
         if isinstance(error, (Malformed, NoAnswer)):
-            why = f"it does not speak Kafka's protocol as it should ({why})"
-        logger.warning("%s: records go by HTTP, as %s cannot be used: %s", base, address, why)
+            reason = f"it does not speak Kafka's protocol as it should ({reason})"
+        logger.warning("%s: records go by HTTP, as %s cannot be used: %s", base, address, reason)
         self._shut_until_s[base] = asyncio.get_running_loop().time() + SHUT_S
 
     async def _introduce(self, line: Line) -> None:
-        """Finds out what is spoken there, and logs in. Raises what is in the way."""
+        """Asks for the versions that the listener speaks, and logs in. Raises what is in the way."""
         if not codec.has_what_is_needed(await line.ask(codec.versions(self.client_id))):
             raise InvalidRequest("it has no Produce or Fetch of the versions that are needed")
         if self._credentials is None:

@@ -31,5 +31,5 @@ def error_of(told: Told) -> TidelogError:
 
 
 def told_nonsense(error: Malformed) -> NoAnswer:
-    """Returns what it means that an answer cannot be read: its request may have done its work."""
+    """Returns the error of an answer that cannot be read: its request may have done its work."""
     return NoAnswer(f"the answer makes no sense ({error.message}); is this a tidelog broker?")

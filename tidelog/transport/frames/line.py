@@ -16,7 +16,7 @@ from tidelog.transport.errors import NoAnswer
 
 
 class Line:
-    """A `FrameReceiver`."""
+    """A connection to one broker's listener: the port's `FrameReceiver`."""
 
     def __init__(self, connection: FrameConnection) -> None:
         self._connection = connection
@@ -39,7 +39,7 @@ class Line:
             self._answer = None
 
     def break_off(self, why: TidelogError) -> None:
-        """The answer is not waited for any longer."""
+        """Ends the wait for an answer with an error, and cuts the connection."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(why)
         self.close()
@@ -50,14 +50,14 @@ class Line:
         self._connection.close()
 
     def frame_received(self, frame: memoryview) -> None:
-        """See the port. What nobody has asked for ends the connection."""
+        """Takes an answer, as the port says. One that nobody has asked for ends the connection."""
         if self._answer is None or self._answer.done():
             self.close()
         else:
             self._answer.set_result(frame)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See the port."""
+        """Ends the wait for an answer, as the port says."""
         self.is_open = False
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(NoAnswer(f"the connection was cut before the answer came ({error or 'closed'})"))

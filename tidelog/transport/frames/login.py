@@ -1,4 +1,4 @@
-"""How a client says on a connection to the listener for Kafka's protocol who it is: as it does over HTTP, by SASL.
+"""The login of a client on a connection to a listener for Kafka's protocol: by SASL, with what it shows over HTTP.
 
     what HTTP shows          the listener offers              else
     nothing                  no login                         HTTP

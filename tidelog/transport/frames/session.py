@@ -77,7 +77,7 @@ class RecordSession(ClusterSession):
     async def _ask_metadata(self, target: str, timeout_s: float | None) -> ClusterMetadata:
         answer = decode_answer(_METADATA, await self.call("GET", target, timeout_s=timeout_s))
         brokers = with_scheme(answer, self.scheme).brokers
-        listening = {one.address: one.kafka for one in brokers if isinstance(one, _Broker) and one.kafka}
+        listening = {broker.address: broker.kafka for broker in brokers if isinstance(broker, _Broker) and broker.kafka}
         if self.transport == "kafka" and not listening:
             raise InvalidRequest("no broker listens for Kafka's protocol (kafka.listener), and transport is kafka")
         self._doors.learn(listening)
@@ -89,16 +89,16 @@ class RecordSession(ClusterSession):
 
     @property
     def client_id(self) -> str:
-        """Returns whose quota counts."""
+        """The name that this client gives itself; its quota counts, beside the user's."""
         return self._doors.client_id
 
     def no_frames(self, address: str) -> None:
-        """A broker takes no frames. Raises `ConnectFailed` if records may go in no other way."""
+        """Notes that a broker takes no frames. Raises `ConnectFailed` if records may go in no other way."""
         if self.transport == "kafka":
             raise ConnectFailed(f"{address} takes no records by Kafka's protocol, and transport is kafka")
 
     def succeeded(self) -> None:
-        """A request in frames was answered with a success: more may be tried again."""
+        """Notes that a request in frames was answered with a success: more may be tried again."""
         self._retries.succeeded()
 
     async def attempt_in_frames(
@@ -111,8 +111,8 @@ class RecordSession(ClusterSession):
         line = await self._doors.take(address, timeout_s)
         if line is None:
             return None
-        late = NoAnswer(f"no answer from {address} within {timeout_s:.3g} s")
-        timer = loop.call_at(deadline_s, line.break_off, late)
+        timed_out = NoAnswer(f"no answer from {address} within {timeout_s:.3g} s")
+        timer = loop.call_at(deadline_s, line.break_off, timed_out)
         presence = self._presence(address)
 
         def give_up(silent: TimeoutError) -> None:

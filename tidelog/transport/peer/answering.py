@@ -25,7 +25,7 @@ from tidelog.transport.peer.statistics import UNREADABLE, PeerStatistics
 
 
 class AnsweringEnd(Line):
-    """Made for a connection that somebody opened; waits for their hello, but not for ever."""
+    """The answering end of a connection that somebody opened; waits for their hello, but not for ever."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class AnsweringEnd(Line):
         self._running: dict[int, asyncio.Task[None]] = {}
         """Requests under way, by correlation id."""
         self._running_bytes = 0
-        """Their payloads."""
+        """The bytes of their payloads."""
         self._is_cancelled = False
         self._handshake = self._loop.call_later(common.bounds.handshake_s_max, self._too_slow)
 
@@ -84,7 +84,7 @@ class AnsweringEnd(Line):
             raise BadFrame(f"a frame of kind {frame.kind.name} asks for nothing")
 
     def close(self) -> None:
-        """Works for nobody any more, also while the connection sends its last words."""
+        """Cancels all requests, also while the connection sends its last words."""
         super().close()
         self._cancel()
 

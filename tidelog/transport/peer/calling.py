@@ -36,7 +36,8 @@ class _Question(NamedTuple):
 
 
 class CallingEnd(Line):
-    """Made for a fresh connection; greets at once. `peer_id` is whom it should reach, None for whoever is there."""
+    """The calling end of a fresh connection; greets at once. `peer_id` is the node that it should reach, None for
+    any."""
 
     def __init__(
         self, connection: FrameConnection, common: Common, statistics: PeerStatistics, peer_id: int | None
@@ -57,13 +58,13 @@ class CallingEnd(Line):
             self.challenge()
 
     async def wait_greeted(self) -> None:
-        """Returns when requests may be sent. Raises `PeerRefused`, or `PeerUnreachable` if it was lost before."""
+        """Waits until requests may be sent. Raises `PeerRefused`, or `PeerUnreachable` if it was lost before."""
         await self._is_greeted.wait()
         if not self.is_open:
             self._raise_unreachable()
 
     async def wait_lost(self) -> None:
-        """Returns when the connection is gone."""
+        """Waits until the connection is gone."""
         await self._is_lost.wait()
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -143,7 +144,7 @@ class CallingEnd(Line):
         return True
 
     def _admit(self, message: msgspec.Struct, payload: Sequence[Buffer]) -> bytes:
-        """The header of a request, if it may be sent."""
+        """Returns the header of a request that may be sent. Raises `PeerUnreachable`, `Overloaded` or `TooLarge`."""
         self.greet()  # may find that this is not one to talk to
         if not self.is_open:
             self._raise_unreachable()
@@ -203,21 +204,21 @@ class CallingEnd(Line):
                 PeerLost(f"what {self._name()} answered is not believed ({error}); it may have been done, or not")
             )
 
-    def _answer(self, frame: Frame, asked: msgspec.Struct | None) -> Answer:
+    def _answer(self, frame: Frame, request: msgspec.Struct | None) -> Answer:
         """Returns the answer, if it can be one to that. Raises `BadFrame`, `ForeignSender`, `ImplausibleNumber`."""
         message = self.common.codec.message(frame.header) if len(frame.header) else None
         answer = Answer(message, (frame.payload,) if len(frame.payload) else ())
-        if asked is not None:
+        if request is not None:
             assert self.theirs is not None
-            self.common.check_answer(self.theirs, asked, answer)
+            self.common.check_answer(self.theirs, request, answer)
         elif message is not None:
             raise BadFrame(f"{type(message).__name__} answers a ping")
         return answer
 
     def ended(self, error: Exception | None) -> None:
         self._cause = self.error.message if self.error else str(error) if error else "closed by the peer"
-        waiting, self._waiting = self._waiting, {}
-        for question in waiting.values():
+        questions, self._waiting = self._waiting, {}
+        for question in questions.values():
             if not question.future.done():
                 self._statistics.lost += 1
                 question.future.set_exception(
@@ -239,7 +240,7 @@ class CallingEnd(Line):
 
 
 def _reason(error: Exception) -> str:
-    """Returns what an answer counts under that is not believed."""
+    """Returns the reason, of `statistics.REASONS`, why an answer is not believed."""
     if isinstance(error, ForeignSender):
         return SENDER
     return NUMBER if isinstance(error, ImplausibleNumber) else UNREADABLE

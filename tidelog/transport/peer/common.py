@@ -1,4 +1,4 @@
-"""Connections of one node share this: its hello, secret and bounds, and how it tells of those that it refuses."""
+"""The state that all connections of one node share: its hello, secret and bounds, and the log of refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CheckAnswer = Callable[[Hello, msgspec.Struct, Answer], None]
 """Judges what a peer has answered to a request. Raises `BadFrame`, `ForeignSender` or `ImplausibleNumber`."""
 COMPLAINT_S: Final = 60.0
-"""How often the same is said about the same machine."""
+"""The seconds after which the same is logged again about the same machine."""
 REASONS_MAX: Final = 8
 """How many reasons are told of one machine in that time: a stranger can give another one each time."""
 COMPLAINTS_MAX: Final = 64
@@ -74,12 +74,12 @@ class Common:
             self._no_lines.set()
 
     def refusal(self, mine: Hello, theirs: Hello) -> str | None:
-        """Judges as `hello.refusal`, and tells of whoever is refused."""
-        why = refusal(mine, theirs)
-        if why is not None:
+        """Judges as `hello.refusal`, and calls `on_refused` with a hello that is refused."""
+        objection = refusal(mine, theirs)
+        if objection is not None:
             for hear in self.on_refused:
                 hear(theirs)
-        return why
+        return objection
 
     def refuse_stale(self) -> None:
         """Ends the connections with lives of nodes that are over."""
@@ -99,15 +99,15 @@ class Common:
         self.statistics.refused[reason] += 1
         self._warn("an answer of a peer is not believed", remote, why)
 
-    def _warn(self, what: str, remote: str, why: str) -> None:
+    def _warn(self, event: str, remote: str, reason: str) -> None:
         host = remote.rpartition(":")[0]
         now_s = asyncio.get_running_loop().time()
         since_s, reasons = self._complaints.pop(host, (now_s, []))
         if now_s >= since_s + COMPLAINT_S:
             since_s, reasons = now_s, []
-        if why not in reasons and len(reasons) < REASONS_MAX:
-            self.logger.warning(what, remote=remote, reason=why)
-            reasons.append(why)
+        if reason not in reasons and len(reasons) < REASONS_MAX:
+            self.logger.warning(event, remote=remote, reason=reason)
+            reasons.append(reason)
         self._complaints[host] = (since_s, reasons)
         if len(self._complaints) > COMPLAINTS_MAX:
             del self._complaints[next(iter(self._complaints))]

@@ -30,23 +30,23 @@ class Dialler:
         self._statistics = statistics
 
     async def dial(self, host: str, port: int, peer_id: int | None, timeout_s: float | None = None) -> CallingEnd:
-        """A greeted connection. Raises `OSError`, `TimeoutError` or `PeerUnreachable`."""
+        """Opens a connection, and greets. Raises `OSError`, `TimeoutError` or `PeerUnreachable`."""
         bounds = self._common.bounds
-        made: list[CallingEnd] = []
+        ends: list[CallingEnd] = []
 
         def receiver(connection: FrameConnection) -> CallingEnd:
-            made.append(CallingEnd(connection, self._common, self._statistics, peer_id))
-            return made[-1]
+            ends.append(CallingEnd(connection, self._common, self._statistics, peer_id))
+            return ends[-1]
 
         try:
             async with asyncio.timeout(timeout_s):
                 await self._network.connect(host, port, receiver, timeout_s=bounds.connect_s_max)
-                end = made[-1]
+                end = ends[-1]
                 async with asyncio.timeout(bounds.handshake_s_max):
                     await end.wait_greeted()
         except BaseException:
             self._statistics.failed_connects += 1
-            for end in made:
+            for end in ends:
                 end.close()
             raise
         self._statistics.connects += 1
@@ -57,11 +57,11 @@ class Watcher(Protocol):
     """The receiver of news about a connection."""
 
     def connected(self) -> None:
-        """There is a connection now."""
+        """Notes that there is a connection now."""
         ...
 
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
-        """An attempt failed; `is_refused` if the machine is there, and nobody listens."""
+        """Notes that an attempt failed; `is_refused` if the machine is there, and nobody listens."""
         ...
 
 
@@ -93,7 +93,7 @@ class Connector:
         return end if end is not None and end.is_open else None
 
     async def wait_connected(self, deadline_s: float) -> CallingEnd:
-        """The connection; waits for an attempt that is under way. Raises `PeerUnreachable`, with the reason."""
+        """Returns the connection; waits for an attempt that is under way. Raises `PeerUnreachable`, with the reason."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 if self._end is not None:  # closed, and `run` hears of it first: the attempt that follows counts
@@ -139,7 +139,7 @@ class Connector:
             self._is_resting = False
 
     def hurry(self) -> None:
-        """There is a sign of life: the next attempt begins now, if this waits for its time."""
+        """Begins the next attempt now, if this waits for its time: the peer has given a sign of life."""
         if self._is_resting:
             self._settled.clear()
             self._hurry.set()
@@ -157,12 +157,12 @@ class Connector:
             self._failed(PeerUnreachable(f"{self._name()} cannot be reached: {error}"))
         return None
 
-    def _failed(self, why: PeerUnreachable, *, is_refused: bool = False) -> None:
-        self._why = why
-        self._watcher.failed(why, is_refused=is_refused)
+    def _failed(self, error: PeerUnreachable, *, is_refused: bool = False) -> None:
+        self._why = error
+        self._watcher.failed(error, is_refused=is_refused)
 
     def stop(self) -> None:
-        """After the task was cancelled: lets go of the connection, and of those who wait for one."""
+        """Closes the connection, and fails those who wait for one; to be called after the task was cancelled."""
         self._why = PeerUnreachable(f"{self._name()} is not a peer any more")
         if self._end is not None:
             self._end.close()

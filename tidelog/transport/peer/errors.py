@@ -69,7 +69,7 @@ class Fault(msgspec.Struct, frozen=True):
         return PeerBusy(self.message) if self.code == PeerBusy.code else PeerRefused(self.message)
 
     def to_error(self) -> TidelogError:
-        """The exception to be raised at the caller."""
+        """Returns the exception to be raised at the caller."""
         error = PeerRefused(self.message) if self.code == PeerRefused.code else error_from_code(self.code, self.message)
         for kind in type(error).__subclasses__():
             if kind.code == error.code and kind.kafka == self.details.get(_KAFKA) != error.kafka:

@@ -92,14 +92,14 @@ class Frame(NamedTuple):
 def pack(
     kind: Kind, header: bytes = b"", payload: Sequence[Buffer] = (), *, correlation: int = 0, timeout_ms: int = 0
 ) -> list[Buffer]:
-    """The buffers of a frame: its small part in one, and the payload as it is."""
+    """Returns the buffers of a frame: its small part in one, and the payload as it is."""
     prefix = _PREFIX.pack(VERSION, kind, 0, len(header), correlation, timeout_ms)
     crc = crc32c(header, crc32c(prefix))
     return [b"".join((prefix, _CRC.pack(crc), header)), *payload]
 
 
 def frame_bytes(header: bytes, payload: Sequence[Buffer]) -> int:
-    """The size of a frame, before it is made."""
+    """Returns the size of a frame in bytes, before it is made."""
     return PREFIX_BYTES + len(header) + sum(memoryview(buffer).nbytes for buffer in payload)
 
 
@@ -154,19 +154,19 @@ class MessageCodec:
         return self._encode(HELLO_ADDITIONS.at(hello, hello.levels.highest))
 
     def message(self, header: memoryview) -> msgspec.Struct:
-        """Raises `BadFrame` if it is none of the messages that are known here."""
+        """Decodes a message. Raises `BadFrame` if it is none of those that are known here."""
         return _decode(self._messages, header)
 
     def hello(self, header: memoryview) -> Hello:
-        """Raises `BadFrame`."""
+        """Decodes a hello. Raises `BadFrame`."""
         return _decode(self._hellos, header)
 
     def challenge(self, header: memoryview) -> Challenge:
-        """Raises `BadFrame`."""
+        """Decodes a challenge. Raises `BadFrame`."""
         return _decode(self._challenges, header)
 
     def fault(self, header: memoryview) -> Fault:
-        """Raises `BadFrame`."""
+        """Decodes a fault. Raises `BadFrame`."""
         return _decode(self._faults, header)
 
 

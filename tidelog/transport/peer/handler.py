@@ -30,7 +30,7 @@ class PeerHandler(Protocol):
     """Answers the requests of other brokers."""
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """The answer. A `TidelogError` goes to the caller; anything else is our fault, and logged.
+        """Answers a request. A `TidelogError` goes to the caller; anything else is our fault, and logged.
 
         Cancelled when the caller waits no longer or its connection is lost. The payload may be kept. A caller with
         another broker epoch than the metadata says, or without one, may ask for less: that is for the handler to judge.
@@ -38,5 +38,5 @@ class PeerHandler(Protocol):
         ...
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
-        """A message that nobody waits for. Must be quick and must not raise."""
+        """Takes a message that nobody waits for. Must be quick and must not raise."""
         ...

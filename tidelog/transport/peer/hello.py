@@ -112,7 +112,7 @@ def is_left_behind(mine: Hello, theirs: Hello) -> bool:
 
 
 def are_apart(mine: Hello, theirs: Hello) -> bool:
-    """True of brokers whose metadata logs were begun anew apart from each other."""
+    """Returns True for brokers whose metadata logs were begun anew apart from each other."""
     is_same = mine.cluster_id != "" and (mine.cluster_id, mine.generation) == (theirs.cluster_id, theirs.generation)
     return is_same and mine.recovery_id != theirs.recovery_id
 
@@ -128,7 +128,9 @@ def outdated(node_id: int, generation: int, newest: int) -> str:
 
 def recovered_apart(generation: int, recovery_ids: Mapping[int, str]) -> str:
     """Says that a metadata log was begun anew several times from the same, which node is of which, and what to do."""
-    of = ", ".join(f"node {node} is of recovery {found or '(no id)'}" for node, found in sorted(recovery_ids.items()))
+    of = ", ".join(
+        f"node {node} is of recovery {recovery_id or '(no id)'}" for node, recovery_id in sorted(recovery_ids.items())
+    )
     return (
         f"{of}, and both are of generation {generation}: the metadata log was recovered twice, apart, from different "
         "directories, and neither log knows of the other; stop all brokers, choose one recovery, move the metadata "
@@ -164,6 +166,7 @@ class Incarnations:
     def hear(self, theirs: Hello) -> str | None:
         """Returns why a hello is refused, in words, if another process of that node is known to have registered later;
         else None. A hello is judged here, and not remembered."""
+        # A hello changes nothing here: otherwise one with a large epoch, in a node's name, would put that node out.
         if self.is_stale(theirs):
             return (
                 f"this is an earlier life of node {theirs.node_id} (incarnation {theirs.incarnation}, epoch "

@@ -25,7 +25,7 @@ from tidelog.transport.peer.proof import NO_CHANNEL, Challenge, Proofs, Role, se
 
 
 class Line(ABC):
-    """A `FrameReceiver`. Ends by itself on bad frames; `error` then says why."""
+    """An end of a connection, a `FrameReceiver`. Ends by itself on bad frames; `error` then says why."""
 
     def __init__(self, connection: FrameConnection, common: Common, role: Role) -> None:
         self.connection = connection
@@ -37,7 +37,7 @@ class Line(ABC):
         self.level = LEVEL_MIN
         """The highest feature level that both ends speak; what is sent here is encoded at it."""
         self.error: PeerRefused | None = None
-        """Why this end or the other wants no more of it."""
+        """The error with which this end or the other has ended the connection."""
         self.is_open = True
         self._mine: Hello | None = None
         connection.frame_bytes_max = common.bounds.hello_bytes_max
@@ -73,11 +73,11 @@ class Line(ABC):
         self.connection.send(pack(kind, header, payload, correlation=correlation, timeout_ms=timeout_ms))
 
     def refuse(self, why: str) -> None:
-        """Tells the other end why, and closes."""
+        """Refuses the other end, tells it why, and closes."""
         self._end_for(PeerRefused(why))
 
     def turn_away(self, why: str) -> None:
-        """Does the same, for now: the other end may come again."""
+        """Refuses the other end for now: it may come again."""
         self._end_for(PeerBusy(why))
 
     def _end_for(self, error: PeerRefused) -> None:
@@ -125,13 +125,13 @@ class Line(ABC):
         self.connection.send(pack(Kind.CHALLENGE, header))
 
     def _take_challenge(self, header: memoryview) -> None:
-        theirs = self.common.codec.challenge(header)
+        challenge = self.common.codec.challenge(header)
         if self._proofs is None:
             self._refuse_unproved(secret_missing(self._node_id, self._role, is_mine=True))
         elif not self._proofs.may_be_challenged:
             raise BadFrame("a challenge comes at the beginning of a connection, and once")
-        elif why := self.stranger(theirs.node_id):
-            self.refuse(why)
+        elif objection := self.stranger(challenge.node_id):
+            self.refuse(objection)
         else:
             self._proofs.said(bytes(header))
             self.challenged()
@@ -146,9 +146,9 @@ class Line(ABC):
         has_channel = self.connection.certificates != NO_CHANNEL
         return None if is_proved else secrets_differ(self._node_id, self._role, has_channel=has_channel)
 
-    def _refuse_unproved(self, why: str) -> None:
+    def _refuse_unproved(self, reason: str) -> None:
         self.common.statistics.unproved += 1
-        self.refuse(why)
+        self.refuse(reason)
 
     @property
     def _node_id(self) -> int:
@@ -165,14 +165,14 @@ class Line(ABC):
 
     def _hear(self, theirs: Hello) -> None:
         common = self.common
-        why = (
+        objection = (
             name_refusal(theirs, self.connection.own_name, self.connection.peer_name)
             or common.refusal(common.hello(), theirs)
             or self.objection(theirs)
             or common.incarnations.hear(theirs)
         )
-        if why:
-            self.refuse(why)
+        if objection:
+            self.refuse(objection)
             return
         is_first = self.theirs is None
         self.theirs = theirs
@@ -187,11 +187,11 @@ class Line(ABC):
 
     def objection(self, theirs: Hello) -> str | None:
         """Returns what else is wrong with a hello, or None."""
-        if why := self.stranger(theirs.node_id):
-            return why
-        said = self.theirs
-        if said is not None and (said.node_id, said.incarnation) != (theirs.node_id, theirs.incarnation):
-            return f"{said.describe()} now says that it is {theirs.describe()}"
+        if reason := self.stranger(theirs.node_id):
+            return reason
+        earlier = self.theirs
+        if earlier is not None and (earlier.node_id, earlier.incarnation) != (theirs.node_id, theirs.incarnation):
+            return f"{earlier.describe()} now says that it is {theirs.describe()}"
         return None
 
     def stranger(self, node_id: int) -> str | None:
@@ -199,7 +199,7 @@ class Line(ABC):
         return None
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is gone."""
+        """Ends this end, since the connection is gone."""
         self.is_open = False
         self.common.remove(self)
         self.ended(error)
@@ -208,20 +208,20 @@ class Line(ABC):
 
     @abstractmethod
     def challenged(self) -> None:
-        """The other end wants a proof."""
+        """Is called when the other end wants a proof."""
         ...
 
     @abstractmethod
     def greeted(self) -> None:
-        """The other end's first hello was fine."""
+        """Is called when the other end's first hello was fine."""
         ...
 
     @abstractmethod
     def take(self, frame: Frame) -> None:
-        """A frame that is neither hello nor refusal. May raise `BadFrame`."""
+        """Takes a frame that is neither hello nor refusal. May raise `BadFrame`."""
         ...
 
     @abstractmethod
     def ended(self, error: Exception | None) -> None:
-        """Nothing will come any more."""
+        """Is called once, when nothing will come any more."""
         ...

@@ -1,4 +1,4 @@
-"""Is the broker that speaks the one that its certificate names? Judged with each hello, where there is TLS."""
+"""The check that the broker that speaks is the one that its certificate names, made with each hello under TLS."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from tidelog.transport.peer.hello import Hello
 
 
 def name_refusal(theirs: Hello, own_name: str | None, peer_name: str | None) -> str | None:
-    """Why who says this hello is not who its certificate names, in words; None if it is, or there is no TLS.
+    """Returns why a hello is not of the broker that its certificate names, in words; None if it is, or without TLS.
 
     `own_name` and `peer_name` are those of the connection (see the port `FrameConnection`).
     """
     if own_name is None or peer_name is None:
         return None
-    name, own = parse_broker_name(peer_name), parse_broker_name(own_name)
+    name, own_broker = parse_broker_name(peer_name), parse_broker_name(own_name)
     if name is None:
         return (
             f"the certificate of node {theirs.node_id} names no broker, as a client's does not; give it one of its "
             f"own: `tidelog tls issue --broker {theirs.node_id}`"
         )
-    if own is None or name.cluster != own.cluster:
+    if own_broker is None or name.cluster != own_broker.cluster:
         return (
             f"the certificate of node {theirs.node_id} is of cluster {name.cluster}, and that of the other end of "
             f"{own_name or 'no cluster'}; the brokers of a cluster have certificates with one name of a cluster"

@@ -39,7 +39,7 @@ def _any_answer(_answerer: Hello, _asked: msgspec.Struct, _answer: Answer) -> No
 
 
 class PeerNode:
-    """Made on a running loop; `close` ends all it started."""
+    """A broker's connections with the others. To be made on a running loop; `close` ends all it started."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class PeerNode:
     # -- listening ---------------------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Takes connections of others from now on; the address, with the port as chosen if it was 0.
+        """Takes connections of others from now on. Returns the address, with the port as chosen if it was 0.
 
         Raises `OSError` if the address cannot be had.
         """
@@ -100,18 +100,20 @@ class PeerNode:
         elif sum(isinstance(line, AnsweringEnd) for line in self._common.lines) > self._bounds.connections_max:
             end.turn_away(f"this broker has {self._bounds.connections_max} peer connections already")
         else:
-            self._make_room([one for one in self._answering() if one.theirs is None], "have not said hello")
+            self._make_room(
+                [stranger for stranger in self._answering() if stranger.theirs is None], "have not said hello"
+            )
         return end
 
     def _answering(self) -> list[AnsweringEnd]:
         """Returns the open connections that others have opened, the oldest first."""
         return [line for line in self._common.lines if isinstance(line, AnsweringEnd) and line.is_open]
 
-    def _make_room(self, strangers: Sequence[AnsweringEnd], what: str) -> None:
+    def _make_room(self, strangers: Sequence[AnsweringEnd], problem: str) -> None:
         """Refuses the oldest of too many strangers that asks nothing: known brokers' places are kept for them."""
         if len(strangers) > self._bounds.strangers_max:
-            idle = next((one for one in strangers[:-1] if not one.tasks), strangers[-1])
-            idle.turn_away(f"more than {self._bounds.strangers_max} connections to this broker {what}")
+            idle = next((end for end in strangers[:-1] if not end.tasks), strangers[-1])
+            idle.turn_away(f"more than {self._bounds.strangers_max} connections to this broker {problem}")
 
     def _heard(self, caller: Hello) -> None:
         """Notes that a node has called: a known one can be called back at once, an unknown one may not take a known
@@ -119,8 +121,8 @@ class PeerNode:
         if (peer := self._peers.get(caller.node_id)) is not None:
             peer.hurry()
             return
-        greeted = [one for one in self._answering() if one.theirs is not None]
-        strangers = [one for one in greeted if one.theirs is not None and one.theirs.node_id not in self._peers]
+        greeted = [end for end in self._answering() if end.theirs is not None]
+        strangers = [end for end in greeted if end.theirs is not None and end.theirs.node_id not in self._peers]
         self._make_room(strangers, "are of nodes that it does not know")
 
     # -- whom to talk to ---------------------------------------------------------------------------------------------
@@ -128,8 +130,8 @@ class PeerNode:
     def know(self, node_id: int, host: str, port: int) -> None:
         """Keeps connections to this node from now on; another address than before replaces them."""
         assert not self._is_closed and node_id != self._common.hello().node_id
-        known = self._peers.get(node_id)
-        if known is not None and known.address == (host, port):
+        present = self._peers.get(node_id)
+        if present is not None and present.address == (host, port):
             return
         self.forget(node_id)
         self._peers[node_id] = Peer(
@@ -143,11 +145,12 @@ class PeerNode:
 
     def _stop(self, peer: Peer) -> None:
         peer.stop()
-        self._stopped = [one for one in self._stopped if not all(task.done() for task in one.tasks)]
+        self._stopped = [stopped for stopped in self._stopped if not all(task.done() for task in stopped.tasks)]
         self._stopped.append(peer)
 
     def accept_only(self, node_id: int, incarnation: str, broker_epoch: int = -1) -> None:
-        """The metadata says which life of a node is registered: earlier ones are neither listened nor talked to."""
+        """Notes which life of a node the metadata has as registered: earlier ones are neither listened nor talked
+        to."""
         self._common.incarnations.accept_only(node_id, incarnation, broker_epoch)
         self._common.refuse_stale()
 
@@ -205,7 +208,8 @@ class PeerNode:
     async def request_at(
         self, host: str, port: int, message: msgspec.Struct, payload: Sequence[Buffer] = (), *, deadline_s: float
     ) -> Answer:
-        """The same to whoever is at an address, over a connection of its own: to found a cluster, or to join one.
+        """Sends a request to whoever is at an address, over a connection of its own: to found a cluster, or to join
+        one.
 
         Raises what `request` raises; `PeerRefused`, which is a `PeerUnreachable`, if one of the two will not talk to
         the other, for being of another cluster, for example.
@@ -219,7 +223,7 @@ class PeerNode:
             end.close()
 
     async def connect(self, host: str, port: int, *, deadline_s: float) -> CallingEnd:
-        """A connection of its own to whoever is at an address, for as long as the caller wants it: to be closed.
+        """Opens a connection of its own to whoever is at an address, for as long as the caller wants it: to be closed.
 
         Raises `PeerUnreachable`.
         """
@@ -235,7 +239,8 @@ class PeerNode:
     def notify(
         self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = (), *, lane: Lane = Lane.CONTROL
     ) -> bool:
-        """Sends a message that nobody answers. False if it is dropped: no connection now, or too much waits for it.
+        """Sends a message that nobody answers. Returns False if it is dropped: no connection now, or too much waits for
+        it.
 
         True promises nothing about its arrival.
         """

@@ -25,7 +25,7 @@ from tidelog.transport.presence import Presence
 
 
 class Peer:
-    """Owns the tasks that keep its connections."""
+    """Another broker, and the tasks that keep the connections to it."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Peer:
             task.add_done_callback(_check)
 
     def connected(self) -> None:
-        """A lane has a connection."""
+        """Notes that a lane has a connection."""
         if not self._was_up or self._complaint:
             self._logger.info("a peer is connected", peer=self.node_id)
         self._complaint = None
@@ -70,12 +70,12 @@ class Peer:
         self.hurry()
 
     def hurry(self) -> None:
-        """The peer is there: lanes that wait for their next attempt try now."""
+        """Has lanes try now that wait for their next attempt, since the peer is there."""
         for connector in self.lanes.values():
             connector.hurry()
 
     def failed(self, why: PeerUnreachable, *, is_refused: bool) -> None:
-        """A lane dialled in vain."""
+        """Notes that a lane dialled in vain."""
         if type(why) is not self._complaint:  # once, not at each attempt, nor for each way to fail
             self._logger.warning("a peer cannot be reached", peer=self.node_id, reason=why.message)
             self._complaint = type(why)
@@ -105,6 +105,6 @@ class Peer:
 
 
 def _check(task: asyncio.Task[None]) -> None:
-    """A connector ends only by being cancelled; anything else is for the loop's exception handler."""
+    """Passes what a connector's task ended with, unless it was cancelled, to the loop's exception handler."""
     if not task.cancelled():
         task.result()

@@ -1,4 +1,4 @@
-"""How two brokers show each other that they know their cluster's secret, without saying it.
+"""The proofs by which two brokers show each other that they know their cluster's secret, without saying it.
 
     caller                           answerer
     challenge: node, nonce    -->
@@ -57,7 +57,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
     @classmethod
     def draw(cls, node_id: int, entropy: Entropy) -> Challenge:
-        """A challenge that nobody else ever gets."""
+        """Draws a challenge that nobody else ever gets."""
         return cls(node_id, bytes.fromhex(entropy.token_hex(NONCE_BYTES)))
 
 
@@ -73,7 +73,9 @@ class ClusterSecret:
         return "ClusterSecret(...)"
 
     def proof(self, role: Role, said: Sequence[bytes], channel: Channel = NO_CHANNEL) -> bytes:
-        """The proof of one end. Each part is told with its length, so no two conversations are the same bytes."""
+        """Returns the proof of one end, over all that was said."""
+        # Each part comes with its length, so that no two conversations are the same bytes; and with the role, so that a
+        # proof that is sent back to who gave it proves nothing.
         parts = (DOMAIN, role.value, *channel, *said)
         return hmac.digest(self._key, b"".join(len(part).to_bytes(4) + part for part in parts), "sha256")
 
@@ -104,7 +106,7 @@ class Proofs:
         self._said.append(challenge)
 
     def prove(self, hello: bytes) -> bytes:
-        """The proof to send with this end's first hello."""
+        """Returns the proof to send with this end's first hello."""
         self._said.append(hello)
         return self._secret.proof(self._role, self._said, self._channel)
 
