@@ -87,6 +87,7 @@ def _described(group: Group, member_id: str) -> MemberDescription:
         member_epoch=current.epoch,
         topics=member.topics,
         pattern=member.pattern,
+        # What a member was told to give up is its own until it has said that it did.
         owned=grouped((*current.held, *current.revoking)),
         target=grouped(tuple(group.target_of(member_id))),
     )

@@ -199,11 +199,13 @@ class Group:
             case GroupKey():
                 self.record = None
             case MemberKey():
+                # Before the record goes: it has the instance id.
                 self._forget_instance(key.member_id)
                 self.members.pop(key.member_id, None)
             case TargetKey():
                 self.targets.pop(key.member_id, None)
             case CurrentKey():
+                # Before the state goes: it has the partitions to be struck out of `owners`.
                 self._disown(key.member_id)
                 self.currents.pop(key.member_id, None)
             case OffsetKey():
@@ -236,6 +238,7 @@ class Group:
     @property
     def count(self) -> int:
         """Returns how many records the group takes in the log."""
+        # As many as `live_keys` yields, but without a walk over all committed offsets.
         several = len(self.members) + len(self.targets) + len(self.currents) + len(self.offsets)
         return bool(self.record) + bool(self.classic_record) + several
 

@@ -135,6 +135,7 @@ def values_of(message: Message) -> list[tuple[int, Value]]:
             # A value that is proposed by its identity alone has no payload that anybody could send.
             return [(position, value)] if value.digest and not message.is_named else []
         case PromiseResponse() | LearnResponse():
+            # A faulty slot tells of its value, whose payload the sender cannot read.
             return [(slot.position, slot.value) for slot in message.slots if slot.value.digest and not slot.faulty]
         case _:
             return []

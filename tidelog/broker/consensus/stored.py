@@ -4,7 +4,7 @@ It is 30 bytes, little endian: kind u8 | 1 if it is learned u8 | birth u64 | bas
 it has room in a catalog row beside the digest (`slot_entries`), and a value keeps its name when its entry is lost.
 
 At the first feature level it is msgpack: an array of the whole value, as a map, and of whether it is learned. That is
-longer, and has no room there. Its first byte tells it from the other: it is no kind.
+longer, and has no room there.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tidelog.storage.slot_store import StoredSlots
 _FIELDS = struct.Struct("<BBQqIQ")
 PACKED_LEVEL: Final = 2
 """Since which feature level the fields are packed."""
+# No kind has this number: so the first byte of an identity tells the two forms apart.
 _FIRST_LEVEL_BYTE = b"\x92"
 """A msgpack array of two."""
 

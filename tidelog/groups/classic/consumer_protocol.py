@@ -47,6 +47,7 @@ class _Reader:
 
     def _take(self, size: int) -> bytes:
         end = self._at + size
+        # A null text has the length -1: taken as it is, it would have the reader go back.
         if size < 0 or end > len(self._data):
             raise _Malformed
         taken, self._at = self._data[self._at : end], end

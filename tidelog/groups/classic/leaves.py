@@ -73,4 +73,5 @@ def _go_on_without(turn: Turn, *, is_smaller: bool) -> None:
     if is_smaller:
         prepare(turn)
     else:
+        # An id that was given away may have been all that the others' joins waited for.
         complete_if_all_joined(turn)
