@@ -260,13 +260,13 @@ class CoordinatorState:
             except TimeoutError:
                 raise _gave_up(own) from None
             if failure is not None:
-                raise _told(own, failure)
+                raise _error_to_answer(own, failure)
         try:
             # All may be committed, and yet be old: another coordinator may have decided more since. So the lease has to
             # be in force when the answer is given, not only when it was decided.
             await self.partition.extent()
         except LeaderNotAvailable as error:
-            raise _untold(own, error) from error
+            raise _leads_no_more(own, error) from error
 
     @property
     def is_true_now(self) -> bool:
@@ -364,7 +364,7 @@ def _gave_up(written: OutgoingBatch | None) -> TidelogError:
     return CoordinatorLost("it is not committed in time, and may be later; try again")
 
 
-def _told(written: OutgoingBatch | None, failure: TidelogError) -> TidelogError:
+def _error_to_answer(written: OutgoingBatch | None, failure: TidelogError) -> TidelogError:
     """Returns the error to answer with: if the request wrote nothing itself, nothing of it can have been done, so an
     uncertain failure becomes the definite `CoordinatorNotAvailable`.
     """
@@ -373,7 +373,7 @@ def _told(written: OutgoingBatch | None, failure: TidelogError) -> TidelogError:
     return failure.with_traceback(None)
 
 
-def _untold(written: OutgoingBatch | None, error: TidelogError) -> TidelogError:
+def _leads_no_more(written: OutgoingBatch | None, error: TidelogError) -> TidelogError:
     """Returns the error for an answer of a broker that may lead no more; definite if the request wrote nothing."""
     kind = CoordinatorNotAvailable if written is None else CoordinatorLost
     return kind(f"the group may have another coordinator by now: {error.message}")

@@ -86,7 +86,7 @@ async def reset_offsets(context: Context, call: Call) -> web.StreamResponse:
             else f"{len(partitions)} partitions: reset at most {context.limits.entries_max} at once"
         )
     context.require(call, Operation.READ, "Topic", [topic for topic, _ in partitions])
-    planned = plan(reset, await _standings(context.face, partitions, committed, reset.timestamp_ms))
+    planned = plan(reset, await _partition_offsets(context.face, partitions, committed, reset.timestamp_ms))
     if not body.validate_only:
         if call.share is not None and not committed:
             await call.share.mutate(1)
@@ -140,7 +140,7 @@ def _partitions(
     face: BrokerFace, topics: Sequence[TopicReset] | None, committed: Mapping[tuple[str, int], int]
 ) -> list[tuple[str, int]]:
     """Returns the partitions to reset, sorted by topic and number: those of `topics`, or all committed ones. Raises
-    `UnknownTopic`; `_standings` checks which partitions exist.
+    `UnknownTopic`; `_partition_offsets` checks which partitions exist.
     """
     if topics is None:
         return sorted(committed)
@@ -152,7 +152,7 @@ def _partitions(
     return sorted(partitions)
 
 
-async def _standings(
+async def _partition_offsets(
     face: BrokerFace,
     partitions: Sequence[tuple[str, int]],
     committed: Mapping[tuple[str, int], int],
@@ -160,14 +160,14 @@ async def _standings(
 ) -> list[PartitionOffsets]:
     """Raises `UnknownPartition`, or `LeaderNotAvailable` if one of them cannot be asked now."""
     handles = [face.partitions.handle(*partition) for partition in partitions]
-    standings = list[PartitionOffsets]()
+    extents_and_records = list[PartitionOffsets]()
     for partition, offsets in zip(
         partitions, await face.partitions.offsets_of([(handle, timestamp_ms) for handle in handles]), strict=True
     ):
         if isinstance(offsets, TidelogError):
             raise offsets
         extent, record = offsets.extent, offsets.record
-        standings.append(
+        extents_and_records.append(
             PartitionOffsets(
                 *partition,
                 committed.get(partition),
@@ -176,7 +176,7 @@ async def _standings(
                 None if record is None else record[0],
             )
         )
-    return standings
+    return extents_and_records
 
 
 def _shown(links: Links, group: str, planned: Sequence[NewOffset], *, validate_only: bool) -> GroupResetV3:

@@ -144,7 +144,7 @@ class Fetching:
     def _refuse(self, entry: FetchEntry, error: TidelogError, code: KafkaCode) -> None:
         entry.error = code
         if self._request.is_ours:
-            entry.told = _told(error)
+            entry.told = _fetched_tag(error)
 
     def _take(self, entry: FetchEntry, fetched: FetchedBatches) -> None:
         if self._request.is_ours:
@@ -249,7 +249,7 @@ def _epoch_error(entry: FetchEntry, leader_epoch: int) -> int:
     return KafkaCode.FENCED_LEADER_EPOCH if entry.leader_epoch < leader_epoch else KafkaCode.UNKNOWN_LEADER_EPOCH
 
 
-def _told(error: TidelogError) -> FetchedTag:
+def _fetched_tag(error: TidelogError) -> FetchedTag:
     """Returns an error as a client of tidelog is told of it."""
     if isinstance(error, OffsetOutOfRange):
         start, end = error.log_start_offset, error.log_end_offset

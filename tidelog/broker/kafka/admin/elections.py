@@ -48,8 +48,11 @@ async def elect_leaders(desk: Desk, request: Any) -> Tree:
             outcomes = await _elect(desk, request, partitions)
     except (TidelogError, Refused) as error:
         outcome = outcome_of(error, CLUSTER.type)
-        return {"error_code": outcome.code, "replica_election_results": _told(dict.fromkeys(partitions or (), outcome))}
-    return {"error_code": 0, "replica_election_results": _told(outcomes)}
+        return {
+            "error_code": outcome.code,
+            "replica_election_results": _election_results(dict.fromkeys(partitions or (), outcome)),
+        }
+    return {"error_code": 0, "replica_election_results": _election_results(outcomes)}
 
 
 def _subject(request: Any, partitions: Sequence[_Asked] | None) -> str:
@@ -82,6 +85,6 @@ async def _elect(desk: Desk, request: Any, partitions: Sequence[_Asked] | None) 
     return outcomes
 
 
-def _told(outcomes: Mapping[_Asked, Outcome]) -> list[Tree]:
+def _election_results(outcomes: Mapping[_Asked, Outcome]) -> list[Tree]:
     answers = [{"partition_id": partition.partition, **outcome.fields} for partition, outcome in outcomes.items()]
     return by_topic(outcomes, answers, "partition_result", "topic")
