@@ -135,7 +135,7 @@ def test_paths_of_code(page: Path) -> None:
 def test_what_is_new_at_a_level(name: str, additions: Additions) -> None:
     known = named(r"\w+", ROOT / "docs" / f"{name}.md")
     fields = {field for fields in additions.fields.values() for field in fields}
-    assert fields | {kind.__name__ for kind in additions.types} <= known
+    assert fields | {kind.__struct_config__.tag for kind in additions.types} <= known  # the names on the wire
 
 
 @each_page
