@@ -64,11 +64,13 @@ class PartitionCheck:
     end_offset: int = 0
     bytes: int = 0
     """The bytes that one replica has read."""
+    has_leader: bool = True
+    """False if nobody tells what is committed: replicas that are equal may all lack it."""
 
     @property
     def is_whole(self) -> bool:
-        """Returns True if all replicas are whole."""
-        return all(replica.is_whole for replica in self.replicas)
+        """Returns True if all replicas are whole, and a leader tells what they have to hold."""
+        return self.has_leader and all(replica.is_whole for replica in self.replicas)
 
     def good_copies(self) -> list[GoodCopies]:
         """Returns how many good copies there are of each range, in order of offsets. A replica that could not be
@@ -106,6 +108,8 @@ class PartitionVerifier:
         replicas: Sequence[int],
         advance: Callable[[int], object],
         down: Collection[int] = (),
+        *,
+        has_leader: bool = True,
     ) -> None:
         """`replicas[0]` is what the others are compared with; brokers that are `down` are not asked."""
         self._verify = ask
@@ -114,7 +118,7 @@ class PartitionVerifier:
             ReplicaCheck(broker_id, error=f"broker {broker_id} is down" if broker_id in down else None)
             for broker_id in replicas
         ]
-        self._found = PartitionCheck(topic, partition, checks)
+        self._found = PartitionCheck(topic, partition, checks, has_leader=has_leader)
 
     async def verify(self) -> PartitionCheck:
         """Compares the replicas, and waits for their repairs. Never raises, as `compare`."""

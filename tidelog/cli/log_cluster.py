@@ -68,7 +68,13 @@ async def _verify(admin: AdminClient, topic: str | None, down: Collection[int]) 
         for one, found in partitions:
             progress.update(bar, description=f"comparing {one.topic_name}-{found.partition_id}")
             verifier = PartitionVerifier(
-                admin.verify_replica, one.topic_name, found.partition_id, _in_order(found), advance, down
+                admin.verify_replica,
+                one.topic_name,
+                found.partition_id,
+                _in_order(found),
+                advance,
+                down,
+                has_leader=found.leader >= 0,
             )
             verifiers.append(verifier)
             checks.append(await verifier.compare())
@@ -112,6 +118,7 @@ def _document(check: PartitionCheck) -> dict[str, Any]:
         "end_offset": check.end_offset,
         "bytes": check.bytes,
         "is_whole": check.is_whole,
+        "has_leader": check.has_leader,
         "good_copies": [asdict(one) for one in check.good_copies()],
         "replicas": [
             {
@@ -171,6 +178,9 @@ def _print_partitions(checks: Sequence[PartitionCheck]) -> None:
     ]
     print_table(["topic", "partition", "broker", "start", "end", "state"], rows)
     for check in checks:
+        if not check.has_leader:
+            named = f"{check.topic}-{check.partition}: no broker leads it, so nobody tells what was acknowledged"
+            print(f"{named}; `tidelog topic describe {check.topic}` shows what it waits for")
         for replica in check.replicas:
             for line in _explained(replica):
                 print(f"{check.topic}-{check.partition} on broker {replica.broker_id}: {line}")
@@ -183,6 +193,8 @@ def _print_partitions(checks: Sequence[PartitionCheck]) -> None:
     bad = sum(not replica.is_whole for replica in replicas)
     if bad:
         print(f"{bad} of {counted(len(replicas), 'replica')} not whole")
+    elif leaderless := sum(not check.has_leader for check in checks):
+        print(f"{counted(leaderless, 'partition')} without a leader")
     else:
         print(f"{counted(len(replicas), 'replica')}, all whole and equal")
 
