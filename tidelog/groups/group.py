@@ -176,9 +176,9 @@ class Group:
             case MemberRecord():
                 # A member may have come back without its instance id, or with another.
                 self._forget_instance(record.member_id)
-                self.members[record.member_id] = record
                 if record.instance_id is not None:
                     self.instances[record.instance_id] = record.member_id
+                self.members[record.member_id] = record
             case TargetRecord():
                 self.targets[record.member_id] = target_from(record)
             case CurrentRecord():

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -308,3 +309,8 @@ def test_decoding_loads_no_pandas() -> None:
         "sys.exit('pandas' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_headers_that_do_not_fill_their_record_are_refused() -> None:
+    with pytest.raises(InvalidBatch, match="not the sum of its parts"):
+        tidelog.model.arrow._headers(b"\x00\x00", np.array([0]), np.array([2]))
