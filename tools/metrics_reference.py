@@ -47,7 +47,7 @@ async def exposition() -> str:
 
 
 def _scraped(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - a broker of our own
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - the URL of a broker that was started here
         text: str = answer.read().decode()
     return text
 

@@ -38,7 +38,7 @@ PIECE: Final = re.compile(
 
 
 class Use(Enum):
-    """What the reader of a page does with a block."""
+    """The ways in which the reader of a page uses a block."""
 
     SHELL = "typed in the shell"
     PROMPT = "typed in Python"

@@ -32,7 +32,7 @@ LOOPBACK_UP: Final = "; ".join(
         "fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh14x', b'lo', 0x41))",  # SIOCSIFFLAGS: up, running
     ]
 )
-"""What `ip link set lo up` does; a bare Debian has no `ip`."""
+"""A program for `ip link set lo up`, since a bare Debian has no `ip`."""
 FIRST: Final = "set -m; sleep() { command sleep $(($1 * 2)); }"
 PROMPTS: Final = re.compile(r"^(?:>>> |\.\.\. )+", re.MULTILINE)
 MARK: Final = re.compile(r"^MARK (\d+) (\d+)\n", re.MULTILINE)
@@ -141,7 +141,7 @@ class Terminal:
             if time.monotonic() > deadline:
                 lines = "\n".join(wanted[line] for line in sorted(missing))
                 raise PageFailed(f"not printed:\n{lines}\nbut:\n{self.output[self._seen :][-4000:]}")
-            time.sleep(0.1)
+            time.sleep(0.1)  # programs print to a file, and nobody tells when it grows
         self._seen = len(self.output)
 
     def close(self) -> None:
@@ -181,5 +181,5 @@ class Terminal:
                 raise PageFailed(f"a command failed:\n{self.output[-4000:]}")
             if time.monotonic() > deadline:
                 raise PageFailed(f"no end after {BLOCK_TIMEOUT_S} s:\n{self.output[-4000:]}")
-            time.sleep(0.02)
+            time.sleep(0.02)  # as in `compare`: the mark comes in a file
         return int(code)

@@ -99,7 +99,7 @@ def test_what_python_complains_about_is_noticed(terminal: Terminal) -> None:
         terminal.type_python("nothing\n")
 
 
-@pytest.mark.skipif(not can_be_apart(), reason="this machine lets nobody have a network of his own")
+@pytest.mark.skipif(not can_be_apart(), reason="this machine refuses namespaces to users")
 def test_a_terminal_has_its_own_ports_and_processes(terminal: Terminal) -> None:
     terminal.type("python3 -m http.server 8082 --bind 127.0.0.1 2> log &\nps ax | wc -l\n")
     terminal.type("for i in 1 2 3 4 5; do curl -s http://127.0.0.1:8082/ && break; sleep 1; done\n")

@@ -28,6 +28,7 @@ def need(*commands: str) -> None:
 def fetch(words: list[str], directory: Path) -> None:
     """Has a package manager fetch the libraries of a program."""
     fetched = subprocess.run(words, cwd=directory, capture_output=True, text=True, timeout=BUILD_S_MAX, check=False)
+    # Packages come from the internet, where a machine may not reach; the program itself is not at fault.
     if fetched.returncode:
         pytest.skip(f"{' '.join(words)}: {fetched.stderr.partition(chr(10))[0]}")
 

@@ -97,7 +97,7 @@ def records(buffers: Sequence[Buffer], size: int) -> tuple[list[Buffer], list[Bu
         if length > room:
             view = memoryview(buffer)
             rest = [view[room:], *buffers[index + 1 :]]
-            buffer, length = view[:room], room  # noqa: PLW2901 -- what is left of it now
+            buffer, length = view[:room], room  # noqa: PLW2901 -- the rest of this buffer belongs to the next call
         room -= length
         # Joined small buffers fill one record; each by itself would cost a record's header and tag.
         if small_bytes + length > RECORD_BYTES and small:

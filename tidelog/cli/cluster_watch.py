@@ -59,7 +59,7 @@ async def _connect_and_wait(bootstrap: str, wait_s: float, trouble: Callable[[Cl
     while True:
         try:
             async with connected(AdminClient(bootstrap, **client_arguments()), bootstrap) as admin:
-                return await ClusterWatch(admin, round(ends_s - time.monotonic(), 1)).until(trouble, failure)
+                return await ClusterWatch(admin, wait_s).until(trouble, failure, ends_s)
         except TidelogError as error:  # no broker serves yet
             if time.monotonic() >= ends_s:
                 raise CommandError(f"{failure}: after {wait_s:g} s, {error.message}") from error
@@ -73,9 +73,13 @@ class ClusterWatch:
         self._admin = admin
         self._wait_s = wait_s
 
-    async def until(self, trouble: Callable[[ClusterState], str], failure: str) -> ClusterState:
-        """Returns the cluster's state once there is no trouble. Raises `CommandError` if there is for too long."""
-        ends_s = time.monotonic() + self._wait_s
+    async def until(
+        self, trouble: Callable[[ClusterState], str], failure: str, ends_s: float | None = None
+    ) -> ClusterState:
+        """Returns the cluster's state once there is no trouble. Raises `CommandError` if there is until `ends_s`, which
+        is `wait_s` from now unless the wait began earlier."""
+        if ends_s is None:
+            ends_s = time.monotonic() + self._wait_s
         while True:
             try:
                 state = await self._look()

@@ -158,7 +158,7 @@ class _Job:
         return key, value
 
     def _interrupt(self, reader: LineReader, number: signal.Signals) -> None:
-        """What was read is still delivered; a second signal does not wait for that."""
+        """Stops reading. Lines that were read are still delivered; a second signal does not wait for that."""
         self.status = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_TERMINATED
         reader.stop()
         for ending in ENDING:

@@ -133,6 +133,6 @@ def _found(options: SourceOptions) -> Cluster:
 
 
 def _run(task: ReadTask, options: SourceOptions, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    from tidelog.spark.task_reader import run_task  # noqa: PLC0415 - who only plans is spared numpy and codecs
+    from tidelog.spark.task_reader import run_task  # noqa: PLC0415 - planning needs neither numpy nor codecs
 
     return run_task(task, options, columns)

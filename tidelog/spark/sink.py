@@ -80,7 +80,7 @@ def checked_options(
 def _write(
     iterator: Iterator[pa.RecordBatch], options: SinkOptions, write: str, context: TaskContext
 ) -> WriterCommitMessage:
-    from tidelog.spark.task_writer import TaskWriter  # noqa: PLC0415 - who only plans is spared what encodes
+    from tidelog.spark.task_writer import TaskWriter  # noqa: PLC0415 - planning needs no encoder
 
     attempt = "" if options.is_idempotent else f"/{SystemEntropy().token_hex(RANDOM_BYTES)}"
     scope = f"{write}/{context.partitionId()}{attempt}"

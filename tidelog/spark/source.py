@@ -4,7 +4,7 @@ Spark imports it in many processes, one after the other, before a query begins: 
 the columns, others plan and read. Each imports what it needs, and most need little.
 """
 
-# ruff: noqa: PLC0415 - see above
+# ruff: noqa: PLC0415 - most of Spark's processes need one of these imports, or none
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class ClusterView:
             patience.pause(error)
 
     def _sample(self, partition: TopicPartition, offset: int) -> float:
-        from tidelog.model.batch_header import iter_batches  # noqa: PLC0415 - few queries need it, and the CRC's library
+        from tidelog.model.batch_header import iter_batches  # noqa: PLC0415 - few queries take samples
 
         path = f"/topics/{quote(partition.topic, safe='')}/partitions/{partition.partition}/batches"
         try:

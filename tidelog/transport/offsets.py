@@ -102,7 +102,7 @@ async def fetch_offsets(
 
 async def wait_for_offsets(session: ClusterSession, queries: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
     """Does as `fetch_offsets`, and asks again for partitions whose error passes, up to the request timeout."""
-    import asyncio  # noqa: PLC0415 - as above
+    import asyncio  # noqa: PLC0415 - Spark's planner imports this module, and needs no event loop
 
     deadline_s = asyncio.get_running_loop().time() + session.request_timeout_s
     backoff = session.backoff()

@@ -102,7 +102,7 @@ def _terminal(directory: Path, columns: int) -> Iterator[_Terminal]:
     """Starts a shell. At the end its jobs are stopped, and it is left."""
     screen, keyboard = pty.openpty()
     fcntl.ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
-    shell = subprocess.Popen(  # noqa: S603 -- our own words
+    shell = subprocess.Popen(  # noqa: S603 -- the command is a constant
         SHELL, stdin=keyboard, stdout=keyboard, stderr=keyboard, cwd=directory, env=_environment(directory)
     )
     os.close(keyboard)

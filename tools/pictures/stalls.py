@@ -91,7 +91,7 @@ async def _hit(cluster: LocalCluster, admin: AdminClient, fault: Fault) -> tuple
     await asyncio.sleep(AFTER_S)
     await asyncio.to_thread(fault.undo, cluster, node)
     async with asyncio.timeout(IN_SYNC_S_MAX):
-        while not await _are_in_sync(admin):  # noqa: ASYNC110 - somebody else's state
+        while not await _are_in_sync(admin):  # noqa: ASYNC110 - no event here tells of the brokers' state
             await asyncio.sleep(0.1)
     return at_s, BROKERS.index(node)
 

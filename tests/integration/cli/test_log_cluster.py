@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 def test_a_partition_without_a_leader_is_not_called_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """Its new replica is empty, and there is no other to differ from."""
+    """The partition's new replica is empty, and there is no other replica to differ from."""
 
     async def create() -> None:
         async with AdminClient(cluster.bootstrap) as admin:

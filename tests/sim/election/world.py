@@ -65,7 +65,7 @@ class Voter:
         self.paused_until_s = -inf
         self.wake = 0
         self.number = 0
-        """Of the attempt, or the term; 0: neither."""
+        """The number of the attempt or term that is under way; 0 if there is neither."""
         self.write = 0
         self.accepted: set[int] = set()
         self.heard = 0

@@ -1,4 +1,5 @@
-"""What pages name exists: make targets, commands and their options, settings, routes, error codes, files of code."""
+"""Names in pages are names of things that exist: make targets, commands and their options, settings, routes, error
+codes, files of code."""
 
 from __future__ import annotations
 

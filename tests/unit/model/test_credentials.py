@@ -1,4 +1,4 @@
-"""What is kept of tokens."""
+"""A broker keeps a hash of each token, not the token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of passwords, and which of them are taken."""
+"""A broker keeps salted hashes of passwords, and refuses passwords that are too short or too long."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Only:
 
 
 def test_a_broker_that_leaves_gives_what_it_could_not_when_a_later_move_has_made_room() -> None:
-    """Its item may go to broker 2, but not while broker 1 has it as well."""
+    """The item of broker 4, which leaves, may go to broker 2, but not while broker 1 holds it as well."""
 
     def may(item: int, holders: Collection[int], source: int, target: int) -> bool:
         return item == 0 and ((source, target) == (1, 3) or ((source, target) == (4, 2) and 1 not in holders))

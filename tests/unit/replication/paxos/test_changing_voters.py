@@ -114,7 +114,7 @@ def test_an_attempt_ends_if_what_it_copies_gives_the_log_to_others() -> None:
 
 
 def test_an_attempt_that_hears_with_the_promise_that_others_decide_writes_nothing() -> None:
-    """Who promises has a hole before these voters, which is why it shows them by themselves."""
+    """The node that promises has a hole before its VOTERS value, so the promise shows that value by itself."""
     node = voter(learned(0, BARRIER), learned(1, BATCH))
     elect(node)
     later = Value(Kind.APPEND, N11, 1, 1, b"b")

@@ -271,7 +271,7 @@ def test_a_coordinator_behind_whose_barrier_others_have_written_is_lost() -> Non
 
 
 def test_a_coordinator_whose_barrier_is_void_is_lost() -> None:
-    """What was open below it turned out to be of a newer birth: the barrier is a ghost."""
+    """The value of an open slot below the barrier has a newer birth number, so the barrier is a ghost."""
     stage = Stage(3)
     stage.elect(1)
     stage.do(1, Received(2, PromiseResponse(Reply.ACCEPT, N11, slots=(Slot(0, make_number(1, 0), NOP),))))

@@ -311,7 +311,7 @@ def test_a_group_of_one_has_nobody_to_ask() -> None:
 
 
 def test_a_stranger_founds_nothing() -> None:
-    """Its answer would complete the group: two members of three have answered."""
+    """Two founders of three have answered, so a third answer would found the log, but not a stranger's."""
     stage = Stage(3, is_founded=False)
     for node in (1, 2):
         stage.found(node)
