@@ -15,7 +15,7 @@ SEED ?=
 .PHONY: help setup has-python demo fmt lint quick test e2e coverage constraints pages spark programs sim sim-groups sim-classic sim-stories sim-paxos sim-isr sim-sweep sim-damage group-faults sweep-brokers power-cuts overload kafka-suites steady clocks bench bench-repair bench-security bench-kafka kafka-jars kafka-faults docs site pictures clean ci
 
 help: ## Show this list
-	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z0-9%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 setup: $(SETUP) ## Make .venv with everything in it; done again only when pyproject.toml or constraints.txt changes
 
@@ -61,7 +61,7 @@ quick: setup ## Check format and rules, and test the pure cores: under 20 second
 	$(BIN)/pytest --quiet $(addprefix tests/unit/,$(CORES))
 
 test: export PYTHONDONTWRITEBYTECODE := # the tests start hundreds of Pythons: a module is compiled once for all of them
-test: setup ## Run the tests, but for those of the next two targets
+test: setup ## Run the tests, but for whole programs (make e2e) and pages (make pages)
 	$(BIN)/pytest -n 4 --dist worksteal -m "not e2e"
 
 e2e: export PYTHONDONTWRITEBYTECODE :=
