@@ -68,10 +68,9 @@ e2e: export PYTHONDONTWRITEBYTECODE :=
 e2e: setup ## Run the tests of whole programs: under attack, with faults, and commands as users type them; a few minutes
 	$(BIN)/pytest -n 4 --dist worksteal -m e2e
 
-coverage: setup ## Measure what the tests of the pure cores reach, by room; a minute or two; MORE=--raise
+coverage: setup ## See that the tests of the pure cores reach each line and branch of them; a minute or two
 	$(BIN)/coverage run -m pytest --quiet $(addprefix tests/unit/,$(PURE)) tests/property tests/golden tests/compat
-	$(BIN)/coverage json --quiet -o $(VENV)/coverage.json
-	$(BIN)/python -m tools.core_coverage $(VENV)/coverage.json $(MORE)
+	$(BIN)/coverage report
 
 %-oldest: ## Do any of these on the oldest Python found from 3.11 on, in .venv-oldest: test-oldest, lint-oldest
 	@python=$$(tools/pythons.sh | sed -n '1s/.* //p') && $(MAKE) --no-print-directory $* VENV=.venv-oldest PYTHON="$$python"
