@@ -28,6 +28,13 @@ class BrokerFrames(FrameProtocol):
         # megabytes.
         self.frame_bytes_max = ANSWER_BYTES_MAX
 
+    def close(self) -> None:
+        """Cuts the connection, and drops what was not sent yet: each request has an answer, and nobody waits for it."""
+        # A broker that hangs takes no more bytes. Closing in order would wait for it, past the end of the event loop.
+        if not self._is_closed:
+            self._is_closed = True
+            self._transport.abort()
+
     def _break_off(self, why: str) -> None:
         self._kept = b""
         self.close()

@@ -16,7 +16,7 @@ from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.kafka_wire import Malformed
 from tidelog.model.ports import FrameConnection
 from tidelog.transport.credentials import Credentials
-from tidelog.transport.errors import NoAnswer
+from tidelog.transport.errors import ClientClosed, NoAnswer
 from tidelog.transport.frames import codec
 from tidelog.transport.frames.line import Line
 from tidelog.transport.frames.login import login_of
@@ -46,6 +46,9 @@ class Doors:
         self._shut_until_s: dict[str, float] = {}
         self._idle: dict[str, list[Line]] = {}
         self._lines: dict[Line, None] = {}
+        """Every connection that is open, also while its versions are asked for."""
+        self._closings = 0
+        """The number of calls of `close`: a connection that was begun before the last one is not kept."""
 
     def learn(self, addresses: dict[str, str]) -> None:
         """Takes in the addresses of the brokers' listeners (`host:port`), by the brokers' base URLs."""
@@ -64,7 +67,10 @@ class Doors:
         return shut_until_s is None or asyncio.get_running_loop().time() >= shut_until_s
 
     async def take(self, base: str, timeout_s: float) -> Line | None:
-        """Returns a connection for one request; None if there is none to be had. Give it back afterwards."""
+        """Returns a connection for one request, or None if the broker takes no frames now. `give_back` follows.
+
+        Raises `ClientClosed` if the client is closed meanwhile.
+        """
         if not self.is_open(base):
             return None
         earliest_s = asyncio.get_running_loop().time() - KEEPALIVE_S
@@ -85,7 +91,8 @@ class Doors:
             self._drop(line)
 
     def close(self) -> None:
-        """Cuts all connections. Idempotent."""
+        """Cuts all connections, those that are being opened among them. Idempotent."""
+        self._closings += 1
         for line in list(self._lines):
             self._drop(line)
 
@@ -95,28 +102,33 @@ class Doors:
 
     async def _open(self, base: str, timeout_s: float) -> Line | None:
         host, port = self._addresses[base]
+        closings = self._closings
         lines: list[Line] = []
 
         def receiver(connection: FrameConnection) -> Line:
             lines.append(Line(connection))
-            return lines[-1]
+            self._lines[lines[0]] = None
+            return lines[0]
 
         try:
             async with asyncio.timeout(timeout_s):
                 await self._dial(host, port, receiver, self._context)
                 await self._introduce(lines[0])
-        except (OSError, TimeoutError, TidelogError) as error:
+            self._require_open_since(closings)
+        except BaseException as error:
+            for line in lines:
+                self._drop(line)
+            if not isinstance(error, OSError | TimeoutError | TidelogError):
+                raise
+            self._require_open_since(closings)
             self._shut(base, f"{host}:{port}", error)
-            for line in lines:
-                line.close()
             return None
-        except BaseException:
-            for line in lines:
-                line.close()
-            raise
         self._shut_until_s.pop(base, None)
-        self._lines[lines[0]] = None
         return lines[0]
+
+    def _require_open_since(self, closings: int) -> None:
+        if self._closings != closings:
+            raise ClientClosed("this client is closed")
 
     def _shut(self, base: str, address: str, error: Exception) -> None:
         reason = error.message if isinstance(error, TidelogError) else str(error) or type(error).__name__
