@@ -140,8 +140,13 @@ async def relay(port: int, target: str, *, loses: int) -> AsyncIterator[list[int
     """Hands requests on to a broker, and cuts the connection in place of the answers to so many Produce requests."""
     lost: list[int] = []
     host, _, number = target.rpartition(":")
+    serving: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # When the client has gone, nothing else keeps this task, which waits for the broker, from the collector.
+        task = asyncio.current_task()
+        assert task is not None
+        serving.append(task)
         upstream, onward = await asyncio.open_connection(host, int(number))
         try:
             while True:
@@ -163,6 +168,9 @@ async def relay(port: int, target: str, *, loses: int) -> AsyncIterator[list[int
         yield lost
     finally:
         server.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:
