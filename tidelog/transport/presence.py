@@ -73,6 +73,11 @@ class Presence:
         self._watch: asyncio.Task[None] | None = None
 
     @property
+    def is_silent(self) -> bool:
+        """True from when the broker turned out to be silent until something is heard of it."""
+        return self._is_silent
+
+    @property
     def patience_s(self) -> float:
         """How long the broker may take to say that it is there."""
         return min(max(PATIENCE_FACTOR * max(self._slowest), PATIENCE_S_MIN), PATIENCE_S_MAX)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from tests.sim.planting import Mutant
-from tidelog.broker.broker import Broker
+from tidelog.broker.replicas.reports import Reports
 from tidelog.replication.isr.leader import IsrLeader
 from tidelog.sim.kit.patching import patched
 
@@ -18,7 +18,7 @@ def wait_for_who_has_stalled() -> AbstractContextManager[None]:
 
 def tell_nobody_of_silence() -> AbstractContextManager[None]:
     """A broker that hangs is fenced when its session ends."""
-    return patched(Broker, "_on_peer_silent", lambda broker, node_id: None)
+    return patched(Reports, "report_silence", lambda reports, own_epoch, node_id: None)
 
 
 def lead_on_with_a_hung_disk() -> AbstractContextManager[None]:

@@ -81,6 +81,10 @@ class Member(Protocol):
         """Tells the controller how far the metadata is in force here. It may get lost."""
         ...
 
+    def report_silences(self, own_epoch: int) -> None:
+        """Tells the controller which brokers are silent. It may get lost."""
+        ...
+
 
 class Registration:
     """Keeps one process registered. `run` is its task; it needs `register` first."""
@@ -198,6 +202,8 @@ class Registration:
                 await self._report_lost(interval_s)
                 self._begin_to_mark_time()
                 await self._beat(interval_s)
+                # With each heartbeat: what was told to a controller that hangs, its successor has not heard.
+                self._member.report_silences(self.epoch)
                 await self._report(interval_s)
                 self._note_heard()
             except StaleBrokerEpoch as error:

@@ -74,6 +74,11 @@ class Reports:
         if silent is not None and not silent.is_fenced:
             self._note(ReportSilence(self._node_id, own_epoch, node_id, silent.epoch))
 
+    def report_silences(self, own_epoch: int) -> None:
+        """Does as `Member` says."""
+        for node_id in self._peers.silent:
+            self.report_silence(own_epoch, node_id)
+
     def _note(self, report: MetadataApplied | ReportSilence) -> None:
         """Tells the controller, if it is known; that may get lost."""
         leader = self._channel.leader

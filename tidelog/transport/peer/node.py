@@ -163,6 +163,11 @@ class PeerNode:
         return None
 
     @property
+    def silent(self) -> list[int]:
+        """The nodes that owe this broker answers, and do not say that they are there."""
+        return [node_id for node_id, peer in self._peers.items() if peer.presence.is_silent]
+
+    @property
     def known(self) -> list[int]:
         """The nodes that this broker keeps connections to, or tries to."""
         return list(self._peers)

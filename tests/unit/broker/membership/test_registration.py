@@ -44,6 +44,9 @@ class Member:
     async def mark_old(self) -> None:
         raise AssertionError
 
+    def report_silences(self, own_epoch: int) -> None:
+        pass
+
     def report_applied(self, report: MetadataApplied) -> None:
         self._bench.controller.noted(report)
 

@@ -71,6 +71,9 @@ class Member:
     async def mark_old(self) -> None:
         """Nothing happens: no controller here takes a directory for old."""
 
+    def report_silences(self, own_epoch: int) -> None:
+        pass
+
     def report_applied(self, report: MetadataApplied) -> None:
         """Nobody listens."""
 
