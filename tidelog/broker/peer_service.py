@@ -13,6 +13,7 @@ from tidelog.broker.consensus.messages import (
     QUORUM_MESSAGES,
     DescribeQuorum,
     DescribeSnapshots,
+    ElectionFrame,
     FetchSnapshot,
     PaxosFrame,
     QuorumDescribed,
@@ -89,6 +90,7 @@ from tidelog.model.errors import (
     UnsupportedLevel,
 )
 from tidelog.model.levels import LEVEL_MIN, Additions
+from tidelog.replication.election_events import HeartbeatAnswer
 from tidelog.replication.paxos.messages import WriteRequest
 from tidelog.transport.peer import Answer, Hello
 from tidelog.transport.peer.statistics import NUMBER, SENDER, UNREADABLE, UNREGISTERED, PeerStatistics
@@ -140,6 +142,15 @@ def _checked_partition_frame(message: PartitionFrame, level: int) -> PartitionFr
     return message
 
 
+def _election_frame_of_level(frame: ElectionFrame, level: int) -> ElectionFrame:
+    message = frame.message
+    if level >= FREE_LEVEL or not isinstance(message, HeartbeatAnswer):
+        return frame
+    return msgspec.structs.replace(frame, message=msgspec.structs.replace(message, free_ms=None))
+
+
+FREE_LEVEL: Final = 3
+"""Since which feature level a voter says for how long it has granted no earlier leader a lease."""
 NAMED_LEVEL: Final = 2
 """Since which feature level acceptors take a value whose payload is lost everywhere."""
 
@@ -191,6 +202,7 @@ MESSAGE_ADDITIONS: Final = Additions(
     },
     values={
         ReportUnfitReplicas: _without_newer_reasons,
+        ElectionFrame: _election_frame_of_level,
         PaxosFrame: _checked_frame,
         PartitionFrame: _checked_partition_frame,
     },

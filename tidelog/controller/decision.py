@@ -44,6 +44,11 @@ class MetadataLog(Protocol):
         """True while it is sure that nobody else leads the log."""
         ...
 
+    @property
+    def alone_s(self) -> float:
+        """Seconds since which it is sure that no earlier leader has led the log; 0.0 if that is not known."""
+        ...
+
     def resign(self) -> None:
         """Stops leading, if it does: another election is held, and its winner has applied everything that was agreed
         on."""

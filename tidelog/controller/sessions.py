@@ -1,8 +1,8 @@
 """The sessions of brokers: when the active controller heard each one last. Pure; time comes in.
 
 A session belongs to a registration (a broker epoch). It is kept in memory only: a new controller gives every live
-broker a whole session from its election on, since it cannot know when its predecessor heard them last.
-
+broker a whole session from its election on, since it cannot know when its predecessor heard them last. It does know
+since when no predecessor can have answered any: the leases of brokers that it has not heard count from then.
 A session ends early by the word of `WITNESSES` live brokers, this one perhaps among them, to whom the broker owes
 answers and does not say that it is there: it hangs, or is cut off. But not before the broker's lease has run out
 (`broker/runtime/lease.py`).
@@ -23,6 +23,9 @@ class Session:
 
     broker_epoch: int
     heard_s: float
+    """The time of the report; without one, the time from which the session counts."""
+    is_heard: bool = True
+    """False while there is no report of this process to this controller."""
     position: int = 0
     """How far it has applied the metadata log."""
     snapshot_position: int = 0
@@ -50,14 +53,20 @@ class Sessions:
         """When each witness said last that a broker, in this epoch, is silent."""
         self._sessions: dict[NodeId, Session] = {}
         self._begun_s = 0.0
+        self._unanswered_s = 0.0
+        """A time since which no earlier controller has answered a heartbeat."""
 
     def begin(self, image: ClusterImage, now_s: float) -> None:
         """Begins a session for every registered broker, as the controller is elected."""
         # Its predecessor may have heard each of them a moment ago, and nothing of that is in the log. To count from
         # anything earlier would fence brokers that live.
-        self._begun_s = now_s
+        self._begun_s = self._unanswered_s = now_s
         self._silences = {}
-        self._sessions = {node: Session(broker.epoch, now_s) for node, broker in image.brokers.items()}
+        self._sessions = {node: Session(broker.epoch, now_s, is_heard=False) for node, broker in image.brokers.items()}
+
+    def alone_since(self, since_s: float) -> None:
+        """Notes a time at which no earlier controller answered heartbeats any more."""
+        self._unanswered_s = min(self._unanswered_s, since_s)
 
     def follow(self, image: ClusterImage, now_s: float) -> None:
         """Follows the registrations of an image: begins a session for each new one, and ends those of brokers
@@ -102,7 +111,7 @@ class Sessions:
         if session is None or session.broker_epoch != broker_epoch:
             return
         # A late report takes nothing back: positions, marks and snapshots of one process only grow.
-        session = replace(session, heard_s=now_s, position=max(session.position, position))
+        session = replace(session, heard_s=now_s, is_heard=True, position=max(session.position, position))
         session = replace(session, stamp=max(session.stamp, stamp))
         if clock_ms is not None:
             session = replace(session, clock_ms=clock_ms)
@@ -138,10 +147,17 @@ class Sessions:
             (node, session.broker_epoch)
             for node, session in self._sessions.items()
             if image.is_live(node)
-            # Even witnesses cannot end a session within the lease: until it runs out the broker may answer reads as a
-            # leader, and a successor elected earlier would be a second one.
-            and now_s - session.heard_s >= (self._lease_s if self._is_silent(image, node, now_s) else self._timeout_s)
+            and (
+                now_s - session.heard_s >= self._timeout_s
+                # Even witnesses cannot end a session within the lease: until it runs out the broker may answer reads
+                # as a leader, and a successor elected earlier would be a second one.
+                or (self._is_silent(image, node, now_s) and now_s - self._answered_s(session) >= self._lease_s)
+            )
         ]
+
+    def _answered_s(self, session: Session) -> float:
+        """Returns a time at or after which no heartbeat of this session's broker was answered, by any controller."""
+        return session.heard_s if session.is_heard else self._unanswered_s
 
     def _is_silent(self, image: ClusterImage, node: NodeId, now_s: float) -> bool:
         session = self._sessions[node]

@@ -6,7 +6,7 @@ Their theory is in `election_lease`.) It follows Raft's dissertation, sections 6
 
 | role | waits for | then |
 |---|---|---|
-| FOLLOWER | silence of T to 2T, or the end of the lease of a leader that is known dead | asks the voters: PROSPECTIVE |
+| FOLLOWER | silence of T to 5/4 T, or the end of a dead leader's lease | asks the voters: PROSPECTIVE |
 | PROSPECTIVE | a quorum that would promise (*pre-vote*), asks again meanwhile | has the engine try: CANDIDATE |
 | CANDIDATE | the engine's word: won, lost, or T to 2T without one | LEADER; or waits T to 2T: FOLLOWER |
 | LEADER | each H: heartbeat; no quorum answered for T (*check-quorum*), or a newer number | resigns: FOLLOWER |
@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from math import inf
+from typing import Final
 
 from tidelog.replication.election_events import (
     Advanced,
@@ -57,6 +58,9 @@ from tidelog.replication.election_lease import Grants, Term
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.numbers import NO_NUMBER, NODE_MAX, owner_of
 from tidelog.replication.quorum import Quorum
+
+SILENCE_SPREAD: Final = 1.25
+"""Voters that miss their leader at the same moment ask within this many timeouts."""
 
 
 class Role(Enum):
@@ -96,9 +100,10 @@ class Election:
         self._turn_s = self._heartbeat_s / 2
         self._timeout_s = settings.timeout_ms / 1000
         self._lease_s = settings.lease_ms / 1000
+        self._drift = settings.drift
         # The leader counts less than the voters that granted, because its clock may be slower than theirs by so much:
         # so the lease ends here first.
-        self._backing_s = self._lease_s * (1 - settings.drift)
+        self._backing_s = self._lease_s * (1 - self._drift)
         self._grants = Grants(self._lease_s, muted_until_s=now_s + self._lease_s if has_voted_before else -inf)
         self._promised = promised
         self._ended = NO_NUMBER  # the largest number whose term is known to be over
@@ -121,6 +126,11 @@ class Election:
     def has_lease(self, now_s: float) -> bool:
         """True if no other node can have been elected, so that this leader's applied prefix is the newest there is."""
         return self._term is not None and now_s < self._term.backed_s + self._backing_s
+
+    def alone_s(self, now_s: float) -> float:
+        """Returns for how many seconds surely no leader of an earlier term has had a lease; 0.0 if this node does not
+        lead, or does not know yet."""
+        return 0.0 if self._term is None else max(0.0, now_s - self._term.alone_since_s)
 
     def may_promise(self, candidate: int, now_s: float) -> bool:
         """False while a lease binds this voter: a promise request of this candidate must be dropped, unanswered."""
@@ -197,10 +207,8 @@ class Election:
         match message:
             case Heartbeat():
                 return self._on_heartbeat(sender, message, now_s)
-            case HeartbeatAnswer(number, beat):
-                if self._term is not None and self._term.number == number:
-                    self._term.answered(sender, beat)
-                return []
+            case HeartbeatAnswer():
+                return self._on_heartbeat_answer(sender, message, now_s)
             case PreVote(round_):
                 return [Tell(sender, PreVoteAnswer(round_, self._would_promise(sender, now_s)))]
             case PreVoteAnswer(round_, granted):
@@ -223,7 +231,7 @@ class Election:
         self._grants.give(sender, number, now_s)
         # A learner promises nobody, so its grant would be worth nothing.
         if self.me <= NODE_MAX:
-            effects.append(Tell(sender, HeartbeatAnswer(number, heartbeat.beat)))
+            effects.append(Tell(sender, HeartbeatAnswer(number, heartbeat.beat, self._grants.free_ms(now_s))))
         return [*effects, *self._know(sender, number)]
 
     def _on_promised(self, number: int, now_s: float) -> list[ElectionEffect]:
@@ -244,7 +252,8 @@ class Election:
         if self.role in {Role.CANDIDATE, Role.LEADER}:
             return [Resign(), *self._give_up(now_s)]
         self.role = Role.FOLLOWER
-        self._due_s = self._after_timeout_s(now_s)
+        # A hung leader costs all of this wait, so it is spread by less than others are: pre-votes keep voters apart.
+        self._due_s = now_s + self._uniform(self._timeout_s, SILENCE_SPREAD * self._timeout_s)
         return []
 
     def _on_silence(self, now_s: float) -> list[ElectionEffect]:
@@ -278,7 +287,7 @@ class Election:
 
     def _on_released(self, released: LeaseReleased, now_s: float) -> list[ElectionEffect]:
         """Takes note that a term is over: its successor asks at once, the others later."""
-        self._grants.release(released.number)
+        self._grants.release(released.number, now_s)
         # A heartbeat of that term may be under way still, and must not be followed, nor granted a lease.
         self._ended = max(self._ended, released.number)
         if self.role is not Role.FOLLOWER or released.number < self.number:
@@ -357,10 +366,18 @@ class Election:
             return [Resign()]
         assert owner_of(number) == self.me and number >= max(self._promised, self.number)
         self.role = Role.LEADER
-        self._term = Term(number, self.me, self._quorum, now_s)
+        self._term = Term(number, self.me, self._quorum, now_s=now_s, drift=self._drift)
+        self._term.freed(self.me, self._grants.free_ms(now_s), now_s)
         return [*self._know(self.me, number), *self._on_beat(now_s)]
 
     # -- leading -----------------------------------------------------------------------------------------------------
+
+    def _on_heartbeat_answer(self, voter: int, answer: HeartbeatAnswer, now_s: float) -> list[ElectionEffect]:
+        if self._term is not None and self._term.number == answer.number:
+            self._term.answered(voter, answer.beat)
+            if answer.free_ms is not None:
+                self._term.freed(voter, answer.free_ms, now_s)
+        return []
 
     def _on_beat(self, now_s: float) -> list[ElectionEffect]:
         term = self._term
@@ -387,7 +404,7 @@ class Election:
         if term is None:
             return []
         self._ended = term.number
-        self._grants.release(term.number)
+        self._grants.release(term.number, now_s)
         releases = [Tell(node, LeaseReleased(term.number, successor)) for node in self._audience()]
         return [*releases, *self._know(None)]
 

@@ -24,11 +24,13 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The end of the leader's log, which a follower has to reach."""
 
 
-class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True, gc=False):
+class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True, gc=False, omit_defaults=True):
     """Grants a lease: the sender promises nobody else for the length of one."""
 
     number: Natural
     beat: Natural
+    free_ms: Natural | None = None
+    """Milliseconds since the last lease ended that the sender granted to an earlier term; None if it does not say."""
 
 
 class PreVote(msgspec.Struct, frozen=True, tag=True, gc=False):

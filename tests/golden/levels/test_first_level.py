@@ -9,10 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tidelog.broker.consensus.messages import ElectionFrame
 from tidelog.broker.peer_service import MESSAGE_ADDITIONS, PEER_MESSAGES
 from tidelog.controller.records import RECORD_ADDITIONS, decode_record, encode_record
 from tidelog.controller.snapshot import decode_image, encode_image
 from tidelog.model.levels import FIRST_LEVEL, LEVEL_MAX
+from tidelog.replication.election_events import HeartbeatAnswer
 from tidelog.transport.peer.frames import MessageCodec
 from tidelog.transport.peer.hello import Hello
 
@@ -46,6 +48,14 @@ def test_a_message_is_read_and_sent_as_ever(name: str) -> None:
         assert len(encoded) > len(MESSAGES[name]) and CODEC.message(memoryview(encoded)) == message
     else:
         assert msgspec.msgpack.decode(encoded) == msgspec.msgpack.decode(MESSAGES[name])
+
+
+def test_a_voter_of_an_earlier_level_is_not_told_what_it_does_not_know() -> None:
+    answer = ElectionFrame(2, 1, HeartbeatAnswer(1 << 16, 3, 700))
+    earlier = ElectionFrame(2, 1, HeartbeatAnswer(1 << 16, 3))
+    assert CODEC.message(memoryview(CODEC.encode(answer, 3))) == answer
+    assert CODEC.message(memoryview(CODEC.encode(answer, 2))) == earlier
+    assert b"free_ms" not in CODEC.encode(answer, 2)
 
 
 def test_every_message_is_here_or_in_the_table() -> None:

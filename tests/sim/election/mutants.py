@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from tidelog.replication.election import Election
-from tidelog.replication.election_events import ElectionEffect
+from tidelog.replication.election_events import ElectionEffect, LeaseReleased
 from tidelog.replication.election_lease import Term
 
 
@@ -63,6 +64,24 @@ class PromiseUnderLease(Election):
         return True
 
 
+class AloneByOneWord(Election):
+    """Believes a single voter about the leases of earlier leaders."""
+
+    def alone_s(self, now_s: float) -> float:
+        free_s = self._term._free_since_s.values() if self._term is not None else ()
+        return max(0.0, now_s - min(free_s, default=inf))
+
+
+class AloneAsReleased(Election):
+    """Takes a lease that its leader has released for one that never was."""
+
+    def _on_released(self, released: LeaseReleased, now_s: float) -> list[ElectionEffect]:
+        earlier_s = self._grants._earlier_end_s
+        effects = super()._on_released(released, now_s)
+        self._grants._earlier_end_s = earlier_s
+        return effects
+
+
 MUTANTS = (
     NoPreVote,
     NoCheckQuorum,
@@ -70,4 +89,6 @@ MUTANTS = (
     LeaseFromAnswer,
     HeartbeatAfterPromise,
     PromiseUnderLease,
+    AloneByOneWord,
+    AloneAsReleased,
 )

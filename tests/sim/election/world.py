@@ -34,6 +34,7 @@ from tidelog.replication.quorum import Majority
 
 WRITE_EVERY_S = 0.3
 RESEND_S = 0.05
+INSTANT_S = 1e-6
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -96,6 +97,8 @@ class World:
         self.violations: list[str] = []
         self.winners: list[tuple[float, int]] = []
         """When which number won."""
+        self.held_s: dict[int, float] = {}
+        """When the leader under each number was seen last to have a lease."""
         self.cuts: set[tuple[int, int]] = set()
         self.loss = 0.0
         self.delay_s_max = 0.003
@@ -129,6 +132,20 @@ class World:
             election = voter.election
             if election is not None and election.role is Role.LEADER and owner_of(election.number) != voter.node:
                 self.violations.append(f"{voter.node} leads under the number of {owner_of(election.number)}")
+            elif election is not None and election.role is Role.LEADER:
+                self._check_alone(voter, election)
+
+    def _check_alone(self, voter: Voter, election: Election) -> None:
+        """Whoever led before was sure of no lease any more at the time that this leader knows."""
+        if self.has_lease(voter):
+            self.held_s[election.number] = self.now_s
+        alone_s = election.alone_s(voter.local_s(self.now_s))
+        since_s = self.now_s - alone_s / voter.rate
+        for number, held_s in self.held_s.items():
+            if alone_s and number < election.number and held_s > since_s + INSTANT_S:
+                self.violations.append(
+                    f"{number} had a lease at {held_s:.3f}, and {election.number} leads alone since {since_s:.3f}"
+                )
 
     def has_lease(self, voter: Voter) -> bool:
         return voter.election is not None and voter.election.has_lease(voter.local_s(self.now_s))

@@ -49,6 +49,22 @@ def test_a_new_controller_gives_everybody_a_whole_session() -> None:
     assert sessions.expired(cluster.image, 508.0) == []
 
 
+def test_leases_count_from_the_end_of_the_controllers_before() -> None:
+    cluster, sessions, epochs = silent_three()
+    sessions.begin(cluster.image, 200.0)
+    sessions.alone_since(199.2)
+    sessions.alone_since(199.5)  # another answer knows less
+    for witness in (1, 2):
+        sessions.witnessed(3, epochs[3], witness, 200.1)
+    assert silent_nodes(cluster, sessions, 200.19) == [], "a controller before may have given it a lease until 200.2"
+    assert silent_nodes(cluster, sessions, 200.2) == [3]
+    sessions.heard(3, epochs[3], 200.1, position=1)
+    for witness in (1, 2):
+        sessions.witnessed(3, epochs[3], witness, 200.3)
+    assert silent_nodes(cluster, sessions, 201.0) == [], "this one has answered it"
+    assert silent_nodes(cluster, sessions, 201.1) == [3]
+
+
 def test_what_comes_late_takes_nothing_back() -> None:
     _, sessions, epoch = started()
     sessions.heard(1, epoch, 101.0, position=9, snapshot=(8, "b"))

@@ -72,6 +72,11 @@ class Campaigner:
         """True if nobody else can lead now, by the clocks; of use to answer without a round, and to nothing else."""
         return self.election.has_lease(self._clock.monotonic_s())
 
+    @property
+    def alone_s(self) -> float:
+        """Seconds since which surely no leader of an earlier term has had a lease; 0.0 if that is not known."""
+        return self.election.alone_s(self._clock.monotonic_s())
+
     def may_promise(self, candidate: int) -> bool:
         return self.election.may_promise(candidate, self._clock.monotonic_s())
 

@@ -160,6 +160,11 @@ class ElectedLog:
         return self.is_leading and self._campaigner.has_lease
 
     @property
+    def alone_s(self) -> float:
+        """Seconds since which surely no broker that led earlier has had a lease; 0.0 if that is not known."""
+        return self._campaigner.alone_s if self.is_leading else 0.0
+
+    @property
     def applied_position(self) -> int:
         """The position up to which this member knows what is chosen, if not every payload."""
         return self.engine.node.replica.applied.position

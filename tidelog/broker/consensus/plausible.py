@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
 from tidelog.model.errors import ImplausibleNumber
-from tidelog.replication.election_events import Heartbeat, LeaseReleased
+from tidelog.replication.election_events import Heartbeat, HeartbeatAnswer, LeaseReleased
+from tidelog.replication.election_lease import FREE_MS_MAX
 from tidelog.replication.paxos.messages import (
     Learned,
     LearnResponse,
@@ -80,6 +81,8 @@ def check_election(frame: ElectionFrame, known: Known) -> None:
         _check_number(message.number, known)
     if isinstance(message, Heartbeat):
         _check_position(message.end, known)
+    if isinstance(message, HeartbeatAnswer) and (message.free_ms or 0) > FREE_MS_MAX:
+        raise ImplausibleNumber(f"no voter says that it was free for {message.free_ms} ms; {FREE_MS_MAX} is the most")
 
 
 def check_offset(offset: int, end: int) -> None:

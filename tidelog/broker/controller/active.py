@@ -364,6 +364,7 @@ class ActiveController:
     async def _tick(self, now_s: float) -> None:
         self._sessions.follow(self._image(), now_s)
         self._progress.wake_all()
+        self._sessions.alone_since(now_s - self._log.alone_s)
         fences = overdue(self._image(), self._sessions, now_s)
         for fence in fences:
             logger.warning("a broker is not heard of; it is fenced", node=fence.node_id, epoch=fence.broker_epoch)

@@ -337,6 +337,11 @@ class ClusterMetadata:
         return self._log.has_lease
 
     @property
+    def alone_s(self) -> float:
+        """Seconds since which surely no broker that led the metadata log earlier has had a lease; 0.0 if unknown."""
+        return self._log.alone_s
+
+    @property
     def snapshot(self) -> tuple[int, str]:
         """The image's position in the newest snapshot here, and its root hash."""
         return self._keeper.newest

@@ -68,7 +68,7 @@ class ClusterSettings(Settings):
     controller_quorum_election_timeout_ms: Milliseconds = setting(
         "controller.quorum.election.timeout.ms",
         1_000,
-        "Voters elect another active controller when they have not heard of it for this long, or up to twice as long; "
+        "Voters elect another active controller when they have not heard of it for this long, or a quarter longer; "
         "one that does not hear of a majority for this long resigns. The same on all brokers.",
         unit="ms",
     )

@@ -64,8 +64,8 @@ def _both(info: PartitionInfo, controller: int) -> int | None:
 KINDS = {
     "hung follower": Hung(_follower, 1.5),
     "hung leader": Hung(_leader, 3.0),
-    "hung controller": Hung(_controller, 4.0),
-    "hung leader and controller": Hung(_both, 4.5),
+    "hung controller": Hung(_controller, 2.5),
+    "hung leader and controller": Hung(_both, 3.0),
     "hung disk of a follower": Hung(_follower, 2.0, is_disk=True),
     "hung disk of a leader": Hung(_any_leader, 3.0, is_disk=True),
 }

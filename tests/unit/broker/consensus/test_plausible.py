@@ -9,6 +9,7 @@ from tidelog.broker.consensus.messages import ElectionFrame, PaxosFrame
 from tidelog.broker.consensus.plausible import AHEAD_MAX, NUMBERS_AHEAD_MAX, Known, check_election, check_paxos
 from tidelog.model.errors import ImplausibleNumber
 from tidelog.replication.election_events import ElectionMessage, Heartbeat, HeartbeatAnswer, LeaseReleased, PreVote
+from tidelog.replication.election_lease import FREE_MS_MAX
 from tidelog.replication.paxos.messages import (
     Learned,
     LearnRequest,
@@ -94,7 +95,14 @@ def test_notices_are_judged_as_well(notice: Learned) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [Heartbeat(KNOWN, 1, END), LeaseReleased(KNOWN), HeartbeatAnswer(TOP, 1), PreVote(1)]
+    "message",
+    [
+        Heartbeat(KNOWN, 1, END),
+        LeaseReleased(KNOWN),
+        HeartbeatAnswer(TOP, 1),
+        HeartbeatAnswer(KNOWN, 1, FREE_MS_MAX),
+        PreVote(1),
+    ],
 )
 def test_an_election_hears_what_may_be(message: ElectionMessage) -> None:
     check_election(ElectionFrame(2, 1, message), KNOW)
@@ -107,6 +115,7 @@ def test_an_election_hears_what_may_be(message: ElectionMessage) -> None:
         LeaseReleased(TOP),
         Heartbeat(make_number(10, 3), 1, END),
         LeaseReleased(make_number(9, 1)),
+        HeartbeatAnswer(KNOWN, 1, FREE_MS_MAX + 1),
     ],
 )
 def test_an_election_hears_of_no_term_that_cannot_be(message: ElectionMessage) -> None:

@@ -79,6 +79,7 @@ class MemoryLog:
         self.image = with_voters(self.image, voters, max(one.voter_id + 1 for one in voters))
 
     has_lease = True
+    alone_s = 0.0
 
     def resign(self) -> None:
         self.resigned += 1

@@ -32,6 +32,7 @@ from tidelog.replication.election_events import (
     WakeAt,
     Won,
 )
+from tidelog.replication.election_lease import FREE_MS_MAX
 from tidelog.replication.election_settings import ElectionSettings
 from tidelog.replication.paxos.numbers import make_number
 from tidelog.replication.quorum import Joint, Majority, Quorum
@@ -328,13 +329,45 @@ def test_stepping_aside_names_a_successor() -> None:
     assert voter.step(StepAside(3), 0.1) == []
 
 
+# -- what is over ----------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_says_for_how_long_no_lease_of_an_earlier_term_has_run() -> None:
+    voter = following(N2)  # it grants a lease until 0.4
+    voter.step(Promised(N3), 0.9)
+    assert told(voter.step(heartbeat(N3), 1.0)) == {3: HeartbeatAnswer(N3, 1, 600)}
+    assert told(voter.step(heartbeat(N3, beat=2), 1.25)) == {3: HeartbeatAnswer(N3, 2, 850)}
+
+
+def test_a_lease_that_was_released_ran_until_then() -> None:
+    voter = following(N2)
+    voter.step(Heard(2, LeaseReleased(N2, 3)), 0.25)
+    voter.step(Promised(N3), 0.3)
+    assert told(voter.step(heartbeat(N3), 0.75)) == {3: HeartbeatAnswer(N3, 1, 500)}
+
+
+def test_a_leader_is_alone_since_a_quorum_was_bound_to_nobody_before_it() -> None:
+    voter = leader()
+    assert voter.alone_s(5.0) == 0.0, "its own word is no quorum"
+    voter.step(Heard(2, HeartbeatAnswer(N1, 1)), 0.1)
+    assert voter.alone_s(5.0) == 0.0, "a voter of an earlier version does not say"
+    voter.step(Heard(2, HeartbeatAnswer(N2, 1, 900)), 0.1)
+    assert voter.alone_s(5.0) == 0.0, "an answer to another term"
+    voter.step(Heard(2, HeartbeatAnswer(N1, 2, 400)), 0.2)
+    assert voter.alone_s(0.2) == pytest.approx(0.4 * 0.95), "the voter's clock may be the faster one"
+    voter.step(Heard(3, HeartbeatAnswer(N1, 2, 700)), 0.2)
+    assert voter.alone_s(0.2) == pytest.approx(0.7 * 0.95), "any quorum has a voter that granted the last lease"
+    voter.step(StepAside(2), 1.0)
+    assert voter.alone_s(5.0) == 0.0
+
+
 # -- following -------------------------------------------------------------------------------------------------------
 
 
 def test_a_heartbeat_is_answered_and_binds() -> None:
     voter = election()
     effects = voter.step(heartbeat(N2, beat=4), 0.0)
-    assert told(effects) == {2: HeartbeatAnswer(N2, 4)}
+    assert told(effects) == {2: HeartbeatAnswer(N2, 4, FREE_MS_MAX)}
     assert LeaderChanged(2, N2) in effects
     assert voter.may_promise(2, 0.1) and not voter.may_promise(3, 0.39) and not voter.may_promise(1, 0.39)
     assert voter.may_promise(3, 0.41)
@@ -356,7 +389,7 @@ def test_who_has_promised_a_newer_number_never_grants_an_older_one_again() -> No
     assert not voter.may_promise(2, 0.8) and voter.may_promise(3, 0.8)
     after_a_restart = election(has_voted_before=True, promised=N3)
     assert told(after_a_restart.step(heartbeat(N2), 0.0)) == {}
-    assert told(after_a_restart.step(heartbeat(N3), 0.0)) == {3: HeartbeatAnswer(N3, 1)}
+    assert told(after_a_restart.step(heartbeat(N3), 0.0)) == {3: HeartbeatAnswer(N3, 1, 0)}
 
 
 @pytest.mark.parametrize("number", [N1, N2])
