@@ -1,1 +1,1 @@
-"""Partitions that commit when a majority holds a batch (`commit.protocol=paxos`): a Paxos log each."""
+"""Partitions with `commit.protocol=paxos`: each is a Paxos log, and a batch is committed when a majority holds it."""

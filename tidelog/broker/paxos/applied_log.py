@@ -1,22 +1,23 @@
-"""The state machine of a Paxos partition: its `PartitionLog`, which holds what is applied, in order, and nothing else.
+"""The state machine of a Paxos partition: its `PartitionLog`, which holds exactly the applied batches, in log order.
 
-Batches are placed before they are proposed, so every replica's log is made of the same bytes at the same offsets. What
-is void, or no batch at all, leaves a gap in the offsets, or nothing. The log's end is the high watermark: all of it is
-agreed on. Readers are woken, and producers answered, when a batch is here.
+The leader assigns offsets before it proposes a batch, so every replica's log has the same bytes at the same offsets. A
+void value leaves a gap in the offsets; values without batches leave none. The log's end is the high watermark, since
+everything in the log is chosen. Appending wakes waiting readers and, at the leader, answers producers.
 
-**What a disk gives back** is compared (`comparison`), as it is applied again, and truncated where something else is
-chosen; or with other logs (`doubts`), where it is not applied again.
+**After a restart** the log's own rows are compared (`comparison`) with the values that are applied again, and the log
+is truncated where another value is chosen. Rows below the journal's floor, whose values are not applied again, are
+compared with other replicas' logs (`doubts`).
 
-**Where it begins** is agreed on, too: a DELETE in the log says it (Kafka's DeleteRecords, and retention). The files go
-when this log is durable so far, which may be a little later. Nobody has to remember that: the floor of the journal
-knows where the log begins, and what is behind the floor is applied again.
+**The log start offset** is agreed on, too, by a DELETE value (Kafka's DeleteRecords, and retention). The segments are
+deleted once this log is durable up to that offset, which may be a little later. Nothing else has to remember that: the
+journal's floor names the log start offset, and values behind the floor are applied again.
 
-**What is lost.** A value may come without its batches, for nobody has them any more: the log then has its offsets as
-damaged ones, like any that rot later, and a copy that turns up repairs them.
+**Lost batches.** A value may be delivered without its batches because no replica has them any more. Its offsets are
+then marked as damaged, as if the batches had rotted later, and a copy that turns up repairs them.
 
-**Durability.** The journals of a majority have every batch before it comes here, and give it up only when their logs
-are durable. So nobody waits for this log's flushes, unless he says so (`hurry`). A loss of power costs no more than
-applying so much again.
+**Durability.** The journals of a majority have every batch before it is applied, and are truncated only when their logs
+are durable. So no request waits for this log's flushes, unless it asks for one (`hurry`). After a loss of power the
+unflushed part is applied again.
 """
 
 from __future__ import annotations
@@ -46,16 +47,18 @@ from tidelog.replication.paxos.state import Kind, Prefix, Value
 from tidelog.storage.partition_log import PartitionLog
 
 FLUSH_S = 1.0
-"""A second is well below the voter reconciler's `BEHIND_S`, so that a replica that has caught up looks so."""
+"""Seconds between an append and the flush of the applied log. It is well below the `BEHIND_S` of the voter reconciler,
+so that a replica that has caught up is seen as caught up."""
 FLUSH_BYTES = 8 << 20
-"""Far less than a journal may hold, and no more than producers can wait for."""
+"""Unflushed bytes at which the applied log is flushed at once. Far less than a journal may hold, and little enough for
+producers to wait for."""
 RETRY_S = 0.1
 WAITING_MAX = 64
-"""Values that may wait for room here."""
+"""Delivered values that may wait until the disk has room for their batches."""
 
 PIECE_BYTES = 1 << 20
 PAYLOAD_BYTES_MAX = 64 << 20
-"""No value is larger: it comes in one frame of a peer."""
+"""Upper bound of a value's payload in bytes: a value is sent between brokers in a single frame."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -68,15 +71,17 @@ class _Waiting(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The end of what the log is to hold of it; 0 if that is nothing."""
+        """The log end offset after this value is written; 0 if it writes no batches."""
         if self.batches:
             return self.batches[-1].header.next_offset
         return self.applied.value.base_offset + self.applied.value.count if self.is_lost else 0
 
 
 class AppliedLog:
-    """The applied log of one replica. `applied` is called with each value once it is here, `durable` with each flush,
-    and `failed` when the log has gone offline.
+    """The log of applied batches on one replica.
+
+    `applied` is called with each value once its batches are in the log, `durable` after each flush, and `failed` with
+    the reason when the log has gone offline.
     """
 
     def __init__(
@@ -93,12 +98,12 @@ class AppliedLog:
         is_accounted: Callable[[int, Value], bool],
         differs: Callable[[int], None],
     ) -> None:
-        """`is_accounted` tells if the journal has a value on its disk. `differs` is called with the offset from which
-        on the log is to be truncated (`truncate`); nothing is written before."""
+        """`is_accounted` returns whether the journal has a value durably. `differs` is called with the offset from
+        which on the log has to be truncated (`truncate`); nothing is appended before that is done."""
         self.log = log
         self.watchers = Watchers()
         self.is_truncating = False
-        """The log is being truncated or emptied: it is the disk thread's."""
+        """True while the disk thread truncates or empties the log, which nothing else may write to then."""
         self._log_writer = log_writer
         self._clock = clock
         self._stats = stats
@@ -110,7 +115,8 @@ class AppliedLog:
         self._differs = differs
         self._waiting: deque[_Waiting] = deque()
         self.start_offset = 0
-        """The log start offset that the applied values ask for; it takes effect when the log is durable so far."""
+        """The log start offset that the applied DELETE values ask for; records below it are deleted once the log is
+        durable up to it."""
         self._retry: asyncio.TimerHandle | None = None
         self._due: asyncio.TimerHandle | None = None
         """The timer of the next flush."""
@@ -118,16 +124,18 @@ class AppliedLog:
 
     @property
     def high_watermark(self) -> int:
-        """The end of what is applied here, and was compared if it had to be."""
+        """The end of the applied batches that readers may see; batches that still have to be compared with the chosen
+        values are hidden."""
         return self._shown(self.log.log_end_offset)
 
     @property
     def is_compared(self) -> bool:
-        """False while the log holds what may yet differ from what is chosen."""
+        """True if no batch of the log has to be compared with the chosen values any more."""
         return self._comparison.is_done
 
     def hidden_below(self, offset: int) -> int:
-        """Returns what `Comparison.hidden_below` does."""
+        """Returns the offset from which on batches below `offset` are hidden, because the journal may have forgotten
+        their values; -1 if none is."""
         return self._comparison.hidden_below(offset)
 
     def _shown(self, offset: int) -> int:
@@ -154,40 +162,42 @@ class AppliedLog:
 
     @property
     def is_out_of_room(self) -> bool:
-        """True while something waits that the disk has no room for."""
+        """True while an applied value waits because the disk is full."""
         return self._retry is not None
 
     @property
     def is_full(self) -> bool:
-        """True while no more should be delivered."""
+        """True while `WAITING_MAX` values wait: the caller should deliver no more."""
         return len(self._waiting) >= WAITING_MAX
 
     def holds(self, position: int, value: Value) -> bool:
-        """Returns True if all of this value, which is applied, is in the log. While another waits to be compared, none
-        is."""
+        """Returns True if all batches of this applied value are in the log. False as well while another value waits to
+        be compared with the log."""
         # Offsets are given out once and rise with the positions, so the end alone tells what is here.
         if value.kind is not Kind.APPEND or value.base_offset + value.count > self._end:
             return False
         return self._comparison.is_done or (not self._waiting and self._comparison.agrees(position, value))
 
     def payload_of(self, value: Value) -> bytes | None:
-        """Returns the batches of a value, as `payload_in` does."""
+        """Returns the payload of a value from the log; None if the log does not hold it whole and readable."""
         return payload_in(self.log, value)
 
     def producers_before(self, offset: int) -> bytes:
-        """Returns PRODUCER rows of what was known when the log ended at `offset`, not far behind its start: for a
-        replica that starts over there. Raises `Overloaded`."""
+        """Returns PRODUCER rows: the producers' sequence numbers as known when the log ended at `offset`, which is near
+        the log start. A replica that starts its log over at `offset` needs them. Raises `Overloaded`."""
         return self.log.files.codec.pack_producers(self.log.producers_before(offset, self._clock.wall_ms()))
 
     def take(self, applied: Applied, payload: Buffer | None) -> None:
-        """Takes the next value in order; an APPEND that is not here yet with its batches, or None if they are lost."""
+        """Appends the next applied value, in log order. `payload` are its batches, or None for an APPEND whose batches
+        no replica has any more."""
         counts = applied.verdict is Verdict.APPLIED and applied.value.kind is Kind.APPEND
         batches = list(iter_batches(payload)) if counts and payload else []
         self._waiting.append(_Waiting(applied, batches, counts and payload is None))
         self._go_on()
 
     def delete_below(self, offset: int) -> None:
-        """Takes in an applied value that has the log begin at `offset`: the records below go as soon as they may."""
+        """Raises the log start offset to `offset`, as an applied value asks; the records below are deleted once the log
+        is durable up to there."""
         self.start_offset = max(self.start_offset, offset)
         self._go_on()
 
@@ -215,8 +225,8 @@ class AppliedLog:
             self._failed(str(error))
 
     def _delete(self) -> None:
-        """Deletes the records below the log start offset, as far as the log is durable: of others nobody could tell
-        after a loss of power that they were deleted."""
+        """Deletes the records below the log start offset, but only durable ones: after a loss of power nothing would
+        show that unflushed records had been deleted."""
         log = self.log
         offset = min(self.start_offset, log.durable_offset)
         if offset > log.log_start_offset:
@@ -262,14 +272,14 @@ class AppliedLog:
         self.watchers.wake_all()
 
     def append_copied(self, batches: list[RecordBatch]) -> None:
-        """Takes batches from another replica's log, which are applied there. Raises as `PartitionLog.append`."""
+        """Appends batches copied from another replica's log, where they are applied. Raises as `PartitionLog.append`."""
         self.log.append(batches, self._clock.wall_ms(), may_skip=True)
         self._flush_later(sum(batch.header.size for batch in batches))
         self.watchers.wake_all()
 
     def append_lost(self, end_offset: int) -> None:
-        """Goes on at this offset, since the batches up to there are damaged in all other logs. Raises as
-        `PartitionLog.append`."""
+        """Marks the offsets from the log's end up to `end_offset` as damaged, since all other replicas' logs have these
+        batches damaged. Raises as `PartitionLog.append`."""
         self.log.append_lost(self.log.log_end_offset, end_offset, 0, self._clock.wall_ms())
         self._flush_later(0)
         self.watchers.wake_all()
@@ -284,7 +294,8 @@ class AppliedLog:
             self._due = asyncio.get_running_loop().call_later(FLUSH_S, self.hurry)
 
     def _is_at_odds(self, applied: Applied) -> bool:
-        """Compares the next value with what the log holds; True if the log has to be truncated first."""
+        """Compares the next applied value with the batch that the log holds there; returns True if the log has to be
+        truncated first."""
         if self._comparison.is_done:
             return False
         shown = self._comparison.hidden_from
@@ -302,12 +313,12 @@ class AppliedLog:
         return offset is not None
 
     def jumped(self, floor: Prefix) -> None:
-        """Compares with a floor at which the engine goes on, without the values before."""
+        """Compares the log with a floor to which the engine has jumped, skipping the values below it."""
         self._order_truncation(self._comparison.jumped(floor))
 
     def doubted(self) -> range:
-        """Returns the offsets of this log that are to be compared with other replicas' logs before they are shown. What
-        is deleted, or was never here, is doubted no more."""
+        """Returns the offsets of this log that have to be compared with other replicas' logs before readers may see
+        them. Offsets that are deleted or beyond the log's end are taken as compared."""
         doubted_offsets = self._comparison.doubted
         here = range(
             max(doubted_offsets.start, self.log.log_start_offset), min(doubted_offsets.stop, self.log.log_end_offset)
@@ -319,12 +330,13 @@ class AppliedLog:
         return here
 
     def settle(self, offset: int) -> None:
-        """Shows what is doubted below this offset: it was compared."""
+        """Shows the batches below `offset` to readers, as they have been compared with other replicas' logs."""
         self._comparison.settled(offset)
         self.watchers.wake_all()
 
     def compare(self, reported: Iterable[ReportedBatch]) -> bool:
-        """Compares what is doubted with what another log holds from there on; returns True if that told something."""
+        """Compares the doubted batches (`doubted`) with those of another replica's log; returns True if at least one
+        could be decided, by showing it or by truncating the log."""
         doubted = self.doubted()
         offset, is_at_odds = compare(self.log, doubted, reported)
         if offset > doubted.start:
@@ -332,7 +344,8 @@ class AppliedLog:
         return self._order_truncation(offset if is_at_odds else None) or offset > doubted.start
 
     def begins_later(self, offset: int) -> bool:
-        """Deletes what is doubted here below the beginning of another log. Returns True if it is gone, or goes."""
+        """Deletes the doubted batches below `offset`, the log start offset of another replica. Returns True if they are
+        deleted or about to be."""
         start = self.log.log_start_offset
         # Nothing of the other log can be compared, and all that is here was deleted there: another log stands for it.
         if offset >= self.log.log_end_offset:
@@ -341,8 +354,8 @@ class AppliedLog:
         return self.log.log_start_offset > start
 
     async def truncate(self, offset: int) -> None:
-        """Truncates the log where it is at odds with what is chosen; then goes on. Raises as
-        `PartitionLog.truncate_to`."""
+        """Truncates the log to `offset`, from where it differs from the chosen values, and then appends the waiting
+        ones. Raises as `PartitionLog.truncate_to`."""
         now_ms = self._clock.wall_ms()
         await self._log_writer.exclusively(
             self, lambda: self.log.truncate_to(offset, high_watermark=offset, now_ms=now_ms)
@@ -354,8 +367,8 @@ class AppliedLog:
         self.watchers.wake_all()
 
     async def start_over(self, offset: int, producers: list[tuple[int, ProducerState]]) -> None:
-        """Drops everything; the log goes on at `offset`, and remembers these producers. Raises as
-        `PartitionLog.start_over`: it is offline then."""
+        """Empties the log and lets it begin at `offset`, with these producers' sequence numbers. Raises as
+        `PartitionLog.start_over`: the log is offline then."""
         now_ms = self._clock.wall_ms()
         self.is_truncating = True
         await self._log_writer.exclusively(
@@ -366,7 +379,7 @@ class AppliedLog:
         self.watchers.wake_all()
 
     def hurry(self) -> None:
-        """Flushes the log now, since a request waits for that, or has waited long enough."""
+        """Flushes the log now instead of at the end of `FLUSH_S`."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -375,7 +388,7 @@ class AppliedLog:
             self._log_writer.submit(self)
 
     def on_flushed(self) -> None:
-        """Takes the log writer's report that a flush has ended, or failed."""
+        """Handles the log writer's report that a flush of this log has ended, or failed."""
         if self.log.offline_reason is not None:
             self._failed(self.log.offline_reason)
             return
@@ -383,7 +396,8 @@ class AppliedLog:
         self._durable()
 
     def close(self) -> None:
-        """Drops the values that wait for room; the journal still has them. Whoever closes the log flushes it."""
+        """Cancels the timers and drops the values that wait for disk space; the journal still has them. The caller has
+        to flush and close the log."""
         if self._due is not None:
             self._due.cancel()
         if self._retry is not None:
@@ -393,7 +407,8 @@ class AppliedLog:
 
 
 def payload_in(log: PartitionLog, value: Value) -> bytes | None:
-    """Returns the batches of a value that is in the log, whole; None if they are not, or cannot be read."""
+    """Returns the payload of an APPEND value from the log; None if the log does not hold all its batches readable and
+    with the value's digest."""
     pieces: list[bytes] = []
     offset, end_offset, size = value.base_offset, value.base_offset + value.count, 0
     if value.kind is not Kind.APPEND or offset < log.log_start_offset or end_offset > log.log_end_offset:

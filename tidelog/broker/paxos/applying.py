@@ -1,6 +1,7 @@
-"""How a replica's log comes to hold what is applied: in order, by delivery, or by copying where that cannot go on.
+"""How applied values get into a replica's log: delivered in order from the journal, or copied from another replica.
 
-What nobody can read any more the log has as damaged offsets (`lost_values`).
+Copying is needed where the journals no longer have the values. Batches that no replica can read any more become damaged
+offsets (`lost_values`).
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ logger = structlog.get_logger("tidelog.paxos")
 
 
 class Applying:
-    """Applies to one replica's log. `copied` is called with what another replica says of who votes, once the log here
-    reaches so far, and `failed` if the log cannot be truncated."""
+    """Applies chosen values to one replica's log.
+
+    `copied` is called with another replica's floor, which names its voters, once the log here reaches that floor;
+    `failed` with the reason if the log cannot be truncated.
+    """
 
     def __init__(
         self,
@@ -74,17 +78,17 @@ class Applying:
 
     @property
     def is_truncating(self) -> bool:
-        """The log is being truncated, or emptied to begin later."""
+        """True while the log is being truncated, or emptied to begin at a later offset."""
         return self._applied.is_truncating
 
     def is_whole(self, next_offset: int) -> bool:
-        """Returns True if everything that is applied below this offset is in the log, and was compared if it had to
-        be."""
+        """Returns True if every value below `next_offset` that is applied is written to the log, and nothing in the log
+        has yet to be compared with the chosen values."""
         is_written = self._applied.end_offset == self._applied.log.log_end_offset >= next_offset
         return is_written and self._applied.is_compared and not self._applied.is_truncating
 
     def on_applied(self, applied: Applied) -> None:
-        """Takes the engine's next position, and delivers what can be delivered."""
+        """Takes the next value that the engine has applied, and delivers all values that can be delivered now."""
         self.delivery.applied(applied)
         # The floor waits until the log is durable so far.
         if applied.value.kind is Kind.TRUNCATE:
@@ -93,7 +97,8 @@ class Applying:
             self.copy()
 
     def on_jumped(self, floor: Prefix) -> None:
-        """Goes on at this floor, without the values before: another log has to stand for them."""
+        """Continues at a floor to which the engine has jumped: the values below it have to be copied from another
+        replica's log."""
         self.delivery.jumped(floor.position)
         self._applied.jumped(floor)
         self._applied.delete_below(self._engine.node.replica.floor.start_offset)
@@ -101,7 +106,8 @@ class Applying:
         self.copy()
 
     def start(self) -> None:
-        """Brings the log up to the journal's floor, and the journal back what the log has of it."""
+        """Begins to bring the log up to the journal's floor, and rewrites damaged journal entries whose payload the log
+        still has."""
         replica = self._engine.node.replica
         self._applied.delete_below(replica.floor.start_offset)
         # Reading restores: the log may have what the journal has lost, and each copy more may settle an election.
@@ -110,7 +116,7 @@ class Applying:
         self.copy()
 
     def copy(self) -> None:
-        """Begins to copy from another log, if something is lacking that no journal will give."""
+        """Begins to copy from another replica's log, if something is missing that no journal can give."""
         if self._lacking() is not None and (self._copying is None or self._copying.done()):
             self._copying = self._spawn(f"paxos-copying-{self._partition_id}", self._copy())
 
@@ -120,7 +126,7 @@ class Applying:
             self.delivery.advance()
 
     def truncate(self, offset: int) -> None:
-        """Has the log truncated where it is at odds with what is chosen."""
+        """Truncates the log at `offset`, from where it differs from the chosen values, in a task of its own."""
         self._truncating = self._spawn(f"paxos-truncating-{self._partition_id}", self._truncate(offset))
 
     async def _truncate(self, offset: int) -> None:
@@ -131,7 +137,7 @@ class Applying:
             self._failed(str(error))
 
     async def close(self) -> None:
-        """Copies and truncates no more."""
+        """Cancels copying and truncating, and waits until both have ended."""
         self._lost.close()
         tasks = [task for task in (self._copying, self._truncating) if task is not None]
         for task in tasks:
@@ -139,7 +145,7 @@ class Applying:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _read(self, position: int, value: Value) -> Buffer | None:
-        """Returns the payload for the delivery; None if it cannot be had now."""
+        """Returns the payload that the delivery is to pass on; None if it cannot be read or written now."""
         # What has no room yet waits in the journal, and is delivered later.
         if self._applied.is_full:
             return None
@@ -150,14 +156,15 @@ class Applying:
         return not self._applied.is_full and self._lost.is_lost(applied)
 
     def _lacking(self) -> int | None:
-        """Returns the position up to which another log must stand for what is lacking; None if nothing is."""
+        """Returns the position up to which the log must be copied from another replica; 0 if only the voters are
+        unknown, None if nothing is missing."""
         lacking = self.delivery.needs_snapshot
         is_told = self._membership.is_known and not self._waits_for_what_is_deleted()
         return 0 if lacking is None and not is_told else lacking
 
     def _waits_for_what_is_deleted(self) -> bool:
-        """Returns True if the payload that delivery waits for is of records that were deleted since: nobody may have it
-        any more. Another log, which begins behind them, stands for it."""
+        """Returns True if delivery is blocked by a payload whose records are deleted by now. No replica may have it any
+        more; another replica's log, which begins behind these records, is copied instead."""
         blocking = self.delivery.blocking
         if blocking is None or self._applied.holds(blocking.position, blocking.value):
             return False
@@ -166,8 +173,8 @@ class Applying:
         return 0 < value.base_offset + value.count <= self._engine.node.replica.applied.start_offset
 
     def _on_copied(self, floor: Floor) -> None:
-        """Goes on at the floor of another's journal, which the log here reaches. It may lie behind the own floor:
-        nobody tells any more what stands between."""
+        """Continues at the floor of another replica's journal, which the log here has reached. It may lie behind this
+        replica's own floor: no journal has the positions between any more."""
         if floor.position > self.delivery.position:
             self._applied.jumped(floor)
         # The floor may be passed only when the log is known to hold what it stands for.

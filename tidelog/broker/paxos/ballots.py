@@ -28,7 +28,7 @@ from tidelog.replication.paxos.voters import Membership
 ATTEMPT_BITS = 8
 ATTEMPTS_MAX = (1 << ATTEMPT_BITS) - 1
 AGAIN_S = 0.05
-"""T: an attempt that came to nothing is followed by another after a time drawn from [T, 2T)."""
+"""T in seconds: a failed attempt to be elected is repeated after a time drawn from [T, 2T)."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -42,17 +42,17 @@ def number_of(leader_epoch: int, attempt: int, engine_id: int) -> int:
 
 
 def epoch_of(number: int) -> int:
-    """Returns the leader epoch that a number belongs to."""
+    """Returns the leader epoch that is encoded in a ballot number."""
     return number >> (ATTEMPT_BITS + NODE_BITS)
 
 
 def number_after(leader_epoch: int) -> int:
-    """Returns the end (exclusive) of the numbers of a leader epoch, and of all before it."""
+    """Returns the smallest ballot number above all numbers of this leader epoch and of earlier ones."""
     return (leader_epoch + 1) << (ATTEMPT_BITS + NODE_BITS)
 
 
 class BallotNumbers:
-    """Attempts of one replica to lead, and the numbers that it makes them under."""
+    """The attempts of one replica to be elected leader, and the ballot numbers of these attempts."""
 
     def __init__(self, engine: Engine, membership: Membership, entropy: Entropy, *, engine_id: int) -> None:
         self._engine = engine
@@ -60,31 +60,33 @@ class BallotNumbers:
         self._entropy = entropy
         self._again: asyncio.TimerHandle | None = None
         self.leader_epoch: int | None = None
-        """The epoch in which this broker is to lead; None if it is not, or has lost to a later leader."""
+        """The leader epoch in which the controller has appointed this broker; None if it has not, or if a later leader
+        has overtaken this one."""
         self.attempt = 0
-        """The number under which it leads, or tries to; 0 if it does neither now."""
+        """The ballot number under which this replica leads, or campaigns now; 0 if it does neither."""
         self.engine_id = engine_id
 
     def seek(self, leader_epoch: int) -> None:
-        """Campaigns in this leader epoch, for which the controller has named this replica."""
+        """Campaigns in this leader epoch, for which the controller has appointed this replica."""
         self.leader_epoch = leader_epoch
         self.attempt = 0
         self._cancel()
         self.campaign()
 
     def abdicate(self) -> None:
-        """Campaigns no more in this epoch, whatever the metadata say."""
+        """Stops campaigning in this leader epoch, even while the metadata still name this replica as the leader."""
         self.leader_epoch = None
         self.attempt = 0
         self._cancel()
 
     def give_up(self) -> None:
-        """Campaigns no more, and ends the term: another broker is the leader, or nobody."""
+        """Stops campaigning and ends the engine's term: the metadata name another leader, or none."""
         self.abdicate()
         self._engine.step(Demote())
 
     def campaign(self) -> None:
-        """Tries to be elected, unless an attempt is under way, or would be of no use yet."""
+        """Asks the engine to be elected under a fresh ballot number; does nothing if not appointed or if an attempt is
+        under way, and tries later while the disk may not vote or does not know the voters."""
         if self.leader_epoch is None or self.attempt or self._again is not None:
             return
         status = self._engine.node.replica.metadata.status
@@ -101,7 +103,8 @@ class BallotNumbers:
         self._engine.step(Elect(number))
 
     def next_number(self) -> int | None:
-        """Returns the number of the next attempt in this leader epoch; None if there is no other."""
+        """Returns the ballot number of the next attempt in this leader epoch; None if the epoch has no number left or
+        is over."""
         # Durable before it was used, so no number is used twice, not even after a crash.
         issued = self._engine.node.replica.metadata.issued
         if self.leader_epoch is None or epoch_of(issued) > self.leader_epoch:
@@ -113,12 +116,13 @@ class BallotNumbers:
         return None if attempt > ATTEMPTS_MAX else number_of(self.leader_epoch, attempt, self.engine_id)
 
     def begin_anew(self) -> None:
-        """Ends the attempt that is under way: other voters decide now, and another attempt asks them."""
+        """Forgets the attempt under way, since other voters decide now; the next attempt asks those."""
         self.attempt = 0
         self._cancel()
 
     def on_lost(self, lost: Lost) -> bool:
-        """Takes note that a number is lost; returns True if it was that of this replica's term or attempt."""
+        """Notes that a ballot number was overtaken by a larger one; returns True if it was the number of this replica's
+        current term or attempt."""
         # The end of an earlier attempt says nothing about this one.
         if lost.number != self.attempt:
             return False
@@ -130,7 +134,7 @@ class BallotNumbers:
         return True
 
     def on_refused(self, number: int) -> None:
-        """Tries again later, as the engine cannot begin with this number now."""
+        """Schedules another attempt, since the engine could not begin one under this number."""
         if number == self.attempt:
             self.attempt = 0
             self._try_again()

@@ -1,25 +1,26 @@
-"""The rows of a log beyond its journal's floor are compared with the journal, and with what is chosen.
+"""The rows of a log behind its journal's floor are compared with the journal, and with the values that are chosen.
 
-The log's row of a batch says at which position it was agreed on, and by which birth. When the row is written the
-journal may or may not have that value on its disk yet; the row says that as well: its value is *accounted for*. So a
-row that is accounted for, and that the journal has no such slot for, proves that the journal has lost what was durable:
-this replica has forgotten what it accepted. Rows of values that were only learned, or whose journal entry was still on
-its way, prove nothing, and neither do copied batches, which name no position.
+A log's *row* is the catalog entry of a batch. It names the position at which the batch was agreed on, and the value's
+*birth*: the ballot number under which that value was first proposed. When the row is written the journal may or may not
+have the value on its disk; the row records that as well: the value is *accounted for* if it has. So a row that is
+accounted for, and whose value the journal lacks after a restart, proves that the journal has lost something durable:
+this replica has forgotten what it accepted. Rows of values that were only learned, or whose journal entry was not
+durable yet, prove nothing, and neither do copied batches, which name no position.
 
-What the journal does not account for may be chosen, or be what nobody else has ever heard of. So every row beyond the
-floor is compared, as the log is applied again, with what stands at its position. A row is at odds with what is applied
+A row that the journal does not account for may be chosen, or known to no other replica. So every row behind the floor
+is compared, as values are applied again, with the value applied at its position. The log differs from the chosen values
 
-- at its own position, if that is another value or none that counts;
-- behind its position, if it was not met there;
-- before its position, if it begins within the offsets of what is applied, or is of an older birth, and so void.
+- if another value, or a void one, is applied at the row's own position;
+- if a position behind the row's is applied, and the row's value was not met;
+- if a value before the row's position takes the offset at which the row begins, or has a newer birth, so that the row's
+  value is void;
+- for a row without a position: if its leader epoch is not that of the value applied at its offset. A power cut can take
+  a row and leave its batch; the row that is rebuilt from the batch has the batch's epoch, which no checksum covers.
 
-- at its own offset, if it names no position and is of another leader epoch. A power cut can take a row and leave its
-  batch; the row that is made again from the batch has the epoch that stands there, which no checksum covers.
+From that row on the log is truncated, and the chosen values are appended.
 
-From there on the log is truncated, and goes on with what is chosen.
-
-Where the journal goes on at a later floor, nobody tells any more what stood at the positions below. What is hidden
-there is *doubted*: it stays, and is compared with other replicas' logs (`doubts`).
+If the journal continues at a later floor, no journal knows the values below it any more. Hidden rows there are
+*doubted*: they stay in the log, and are compared with other replicas' logs (`doubts`).
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from tidelog.storage.rows import Row
 
 # Births have the leader epoch in their high bits, and never come near this one.
 ACCOUNTED = 1 << 63
-"""In a row's `number`, beside the birth: the journal had the value on its disk."""
+"""The bit of a row's `number`, beside the value's birth, that is set if the journal had the value durably."""
 
 
 class AppliedRow(NamedTuple):
-    """A row of the log, of a batch that its replica has applied itself."""
+    """The log's catalog row of a batch that this replica applied from its own journal."""
 
     base_offset: int
     position: int
@@ -50,17 +51,18 @@ class AppliedRow(NamedTuple):
 
 
 def row_identity(position: int, birth: int, *, is_accounted: bool) -> tuple[int, int]:
-    """Returns position and number of a row."""
+    """Returns the (position, number) pair that a row stores: `number` is the value's birth, with the `ACCOUNTED` bit if
+    the journal has the value durably."""
     return position, birth | ACCOUNTED if is_accounted else birth
 
 
 def birth_of(number: int) -> int:
-    """Returns the birth that a row's number names."""
+    """Returns the birth of a row's value: the ballot number under which it was first proposed."""
     return number & ~ACCOUNTED
 
 
 def rows_beyond(log: PartitionLog, floor: Prefix) -> list[AppliedRow]:
-    """Returns the log's rows of positions from the floor on, in order. Blocking; raises `Overloaded`."""
+    """Returns the log's rows that name a position at or behind the floor, in order. Blocking; raises `Overloaded`."""
     return [
         AppliedRow(row.base_offset, row.position, birth_of(row.number), row.number >= ACCOUNTED)
         for row in log.entries(max(floor.next_offset, log.log_start_offset))
@@ -79,8 +81,8 @@ def unnamed_beyond(log: PartitionLog, floor: Prefix) -> list[tuple[int, int]]:
 
 
 def find_forgotten(rows: Iterable[AppliedRow], slots: Sequence[Slot]) -> AppliedRow | None:
-    """Returns the first row that the journal must have had a slot for, and has not. A slot that has lost its value's
-    name is there, and its number stands."""
+    """Returns the first accounted-for row whose value the journal lacks, or None. A journal slot that has lost its
+    value's name but kept its position counts as held."""
     held = {slot.position: slot.value for slot in slots}
     for row in rows:
         value = held.get(row.position)
@@ -93,8 +95,11 @@ def find_forgotten(rows: Iterable[AppliedRow], slots: Sequence[Slot]) -> Applied
 
 
 class Comparison:
-    """Compares one log, from its opening on. `rows_hidden_from` is the offset from which on no row that names its
-    position is shown before it is compared; None if all are. From there to `doubted_to` no row is."""
+    """The comparison of one replica's log with the chosen values, from the opening of the log on.
+
+    From offset `rows_hidden_from` on, no row that names its position is shown to readers before it is compared; None if
+    all rows may be shown. Rows below `doubted_to` among these can be compared with other replicas' logs only.
+    """
 
     def __init__(
         self,
@@ -110,7 +115,7 @@ class Comparison:
 
     @property
     def hidden_from(self) -> int | None:
-        """The offset from which on nothing is shown before it is compared; None if all is."""
+        """Offset from which on readers see nothing until it is compared; None if they may see everything."""
         if not self._unnamed:
             return self._rows_hidden_from
         # Such a batch names no position, so nobody knows by which leader it was written, and whether it was ever
@@ -120,28 +125,31 @@ class Comparison:
 
     @property
     def is_done(self) -> bool:
-        """True if no row is left that was not compared."""
+        """True if every row has been compared."""
         return not self._rows and not self._unnamed and not self.doubted
 
     @property
     def doubted(self) -> range:
-        """The offsets of which nobody but other replicas' logs can tell what stands there."""
+        """Offsets whose batches can be verified by other replicas' logs only, because no journal has their values any
+        more."""
         hidden_from = self._rows_hidden_from
         return range(0) if hidden_from is None else range(hidden_from, self._doubted_to)
 
     def hidden_below(self, offset: int) -> int:
-        """Returns from where on rows below this offset are hidden that may have been forgotten; -1 if none are."""
+        """Returns the offset from which on rows below `offset` are hidden because their values may have been forgotten;
+        -1 if none is."""
         hidden_from = self._rows_hidden_from
         return hidden_from if hidden_from is not None and hidden_from < offset else -1
 
     def pass_over(self, offset: int) -> None:
-        """Takes rows below this offset for compared: their records are deleted."""
+        """Skips the rows below this offset, since their records are deleted."""
         while self._rows and self._rows[0].base_offset < offset:
             self._rows.popleft()
         self._drop_unnamed(offset)
 
     def agrees(self, position: int, value: Value) -> bool:
-        """Returns True if the log, whose end lies behind this value, holds it, as far as its next row tells."""
+        """Returns True if the next row does not contradict that the log, which ends behind this value, holds the value
+        applied at `position`."""
         if self._misdated(value) is not None:
             return False
         if not self._rows:
@@ -152,8 +160,8 @@ class Comparison:
         return row.position > position and row.base_offset >= value.base_offset + value.count
 
     def at_odds(self, applied: Applied) -> int | None:
-        """Compares the value at the next position with the log; returns the offset from which on the log is at odds
-        with it, or None. The same position may be asked for again."""
+        """Compares the value applied at the next position with the log; returns the offset from which on the log has to
+        be truncated, or None if they agree. May be called again for the same position."""
         position, value = applied.position, applied.value
         counts = applied.verdict is Verdict.APPLIED
         is_batch = counts and value.kind is Kind.APPEND
@@ -180,7 +188,8 @@ class Comparison:
         return None
 
     def _misdated(self, value: Value) -> int | None:
-        """Returns the first of this value's offsets where the log has another leader epoch."""
+        """Returns the first offset of this value at which the log has a batch of another leader epoch; None if there is
+        none."""
         for offset, epoch in self._unnamed:
             if offset >= value.base_offset + value.count:
                 break
@@ -195,9 +204,9 @@ class Comparison:
             self._unnamed.popleft()
 
     def jumped(self, floor: Prefix) -> int | None:
-        """Goes on at this floor, below which nobody tells any more what was chosen; returns the offset from which on
-        the log is at odds with the floor, or None. Rows that are hidden below are doubted from now on, and all others
-        are relied on."""
+        """Continues at a floor whose earlier values no journal knows any more; returns the offset from which on the log
+        contradicts the floor, or None. Hidden rows below the floor become doubted, all other rows below it are trusted.
+        """
         distrusted = []
         hidden_from = self._rows_hidden_from
         while self._rows and self._rows[0].position < floor.position:
@@ -221,13 +230,14 @@ class Comparison:
         return min(distrusted, default=None)
 
     def settled(self, offset: int) -> None:
-        """Takes what is doubted below this offset for compared."""
+        """Takes the doubted offsets below `offset` as compared."""
         if self._rows_hidden_from is not None:
             self._rows_hidden_from = max(self._rows_hidden_from, offset)
         self._show()
 
     def truncated(self, offset: int) -> None:
-        """Notes that the log was truncated to `offset`: nothing is left to compare but what is doubted below."""
+        """Forgets the rows, as the log was truncated to `offset`; only doubted offsets below that remain to be
+        compared."""
         self._rows.clear()
         self._unnamed.clear()
         self._doubted_to = min(self._doubted_to, offset)

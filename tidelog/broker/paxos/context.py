@@ -1,4 +1,4 @@
-"""The context of a Paxos replica when it is made: which one it is, and how it reaches the others."""
+"""The identity of a Paxos replica, and the services that it gets from its broker: peers, tasks, journal bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.transport.peer import Answer
 
 
 class Member(Protocol):
-    """A replica that votes, as the metadata has it (`PartitionMember`)."""
+    """A voting replica, as the cluster metadata describe it (`PartitionMember`)."""
 
     @property
     def engine_id(self) -> int: ...
@@ -32,7 +32,7 @@ class Member(Protocol):
 
 
 def voter_of(member: Member) -> Voter:
-    """Returns a member as a voter of the log, which needs no address: peers are found by node id."""
+    """Returns a member as a voter of the Paxos log. Its address stays empty: peers are addressed by node id."""
     return Voter(member.engine_id, member.node_id, member.storage, "", 0)
 
 
@@ -50,40 +50,44 @@ class ReplicaIdentity:
     partition_id: PartitionId
     node_id: int
     engine_id: int
-    """The id that the controller gave this disk, as a member or a wanted one; 0 if it has no vote, and learns."""
+    """The voter id that the controller gave this disk, which votes or is to vote under it; 0 for a learner without a
+    vote."""
     era: int = 0
-    """`ReplicaMetainfo.era`. Only replicas of the same are listened to."""
+    """Leader epoch since when the partition has gone on from what was left of it (`ReplicaMetainfo.era`), 0 if it never
+    had to; frames of replicas in another era are dropped."""
 
 
 class Peers(Protocol):
-    """The way to the other brokers."""
+    """The connections of a replica to the other brokers."""
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
         """Sends a one-way message; it may be lost."""
 
     def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Awaitable[Answer]:
-        """Asks a broker, within so many seconds. Raises as `PeerNode.request`."""
+        """Sends a request to a broker and returns its answer, within `deadline_s` seconds. Raises as
+        `PeerNode.request`."""
 
     def is_live(self, node_id: int) -> bool:
         """Returns True if this broker is registered, and not fenced."""
 
 
 class ReplicaPeers(Peers, Protocol):
-    """The same, for replicas of which some are being reassigned."""
+    """The connections of a replica to other brokers, with the knowledge which replicas are being reassigned."""
 
     def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
-        """Returns True if the replica on this broker is being reassigned, and copied at the rate of moves."""
+        """Returns True if the replica on this broker is being reassigned, and is copied at the throttled rate of
+        reassignments."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """The means that all Paxos replicas of a broker share."""
+    """Services of the broker that all its Paxos replicas share."""
 
     shared: LeaderContext
     peers: ReplicaPeers
     entropy: Entropy
     spawn: Callable[[object, Coroutine[Any, Any, None]], asyncio.Task[None]]
-    """Runs a task of a replica, which ends it; whoever spawns sees to it that a failure is not lost."""
+    """Starts a task that a replica owns and ends; an exception of the task is reported, not lost."""
     journal_bounds: JournalBounds = field(default_factory=JournalBounds)
     level: Callable[[], int] = lambda: LEVEL_MAX
-    """The cluster's feature level."""
+    """Returns the cluster's feature level."""

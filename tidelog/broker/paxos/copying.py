@@ -1,16 +1,16 @@
-"""How a replica that is behind all journals goes on: from another's log, which is what those journals stood for.
+"""How a replica catches up when the values it lacks are in no journal any more: it copies another replica's log.
 
-A batch lies in every replica's log at the same offset, byte for byte. So whoever lacks what all others have truncated
-reads on at its own log's end, from any of them, until it has reached what that one's journal begins with. If that log
-begins later, by retention, this one starts over with its first batch, and with what was known of producers there: as a
-leader it has to recognise a repeated batch that is deleted. With the answer comes who the voters were where that
-journal begins.
+A batch has the same offset and the same bytes in every replica's log. So a replica that lacks values that all other
+journals have truncated copies batches from its own log's end on, from any other replica, until it has reached the floor
+of that replica's journal. If the other log begins later, by retention, this log starts over with its first batch, and
+with its producers' sequence numbers: a leader has to recognise a repeated batch that is deleted. The answer also names
+the voters at the other journal's floor.
 
-A copy is as good as what its sender has applied; each batch is verified by its CRC and has to continue the log. What
-every other voter has damaged is damaged here, too, until one of them has it again: this log goes on behind it. Asked
-are all that hold a replica: the voters by a log that is far behind may all have left long ago.
+A copied batch is as good as what its sender has applied; each is verified by its CRC, and has to continue the log. A
+batch that is damaged in the logs of all other voters becomes damaged offsets here, until one of them has repaired it.
+All brokers that hold a replica are asked, since the voters named by a log that is far behind may all have left.
 
-What this log holds already, and doubts, is asked for and compared first (`doubts`); it goes on at its end then.
+Doubted batches of this log (`doubts`) are requested and compared first; then copying continues at the log's end.
 """
 
 from __future__ import annotations
@@ -36,19 +36,22 @@ COPY_BYTES = 1 << 20
 ANSWER_S_MAX = 5.0
 NOBODY = -1
 PAUSE_S = 0.1
-"""T: after a round that brought nothing, for a time drawn from [T, 2T)."""
+"""T in seconds: a round that copied nothing is followed by a pause drawn from [T, 2T)."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
 Ask = Callable[[int, ReadApplied, float], Awaitable[Answer]]
-"""Asks a broker, within so many seconds. Raises as `PeerNode.request`."""
+"""Sends a `ReadApplied` request to a broker; the last argument is the deadline in seconds. Raises as
+`PeerNode.request`."""
 
 
 class Copier:
-    """Copies for one replica. `holders` are the other brokers that may have copies, `voters` those of them that have to
-    be damaged, too, before this log goes on behind a batch; `wanted` is how far the engine's floor is, as a position,
-    while something is lacking, and None when nothing is; `arrived` is told of every floor that this log has come up
-    to."""
+    """Copies other replicas' logs into the log of one replica.
+
+    `holders` returns the other brokers with a replica, `voters` those that vote: a batch must be damaged on all of
+    these before it is skipped. `wanted` returns the position that the copied log has to reach, None if nothing is
+    missing. `arrived` is called with the floor of another replica's journal once this log has reached it.
+    """
 
     def __init__(
         self,
@@ -72,14 +75,14 @@ class Copier:
         self._entropy = entropy
         self._era = era
         self._damaged: dict[int, int] = {}
-        """The brokers that have the batch at `_damaged_at` damaged, or know nothing of it (`doubts`), and up to
-        where."""
+        """By node id: the end offset of the damaged range, for each broker that has the batch at `_damaged_at` damaged,
+        or that no longer knows it (`doubts`)."""
         self._damaged_at = (-1, False)
         self._told: dict[int, str] = {}
-        """The brokers that gave nothing, and the reasons, as far as they are in the log already."""
+        """By node id: the error of the last failed request that was already written to the operator's log."""
 
     async def run(self) -> None:
-        """Copies until nothing is lacking."""
+        """Copies until `wanted` returns None or the log is offline."""
         turn = 0
         self._told.clear()
         while self._wanted() is not None and self._applied.log.offline_reason is None:
@@ -103,7 +106,8 @@ class Copier:
             logger.info("a log could not be copied yet", partition=str(self._partition_id), broker=node, error=error)
 
     def _is_damaged_on(self, nodes: Sequence[int]) -> bool:
-        """Returns True if all of these brokers have the next batch damaged, and it has not come meanwhile."""
+        """Returns True if all of these brokers have reported the batch needed next as damaged, and it has not arrived
+        meanwhile."""
         # At least one voter must have said so: of nobody's silence nothing follows.
         return self._next() == self._damaged_at and self._damaged.keys() >= set(nodes) > set()
 
@@ -114,7 +118,8 @@ class Copier:
             self._applied.append_lost(offset)
 
     def _next(self) -> tuple[int, bool]:
-        """Returns the next offset to ask for, and whether the log here has it, and doubts it."""
+        """Returns the next offset to request, and whether the log has a doubted batch there, which is to be compared
+        and not copied."""
         doubted = self._applied.doubted()
         return doubted.start if doubted else self._applied.log.log_end_offset, bool(doubted)
 
@@ -124,7 +129,7 @@ class Copier:
         self._damaged[node] = end_offset
 
     async def _copy_from(self, node: int) -> bool:
-        """Makes one copying step from another replica; returns True if it brought something."""
+        """Requests batches from one replica and appends or compares them; returns True if that made progress."""
         log = self._applied.log
         asked_for = offset, is_doubted = self._next()
         partition_id = self._partition_id
@@ -163,7 +168,8 @@ class Copier:
         return self._wanted() is None or log.log_end_offset > offset
 
     def _compare(self, node: int, read: AppliedRead, data: Buffer, offset: int, floor: Floor) -> bool:
-        """Compares what is doubted from this offset on with another's log; returns True if that told something."""
+        """Compares the doubted batches from this offset on with those of another replica's log; returns True if at
+        least one could be decided."""
         if read.log_start_offset > offset:
             return self._applied.begins_later(read.log_start_offset)
         reported = reported_by(read, data, offset)

@@ -1,17 +1,18 @@
-"""A log that holds what its replica has forgotten, and nobody applies again, is compared with other replicas' logs.
+"""Comparison of doubted batches with other replicas' logs, where no journal can tell any more which values were chosen.
 
-A replica whose journal has lost its end hides what its log holds from there on, until it is applied again. If all
-other journals have given that up, it goes on at their floor, and nobody tells any more what was chosen below. Their
-logs do: a batch lies in every log at the same offset, byte for byte. So the log here stays as it is, hidden, for it may
-hold the last good copy of something, and is compared with the others', batch by batch (`copying`):
+A replica whose journal has lost its end hides the batches of its log from there on, until they are applied again. If
+all other journals have truncated these values, the replica continues at their floor, and no journal tells what was
+chosen below. The other logs do: a batch has the same offset and bytes in every log. So the hidden batches stay, since
+they may be the last good copies, and are compared one by one (`copying`):
 
-- what another log shows, or has a sound row of though its batch is damaged, is shown here if its digest is the same;
-- where the digests differ the log here is truncated, and copied from there on;
-- what an operator has given up is compared with nothing;
-- of what no other log knows any more the log here is believed. Others know nothing of what they have damaged with its
-  row, and of what they have yet to copy, or to compare, themselves.
+- a batch is shown to readers if another log has the same digest for it, even if only in the row of a damaged batch;
+- where the digests differ, this log is truncated, and copied from there on;
+- batches that an operator has given up are not compared;
+- a batch that no other log knows any more is trusted. Another log does not know batches whose row is damaged too, and
+  batches that it has yet to copy or to compare itself.
 
-The floor of the journal says from where on rows are hidden (`Floor.hidden_from`): a restart begins again there.
+The journal's floor stores the offset from which on rows are hidden (`Floor.hidden_from`), so that a restart continues
+the comparison there.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from tidelog.storage.segment import end_of
 
 
 class ReportedBatch(NamedTuple):
-    """A batch of another log, as that one reports it."""
+    """A batch of another replica's log, as that replica's answer reports it."""
 
     next_offset: int
     digest: bytes = b""
-    """The digest of the batch; empty if the other log knows no more than its end."""
+    """Digest of the batch; empty if the other log only knows where it ends."""
 
 
 def reported_by(read: AppliedRead, data: Buffer, offset: int) -> list[ReportedBatch]:
-    """Returns the batches that an answer reports of another log from `offset` on; nothing if that cannot say. Raises
-    `InvalidBatch`."""
+    """Returns the batches that the answer `read` reports of another log from `offset` on; empty if that log cannot say
+    anything about them. Raises `InvalidBatch`."""
     if read.damaged_to > offset:
         return [ReportedBatch(read.damaged_to, read.damaged_digest)] if read.damaged_digest else []
     if not len(data):
@@ -55,8 +56,8 @@ def reported_by(read: AppliedRead, data: Buffer, offset: int) -> list[ReportedBa
 
 
 def compare(log: PartitionLog, doubted: range, reported: Iterable[ReportedBatch]) -> tuple[int, bool]:
-    """Returns up to where these offsets of a log are compared with what another holds from their beginning on, and
-    whether they are at odds there. Raises `Overloaded`."""
+    """Compares the doubted offsets of a log with the batches that another log reports. Returns the offset up to which
+    they are compared, and whether the logs differ there. Raises `Overloaded`."""
     offset, entries = doubted.start, log.entries(doubted.start)
     entry = next(entries, None)
     for batch in reported:

@@ -1,8 +1,9 @@
-"""The wait of an election, as an operator sees it: for a value that may be chosen, and that who has promised has lost.
+"""The wait of an election for a damaged value that may be chosen, as it is shown to operators.
 
-It may last until a broker is back, so its log names the position, and the voters that may know more, when the wait
-begins and when something else is awaited; not with each attempt. Until it is over, it counts among what waits for a
-repair.
+A candidate that has a majority of promises may still have to wait: a position holds a value that may be chosen, and the
+voters that have promised cannot read it. The wait may last until a broker is back, so its log line names the position
+and the voters that may have the value, once when the wait begins and once when it changes. Until it is over, it counts
+as an open repair.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ logger = structlog.get_logger("tidelog.paxos")
 
 
 class ElectionWait:
-    """The wait of one replica's elections, if they wait."""
+    """The wait of one replica's elections for a damaged value that may be chosen, if there is such a wait."""
 
     def __init__(self, partition_id: PartitionId, engine: Engine, links: Links) -> None:
         self._partition_id = partition_id
@@ -32,7 +33,8 @@ class ElectionWait:
 
     @property
     def current(self) -> WaitingElection | None:
-        """How much is awaited, for how long, and from whom; None if the engine waits for nothing."""
+        """The number of awaited positions, the seconds waited, and the brokers that may have the values; None if no
+        election waits."""
         positions = len(self._engine.node.unsettled)
         if self._told is None or not positions:
             return None
@@ -40,7 +42,7 @@ class ElectionWait:
         return WaitingElection(positions, waited_s, frozenset(self._links.nodes_of(self._told.unheard)))
 
     def on_awaits(self, awaits: Awaits) -> None:
-        """Takes note of what an attempt waits for."""
+        """Notes the position and the voters that an election attempt waits for, and logs them if they have changed."""
         # Each attempt says the same again; one line is enough.
         if awaits == self._told:
             return
@@ -56,5 +58,5 @@ class ElectionWait:
         )
 
     def end(self) -> None:
-        """Ends the wait, if there is one: somebody is elected, or another is to be."""
+        """Ends the wait, if there is one: a leader is elected, or another broker is appointed."""
         self._told = None

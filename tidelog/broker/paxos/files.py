@@ -1,4 +1,4 @@
-"""The files of a Paxos replica, as its disk gave them back (`opening`)."""
+"""The files of a Paxos replica as they were read from the disk (`opening`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.storage.slot_store import SlotStore, StoredSlots
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFiles:
-    """The files that a replica's disk gave back."""
+    """The log and the journal of a replica, and what was found when they were opened."""
 
     log: PartitionLog
     store: SlotStore
@@ -22,16 +22,16 @@ class ReplicaFiles:
     metainfo: ReplicaMetainfo
     report: LoadReport
     beyond: tuple[AppliedRow, ...] = ()
-    """The rows of the log behind the journal's floor."""
+    """Rows of the log that name a position at or behind the journal's floor."""
     unnamed: tuple[tuple[int, int], ...] = ()
-    """(base offset, leader epoch) of rows there that name no position."""
+    """(base offset, leader epoch) of the log's rows behind the floor that name no position."""
     forgotten: AppliedRow | None = None
-    """The first of these that the journal has lost."""
+    """The first row of `beyond` whose value the journal had durably and has lost; None if there is none."""
     bad_end: BadEnd = BadEnd.KEEP
-    """The treatment of a bad end of the journal."""
+    """How a damaged end of the journal is treated: kept or truncated."""
 
     def comparison(self) -> Comparison:
-        """Returns what of the log is to be compared."""
+        """Returns the comparison of this log with the values that will be applied again."""
         # From the first row that is forgotten on, nothing is shown before it is compared.
         hidden = [] if self.forgotten is None else [self.forgotten.base_offset]
         doubted_to = 0
@@ -48,11 +48,12 @@ class ReplicaFiles:
         return self.log.offline_reason is not None or self.store.offline_reason is not None
 
     def may_vote_as(self, engine_id: int) -> bool:
-        """Returns True if this disk may vote under the id: it is one, and the disk has not forgotten what it promised
-        under it. Ids rise: whatever the metadata may still say, all up to the forgotten one are dead."""
+        """Returns True if this disk may vote under the voter id. Ids rise, and this disk has forgotten its promises
+        under all ids up to `metainfo.forgotten_id`."""
         return engine_id > self.metainfo.forgotten_id
 
     def former_ids(self, engine_id: int) -> tuple[int, ...]:
-        """Returns the other ids under which the journal has voted, or may have, and forgotten nothing."""
+        """Returns the ids other than `engine_id` under which this journal may have voted, without having forgotten its
+        promises."""
         ids = dict.fromkeys((*self.metainfo.former_ids, self.metainfo.engine_id))
         return tuple(former_id for former_id in ids if former_id != engine_id and self.may_vote_as(former_id))

@@ -1,19 +1,19 @@
-"""The parts of a Paxos replica's journal besides slots: its owner, and the voters where it begins.
+"""The parts of a Paxos replica's journal besides slots: its metainfo, and its floor with the voters there.
 
-The engine's metainfo says what was promised, its floor what the rest of the log depends on. A replica that starts again
-has to know two things more:
+The engine's metainfo holds the promises, its floor the state that the rest of the log depends on. A replica that starts
+again needs two things more:
 
-- under which *engine ids* this disk made its promises. Another id is another voter's. There are several if a move was
-  called off and ordered again: the log may still name the disk by the first.
-- which *voters* are in force at the floor. VOTERS entries behind it are in the journal, and show again as it is
-  replayed; those below are gone with their slots. So the floor itself names them. It names none if the replica jumped
-  there, and has not been told yet.
+- the *engine ids* (voter ids) under which this disk made its promises. Another id belongs to another voter. There are
+  several if a reassignment was cancelled and ordered again: the log may still name the disk by the first.
+- the *voters* in force at the floor. VOTERS values behind the floor are in the journal and are replayed; those below
+  are gone with their slots. So the floor names them itself, unless the replica has jumped to that floor and has not
+  learned its voters yet.
 
-An operator may have had the log go on from what was left of it (`era`). Then the voters of that era stand in the place
-of the founders, and what a floor of an earlier one says of voters counts for nothing.
+An operator may have had the partition go on from what was left of it: that begins an *era*. Then the voters of that era
+take the place of the founders, and voters in a floor of an earlier era do not count.
 
-Who voted first is in the metainfo too, for logs that still begin at their beginning. A replica that knows neither asks
-others for what they know of where their logs begin (`copying`), and is no candidate before.
+The metainfo also names the first voters, for logs that still begin at position 0. A replica that knows neither asks
+other replicas for the voters at their floors (`copying`), and is no candidate before.
 """
 
 from __future__ import annotations
@@ -28,68 +28,70 @@ from tidelog.storage.slot_store import StoredSlots
 
 
 class ReplicaMetainfo(msgspec.Struct, frozen=True):
-    """Both copies on disk are of these."""
+    """The metainfo of a replica: its ids, promises and origin, which the disk keeps in two copies."""
 
     engine_id: int
     metadata: Metadata
     founders: bytes
-    """The first voters, encoded, if this replica began with the log; else empty."""
+    """The encoded first voters of the partition, if this replica's journal began with the log; else empty."""
     forgotten_id: int = 0
-    """An earlier journal of this disk is lost: it had this id, and nobody may vote under it any more."""
+    """The id of this disk's earlier journal, which is lost, so that nobody may vote under that id or a smaller one; 0
+    if none is lost."""
     former_ids: tuple[int, ...] = ()
-    """Other ids under which this journal has voted, or may have."""
+    """The other ids under which this journal has voted, or may have."""
     renewals: int = 0
-    """How often its broker had begun anew on this directory when it last might vote (`DirectoryIdentity.renewals`)."""
+    """The broker's count of fresh starts on this directory (`DirectoryIdentity.renewals`) when this disk was last
+    allowed to vote; a smaller count than the directory's shows that the journal is an old copy."""
     believed_to: int = 0
-    """The log end when this journal was begun in place of a lost one: the records below were applied beside another
-    journal, and say nothing about this one.
-    """
+    """The log end offset when this journal was begun in place of a lost one: the records below were applied with
+    another journal, and prove nothing about this one."""
     era: int = 0
-    """The leader epoch since when the log goes on from what was left of it (`Regrouping`); 0 if it never had to."""
+    """The leader epoch since when the partition has gone on from what was left of it (`Regrouping`); 0 if it never had
+    to."""
 
 
 class Floor(Prefix, frozen=True):
-    """The beginning of a journal, with the voters there."""
+    """The beginning of a journal: the state of the log below its first position, with the voters in force there."""
 
     voters: bytes = b""
-    """The encoded voters; empty if they are not known here."""
+    """The encoded voters in force at the floor; empty if this replica does not know them."""
     voters_position: int = -1
-    """The position of the value that made them the voters; -1 if they are the founders."""
+    """The position of the VOTERS value that named them; -1 if they are the partition's first voters."""
     era: int = 0
     """The era in which this floor was written (`ReplicaMetainfo.era`)."""
     hidden_from: int = -1
-    """The offset from which on rows of the log below `next_offset` are not compared yet, though they may be forgotten
-    (`doubts`); -1 if there are none.
-    """
+    """The offset from which on rows below `next_offset` are hidden until compared with other logs, since their values
+    may have been forgotten (`doubts`); -1 if there are none."""
 
 
 def era_begin(era: int) -> int:
-    """Returns the number that all of an era are above, and all of those before below; 0 for the first era."""
+    """Returns the ballot number below which all numbers of earlier eras lie, and above which all numbers of this era
+    do; 0 for the first era."""
     return number_of(era, 1, 1) - 1 if era else 0
 
 
 def metainfo_of(stored: StoredSlots) -> ReplicaMetainfo | None:
-    """Returns the metainfo of a journal's replica; None if it is new."""
+    """Returns the metainfo stored in a replica's journal; None if the journal is new."""
     return None if stored.metainfo is None else msgspec.msgpack.decode(stored.metainfo, type=ReplicaMetainfo)
 
 
 def decode_floor(content: bytes) -> Floor:
-    """Raises `msgspec.DecodeError`."""
+    """Decodes a floor. Raises `msgspec.DecodeError`."""
     return msgspec.msgpack.decode(content, type=Floor)
 
 
 class VoterHistory:
-    """The voters at each position of the log from the replica's floor on, as far as it knows them."""
+    """The voters in force at each position of a replica's log, from the floor on, as far as the replica knows them."""
 
     def __init__(self, position: int, voters: VoterSet | None, voters_position: int, era: int = 0) -> None:
-        """`voters` are in force at `position`, the floor; None if that is not known."""
+        """`position` is that of the floor; `voters` are in force there, None if they are not known."""
         self._era = era
         self._begin = self._end = position
         self._known: list[tuple[int, VoterSet]] = [] if voters is None else [(voters_position, voters)]
 
     @classmethod
     def open(cls, stored: StoredSlots, metainfo: ReplicaMetainfo) -> VoterHistory:
-        """Returns the history that the journal on disk describes."""
+        """Returns the voter history that a journal on disk describes."""
         founders = decode_voters(metainfo.founders) if metainfo.founders else None
         if stored.floor is None:
             return cls(0, founders, -1, metainfo.era)
@@ -101,8 +103,8 @@ class VoterHistory:
         return cls(floor.position, voters, floor.voters_position, metainfo.era)
 
     def membership(self, contacts: VoterSet) -> Membership:
-        """Returns the membership to begin with. While the voters are not known, `contacts` are asked for what they have
-        learned."""
+        """Returns the membership with which the engine starts. While the voters are not known, it names `contacts` as
+        those to ask for what they have learned."""
         since = era_begin(self._era)
         if self._known:
             position, voters = self._known[0]
@@ -112,24 +114,24 @@ class VoterHistory:
         return membership
 
     def seen(self, position: int) -> None:
-        """Notes that this position is applied. Positions that a replica has jumped over it has not seen."""
+        """Notes that the value at this position is applied. Positions that the replica jumped over stay unknown."""
         if position == self._end:
             self._end += 1
 
     def note(self, membership: Membership) -> None:
-        """Notes the voters in force, as others decide now."""
+        """Adds the voters that `membership` now has in force to the history."""
         # Unknown voters must not stand in a floor: whoever starts from it would go by those of before.
         if membership.is_known and (not self._known or membership.position > self._known[-1][0]):
             self._known.append((membership.position, membership.voters))
 
     def installed(self, voters: VoterSet, voters_position: int, end: int) -> None:
-        """Notes voters that were in force at a position below `end`, since when everything was seen."""
+        """Adds voters that were in force since `voters_position`; all positions from there to `end` count as known."""
         later = [entry for entry in self._known if entry[0] > voters_position]
         self._known = [(voters_position, voters), *later]
         self._end = max(self._end, end)
 
     def floor(self, prefix: Prefix) -> Floor:
-        """Returns this floor with the voters in force there, if they are known. Older ones are forgotten with it."""
+        """Returns this floor with the voters in force there, if they are known. Drops older voters from the history."""
         # VOTERS below the floor go with their slots; the newest of them are in force at the floor.
         while len(self._known) > 1 and self._known[1][0] < prefix.position <= self._end:
             del self._known[0]

@@ -1,11 +1,11 @@
-"""Batches of a replica's log, found in the journal beside it.
+"""Whole copies of a log's damaged batches, taken from the journal of the same replica.
 
 Journal and log both hold every batch, in different files, until the journal's head is truncated. So a batch that rots
-in the log is often whole in the journal, here or at another replica. A batch that is named by its digest is taken from
-whatever value holds it, chosen or not, for the digest proves it. One that is named by its offset alone is taken only
-from a value that is applied and not void: such a value, and no other, fills these offsets on all replicas.
+in the log is often whole in the journal, here or at another replica. A batch requested by its digest is taken from any
+value that holds it, chosen or not, since the digest proves it. A batch requested by its offset alone is taken only from
+a value that is applied and not void: only such a value fills these offsets on all replicas.
 
-The log's row says at which position its batch was agreed on.
+The log's row names the position at which its batch was agreed on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tidelog.storage.rows import Row
 
 
 def find_in_journal(engine: Engine, log: PartitionLog, wanted: Identity) -> bytes | None:
-    """Returns a batch of the log from the journal; None if it is not there whole. Raises `Overloaded`."""
+    """Returns the damaged batch `wanted` of the log from the journal's slots; None if no slot holds it whole. Raises
+    `Overloaded`."""
     replica = engine.node.replica
     for slot in _slots_of(replica, log, wanted.offset):
         # Without a digest only a value in force is sure to fill these offsets on all replicas.
@@ -39,7 +40,7 @@ def find_in_journal(engine: Engine, log: PartitionLog, wanted: Identity) -> byte
 
 
 def _slots_of(replica: Replica, log: PartitionLog, offset: int) -> Iterator[Slot]:
-    """Yields the slots whose values take this offset."""
+    """Yields the journal slots whose values cover this offset."""
     row = next(log.entries(offset), None)
     is_placed = isinstance(row, Row) and row.number > 0 and row.base_offset <= offset
     # Where the row is lost, or its batch was copied from another log, no position is named: all slots are looked

@@ -1,7 +1,8 @@
-"""When the head of a journal is of no more use, and how much of it.
+"""Decides when the head of a partition's journal is truncated, and up to which position.
 
-What is applied lies twice on a replica's disk: in the journal, and in the log of applied batches. The leader has the
-journals truncated by a TRUNCATE, now and then, when its own has grown by so much. `covered` tells how much may go.
+An applied batch is on a replica's disk twice: in the journal, and in the log of applied batches. When its own journal
+has grown beyond a bound, the leader proposes a TRUNCATE value, which truncates the heads of all journals. `covered`
+returns how far that may go.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from typing import NamedTuple
 from tidelog.replication.quorum import Quorum
 
 HOPELESS = 4
-"""A replica that is so many times the journal's bound behind is waited for no more."""
+"""A live replica is no longer waited for once the journal is this many times as large as its bound."""
 
 WORTH_SHARE = 4
-"""At least one slot in so many is given up at a time."""
+"""A TRUNCATE is proposed only if it gives up at least one in this many slots."""
 
 
 class JournalBounds(NamedTuple):
-    """Bounds of a journal (`paxos.journal.max.bytes`, `.max.entries`). It grows beyond them until a TRUNCATE takes
-    effect, a segment at a time."""
+    """Bounds of a journal (`paxos.journal.max.bytes`, `.max.entries`). The journal exceeds them until a TRUNCATE takes
+    effect, which removes whole segments."""
 
     bytes_max: int = 64 << 20
     slots_max: int = 20_000
-    """A slot costs memory as long as it is in the journal."""
+    """Slots that the journal may hold: each costs memory until it is truncated."""
 
 
 class JournalUsage(NamedTuple):
@@ -35,7 +36,7 @@ class JournalUsage(NamedTuple):
 
 
 class JournalTruncation:
-    """A leader's view of its partition."""
+    """The leader's view of the journals of its partition: how far each replica's log is durable."""
 
     def __init__(self, settings: JournalBounds) -> None:
         self._settings = settings
@@ -43,29 +44,30 @@ class JournalTruncation:
         self._left = JournalUsage(0, 0)
 
     def heard(self, engine_id: int, durable_offset: int) -> None:
-        """Notes how far a replica's log is durable; less than before if it was begun anew."""
+        """Notes up to which offset a replica's log is durable. The offset may fall if the replica was begun anew."""
         self._durable[engine_id] = durable_offset
 
     def durable_end_of(self, engine_id: int) -> int:
-        """Returns how far it was heard to be durable last; -1 if it was not."""
+        """Returns the offset up to which a replica last reported its log as durable; -1 if it has not reported."""
         return self._durable.get(engine_id, -1)
 
     def truncated(self, usage: JournalUsage) -> None:
-        """Notes how much the last TRUNCATE has left."""
+        """Notes the size of the journal after a TRUNCATE was applied."""
         self._left = usage
 
     def is_due(self, usage: JournalUsage) -> bool:
-        """Returns True if the journal has outgrown its bounds, and by half what the last TRUNCATE has left."""
+        """Returns True if the journal exceeds its bounds, and has grown by half since the last TRUNCATE."""
         settings, left = self._settings, self._left
         by_bytes = usage.journal_bytes > max(settings.bytes_max, left.journal_bytes * 3 // 2)
         return by_bytes or usage.slots > max(settings.slots_max, left.slots * 3 // 2)
 
     def is_worth_it(self, slots: int, usage: JournalUsage) -> bool:
-        """Returns True if a TRUNCATE, which costs a round of its own, would give up a good part of the slots."""
+        """Returns True if truncating this many slots is worth the round of messages that a TRUNCATE costs."""
         return slots * WORTH_SHARE >= usage.slots
 
     def covered(self, quorum: Quorum, live: Sequence[int], usage: JournalUsage) -> int:
-        """Returns the offset up to which the logs of a quorum, and of all that are waited for, are durable."""
+        """Returns the offset up to which the logs of a quorum, and of all live replicas that are not hopelessly behind,
+        are durable."""
         # A replica that is alive and merely a little behind should not have to copy anything, so all live ones are
         # waited for, until the journal has become several times as long as it should be.
         waited_for = [] if self._is_hopeless(usage) else [member for member in live if member in quorum]

@@ -1,7 +1,7 @@
-"""Giving back journal space: replicas report how far their logs are durable, the leader proposes a TRUNCATE.
+"""Truncation of journals: replicas report how far their logs are durable, and the leader proposes a TRUNCATE value.
 
-What may go is decided in `journal_truncation`. A report follows a flush of the log, not more than one in `REPORT_S`;
-one that gets lost is made good by the next.
+`journal_truncation` decides how far. A report follows a flush of the log, at most one in `REPORT_S` seconds; a lost
+report is replaced by the next.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ REPORT_S = 0.5
 
 
 class JournalTruncator:
-    """Reports how far one replica's log is durable, and has the journals truncated where it leads."""
+    """Reports to the leader how far one replica's log is durable; where the replica leads, proposes a TRUNCATE for the
+    journals."""
 
     def __init__(
         self, engine: Engine, store: SlotStore, applied: AppliedLog, links: Links, bounds: JournalBounds
@@ -32,11 +33,11 @@ class JournalTruncator:
         self._links = links
         self._truncation = JournalTruncation(bounds)
         self._on_its_way: int | None = None
-        """The position of a TRUNCATE."""
+        """Position of a proposed TRUNCATE that is not applied yet; None if there is none."""
         self._timer: asyncio.TimerHandle | None = None
 
     def durable(self) -> None:
-        """Has the leader told soon how far the log here is durable."""
+        """Schedules a report to the leader of how far the log here is durable."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(REPORT_S, self._tell)
 
@@ -48,7 +49,8 @@ class JournalTruncator:
         self.heard(self._node.node, durable_offset)
 
     def heard(self, engine_id: int, durable_offset: int) -> None:
-        """Takes a replica's report; proposes a TRUNCATE if one is due and worth its round."""
+        """Handles a replica's report that its log is durable up to `durable_offset`; proposes a TRUNCATE if one is due
+        and worth its round."""
         self._truncation.heard(engine_id, durable_offset)
         usage = self._usage()
         # One at a time: a second TRUNCATE would be proposed by what the first has yet to give up.
@@ -59,14 +61,14 @@ class JournalTruncator:
             self._engine.step(Truncate(begin))
 
     def durable_end_of(self, engine_id: int) -> int:
-        """Returns how far it was heard to be durable last; -1 if it was not."""
+        """Returns the offset up to which a replica last reported its log as durable; -1 if it has not reported."""
         return self._truncation.durable_end_of(engine_id)
 
     def _usage(self) -> JournalUsage:
         return JournalUsage(self._store.journal.log_bytes, len(self._node.replica.slots))
 
     def _position_of(self, offset: int) -> int:
-        """Returns the first position that is not applied, or whose batches reach beyond the offset."""
+        """Returns the first position that is not applied, or whose batches extend beyond the offset."""
         replica = self._node.replica
         for position in range(replica.begin, replica.applied.position):
             value = replica.slots[position].value
@@ -80,17 +82,17 @@ class JournalTruncator:
         self._on_its_way = proposed.position
 
     def applied(self, applied: Applied) -> None:
-        """Notes that a TRUNCATE at the next position is applied."""
+        """Notes that the value at the next position is applied; if it is a TRUNCATE, notes what remains in the journal."""
         if applied.position == self._on_its_way:
             self._on_its_way = None
         if applied.value.kind is Kind.TRUNCATE:
             self._truncation.truncated(self._usage())
 
     def lost(self) -> None:
-        """Forgets the TRUNCATE in flight: after a lost term it may never be chosen."""
+        """Forgets the TRUNCATE in flight, which may never be chosen now that the term is lost."""
         self._on_its_way = None
 
     def close(self) -> None:
-        """Lets no timer fire any more."""
+        """Cancels the timer of the next report."""
         if self._timer is not None:
             self._timer.cancel()

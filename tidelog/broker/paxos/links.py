@@ -1,4 +1,4 @@
-"""The way of one replica to the others: which broker goes by which engine id, and what is sent there."""
+"""The routes of one replica to the others: which broker has which engine id, and the frames that are sent to it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidelog.replication.paxos.voters import VoterSet
 
 
 class Links:
-    """The routes of one replica. `voters` returns the voters in force in its log."""
+    """The routes of one replica to the brokers of the other replicas. `voters` returns the voters in force in its log."""
 
     def __init__(
         self, identity: ReplicaIdentity, peers: ReplicaPeers, voters: Callable[[], VoterSet], stats: Stats
     ) -> None:
         self.leader_node = -1
-        """The leader by the metadata; -1 if nobody leads."""
+        """Node id of the leader according to the metadata; -1 if there is none."""
         self.routes = Routes(self._notify)
         self._where = identity.partition_id
         self._node_id = identity.node_id
@@ -34,12 +34,12 @@ class Links:
         self._silent: dict[int, None] = {}
 
     def set_members(self, voters: VoterSet, nodes: Sequence[int]) -> None:
-        """Takes the metadata's view of the voters, and of all brokers that hold a replica."""
+        """Sets the voters and the brokers that hold a replica, as the metadata name them."""
         self.routes.set_voters(voters)
         self._holders = tuple(node for node in nodes if node != self._node_id)
 
     def post(self, to: int, frame: PaxosFrame, payloads: Sequence[Buffer]) -> None:
-        """Sends a frame of the engine to the broker that goes by an engine id."""
+        """Sends a frame of the engine to the broker that has the engine id `to`."""
         self.routes.post(to, frame, payloads)
 
     def _notify(self, node_id: int, frame: PaxosFrame | ElectionFrame, payloads: Sequence[Buffer]) -> None:
@@ -50,7 +50,7 @@ class Links:
         )
 
     def push(self, engine: Engine, applied: Applied) -> None:
-        """Sends what is chosen to the replicas without a vote, if a coordinator is at work here."""
+        """Sends a chosen value to the replicas without a vote, if this replica leads."""
         if engine.node.coordinator is None:
             return
         voting = [voter.node_id for voter in self._voters().voters]
@@ -61,14 +61,15 @@ class Links:
         engine.push(applied, [self.routes.id_of(node) for node in learners])
 
     def report(self, engine_ids: tuple[int, ...], durable_offset: int) -> None:
-        """Tells the leader, if it is another, how far the log here is durable, and what ids its disk goes by."""
+        """Reports to the leader, if it is another broker, how far the log here is durable, and the engine ids of this
+        disk."""
         if self.leader_node not in (-1, self._node_id):
             where = self._where
             message = AppliedDurable(where.topic_id, where.partition, engine_ids, durable_offset, self.era)
             self._peers.notify(self.leader_node, message)
 
     def reported(self, node_id: int, engine_ids: tuple[int, ...]) -> None:
-        """Notes that the disk of a broker goes by these ids, and by no others."""
+        """Notes that the disk of a broker has these engine ids and no others."""
         for voter in self._voters().voters:
             if voter.node_id == node_id:
                 self._silent.pop(voter.voter_id, None)
@@ -77,11 +78,11 @@ class Links:
                     self._silent[voter.voter_id] = None
 
     def is_silent(self, engine_id: int) -> bool:
-        """Returns True if a voter's disk has said that it does not vote under this id."""
+        """Returns True if a voter's disk has reported that it does not vote under this id."""
         return engine_id in self._silent
 
     def live(self) -> list[int]:
-        """Returns the engine ids of the voters whose brokers are live."""
+        """Returns the engine ids of the voters whose brokers are live, this one included."""
         voters, me = self._voters().voters, self._node_id
         return [voter.voter_id for voter in voters if voter.node_id == me or self._peers.is_live(voter.node_id)]
 
@@ -91,16 +92,17 @@ class Links:
         return len(self._voters().voters)
 
     def others(self) -> list[int]:
-        """Returns the brokers of the other voters."""
+        """Returns the node ids of the other voters."""
         return [voter.node_id for voter in self._voters().voters if voter.node_id != self._node_id]
 
     def holders(self) -> list[int]:
-        """Returns all other brokers that hold a replica, by the metadata or by the log, the live ones first."""
+        """Returns the node ids of all other brokers that hold a replica, according to the metadata or the log, live
+        ones first."""
         nodes = dict.fromkeys([*self.others(), *self._holders])
         # A broker that is not live may be up all the same, so it is asked too, last.
         return sorted(nodes, key=lambda node: not self._peers.is_live(node))
 
     def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:
-        """Returns the brokers that go by these engine ids."""
+        """Returns the node ids of the brokers that have these engine ids; unknown ids are left out."""
         nodes = [self.routes.node_of(engine_id) for engine_id in engine_ids]
         return [node for node in nodes if node is not None]

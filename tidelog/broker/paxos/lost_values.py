@@ -1,17 +1,16 @@
-"""When a replica goes on without a value that is chosen, and that nobody can read.
+"""Decides when a replica goes on without the payload of a chosen value, because no replica can read it.
 
-A chosen value has its name, and so its offsets, on every replica. Its batches may be damaged in all journals and logs
-at once: a power cut that tore one entry on every disk leaves that, and so do several faults. Nothing that stands behind
-it could ever be read, nor could anybody lead, if every log waited for them. So the log keeps its offsets, as damaged,
-and goes on (`PartitionLog.append_lost`): a read there is answered with an error, all others as ever.
+Every replica knows the name of a chosen value, and so its offsets. Its batches may be damaged in all journals and logs
+at once: after a power cut that tore the same entry on every disk, or after several faults. If every log waited for
+them, no later record could be read, and no replica could lead. So the log marks the offsets as damaged and goes on
+(`PartitionLog.append_lost`): reads of them are answered with an error, all other reads as usual.
 
-No agreement is needed for that. Which offsets are meant is agreed on by the value. If one replica has the batches and
-another has not, their logs differ by damage only, as they may at any time; and what damages a log is repaired, by
-whoever has a copy, whenever he comes back. So giving up too early costs a repair, and nothing else. It would be a
-nuisance all the same for a replica that is merely cut off. So the value has to be lacking for a while, by the word of
-every voter that is live and of a majority (`_is_lacking`).
+That needs no agreement: the value itself defines the offsets. If one replica has the batches and another has not, their
+logs differ by damage only, which any copy repairs later. So giving up too early costs a repair, and nothing else. Still
+a replica that is merely disconnected should not give up. So the value has to be missing for a while, as reported by
+every live voter and by a majority (`_is_lacking`).
 
-Only records can be lost this way. Voters have to be read.
+Only records can be given up this way. A VOTERS value has to be read.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ logger = structlog.get_logger("tidelog.paxos")
 
 
 class LostValues:
-    """Tells one replica which values are lost; calls `go_on` when it is worth asking again."""
+    """Decides for one replica which chosen values have lost their payload for good; calls `go_on` when the question is
+    worth asking again."""
 
     def __init__(self, partition_id: PartitionId, engine: Engine, links: Links, go_on: Callable[[], None]) -> None:
         self._partition_id = partition_id
@@ -43,13 +43,13 @@ class LostValues:
         self._links = links
         self._go_on = go_on
         self._position = -1
-        """The position of the value that was asked for last."""
+        """Position of the value that `is_lost` was last asked about."""
         self._since_s = 0.0
         self._look: asyncio.TimerHandle | None = None
 
     def is_lost(self, applied: Applied) -> bool:
-        """Returns True if the log is to go on without this value, whose payload cannot be had here and whose turn it
-        is."""
+        """Returns True if the log is to go on without this value, which is next to be delivered and whose payload
+        cannot be read here."""
         slot = self._engine.node.replica.slots.get(applied.position)
         # VOTERS have to be read; a payload that is only late is not lost.
         if applied.value.kind is not Kind.APPEND or slot is None or not slot.faulty:
@@ -84,8 +84,8 @@ class LostValues:
         return waited_s >= (ABSENT_S if unsaid else LACKING_S)
 
     def _has_said(self, voter: int, lacking: Set[int]) -> bool:
-        """Returns True if a voter lacks the value by its own word, or casts no vote, or its broker answers under
-        another id."""
+        """Returns True if a voter has reported that it lacks the value, casts no vote, or has a broker that answers
+        under another id."""
         # A disk that casts no vote under this id answers nothing under it. It says so to the leader alone, so elsewhere
         # the word of its broker under another id will do.
         nodes = self._links.nodes_of(tuple(sorted(lacking)))
@@ -101,6 +101,6 @@ class LostValues:
         self._go_on()
 
     def close(self) -> None:
-        """Asks no more."""
+        """Cancels the timer of the next look."""
         if self._look is not None:
             self._look.cancel()

@@ -1,7 +1,7 @@
 """Messages between the replicas of Paxos partitions.
 
-Frames of engines are one-way, as those of the metadata log: the cores behind them repeat what matters. What is added is
-the partition that they are about.
+Frames of the engines are one-way: the engines repeat what matters. `PartitionFrame` adds the partition to an engine's
+frame.
 """
 
 from __future__ import annotations
@@ -14,73 +14,76 @@ from tidelog.replication.paxos.state import Value
 
 
 class PartitionFrame(msgspec.Struct, frozen=True, tag=True):
-    """An engine's message to the engine of another replica. The payloads of its values follow."""
+    """A message from one replica's engine to another's. The payloads of its values follow."""
 
     topic_id: str
     partition: Natural
     frame: PaxosFrame
     era: Natural = 0
-    """The sender's (`ReplicaIdentity.era`): a replica of another drops it."""
+    """The sender's era (`ReplicaIdentity.era`); a replica of another era drops the frame."""
 
 
 class AppliedDurable(msgspec.Struct, frozen=True, tag=True):
-    """A replica tells the leader how far its log of applied batches is durable. One-way: what is lost is said again
-    with the next flush."""
+    """Reports to the leader up to which offset a replica's log of applied batches is durable. One-way: the next flush
+    repeats it."""
 
     topic_id: str
     partition: Natural
     senders: tuple[Natural, ...]
-    """All engine ids that this disk goes by: what was promised under another is forgotten."""
+    """All engine ids of the sender's disk; promises under other ids are forgotten there."""
     durable_offset: Natural
     era: Natural = 0
 
 
 class ReadApplied(msgspec.Struct, frozen=True, tag=True):
-    """Asks any replica for batches as they lie in its log, from `offset` on. Answered by `AppliedRead`."""
+    """Requests batches of a replica's log, as stored, from `offset` on. Any replica answers, by `AppliedRead`."""
 
     topic_id: str
     partition: Natural
     offset: Natural
     bytes_max: Natural
     era: Natural = 0
-    """The era of the replica that asks: one of another has nothing for it."""
+    """Era of the requesting replica; a replica of another era answers `NotFound`."""
     takes_rows: bool = False
-    """The replica that asks can read the rows behind the batches."""
+    """True if the requesting replica can read the PRODUCER rows behind the batches."""
 
 
 class AppliedRead(msgspec.Struct, frozen=True, tag=True):
-    """Whole batches, which follow; none at the log's end. A log that begins later than the offset asked for gives those
-    from its beginning on; the first may begin before that. Whoever asks may then have to start over with the first, so
-    behind the batches come PRODUCER rows (docs/data-files.md): what was known of producers before it."""
+    """Answers `ReadApplied` with whole batches, which follow; none at the log's end.
+
+    If the log begins behind the requested offset, its first batches are sent. The requesting replica may then have to
+    start its log over with the first of them, so PRODUCER rows (docs/data-files.md) follow: the producers' sequence
+    numbers before that batch.
+    """
 
     log_start_offset: Natural
     floor: bytes
-    """The floor of the answering replica's journal (`journal.Floor`), encoded."""
+    """The encoded floor of the answering replica's journal (`journal.Floor`)."""
     producers_size: Natural = 0
-    """How many of the last bytes that follow are rows."""
+    """Bytes at the end of the payload that are PRODUCER rows."""
     damaged_to: Natural = 0
-    """The batches from the offset asked for up to there cannot be read here; 0 if it is none of them."""
+    """End offset of the damaged range that begins at the requested offset; 0 if the batch there is readable."""
     damaged_digest: bytes = b""
-    """The digest of the batch that is damaged there; empty if its row is lost as well."""
+    """Digest of the damaged batch at the requested offset; empty if its row is damaged too."""
 
 
 class ReadValue(msgspec.Struct, frozen=True, tag=True):
-    """Asks any replica for the payload of a value that the journal of the one that asks has lost, from memory, journal
-    or log: its digest proves it, whatever else the answering replica has there. Answered by `ValueRead`."""
+    """Requests a value's payload, which the requesting replica's journal has lost, from the memory, journal or log of
+    any replica. The digest proves the copy. Answered by `ValueRead`."""
 
     topic_id: str
     partition: Natural
     position: Natural
     value: Value
     era: Natural = 0
-    """The era of the replica that asks."""
+    """Era of the requesting replica."""
 
 
 class ValueRead(msgspec.Struct, frozen=True, tag=True):
-    """Brings the payload, which follows; none if it is not here whole."""
+    """Answers `ReadValue` with the payload, which follows; without one if no whole copy is here."""
 
     is_held: bool
 
 
 PAXOS_MESSAGES = (PartitionFrame, AppliedDurable, ReadApplied, AppliedRead, ReadValue, ValueRead)
-"""All messages of this page: a peer node has to know them."""
+"""All message types of this module, for the registry of messages between brokers."""

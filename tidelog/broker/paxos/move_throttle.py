@@ -1,14 +1,14 @@
-"""Replicas of Paxos partitions that are being reassigned are held to the rate of moves (`throttle`), as followers are.
+"""Throttling of Paxos replicas that are being reassigned (`throttle`), as of followers that are.
 
-What a new replica lacks it asks for: values that were learned, of any other replica's journal, or, where all journals
-begin later, batches of its log. Nothing has to be kept here for it, since whoever gets nothing asks again:
+A new replica requests what it lacks: learned values from any other replica's journal, or, where all journals begin
+later, batches of its log. No queue is needed, since a replica that gets no answer asks again:
 
-    too early a question     is taken up when there is an allowance again, one of each asker
-    too large an answer      is cut to the allowance; one value may be larger, which is paid off before the next
-    too much for the asker   it does not ask
+    request beyond the sender's rate        is taken up when there is an allowance again, one for each replica
+    answer beyond the sender's rate         is cut to the allowance; a single value may exceed it, which delays the next
+    request beyond the receiver's rate      is not sent
 
-A leader sends what it commits to all who follow without a vote, but not to those that are held: they would get it again
-when they have come that far.
+A leader pushes what it commits to all replicas without a vote, except those that are throttled: these would get the
+same values again once they have caught up so far.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from tidelog.transport.peer import Answer
 
 
 class MoveThrottle:
-    """Holds the Paxos replicas of one broker to the rate of moves."""
+    """Throttles the Paxos replicas of one broker that are being reassigned."""
 
     def __init__(self, node_id: int, throttle: Throttle) -> None:
         self._node_id = node_id
         self._throttle = throttle
 
     def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
-        """Returns True if the replica on this broker is copied at the rate of moves."""
+        """Returns True if the replica on this broker is being reassigned, and copied at the throttled rate."""
         return self._throttle.is_held(partition_id, node_id)
 
     # -- who has the data --------------------------------------------------------------------------------------------
 
     def early_s(self, node_id: int, message: PartitionFrame) -> float:
-        """Returns how many seconds a question of another broker has to wait; 0 for everything else."""
+        """Returns the seconds that a `LearnRequest` of another broker's throttled replica has to wait; 0 for every
+        other message."""
         # Only questions of replicas that lack something wait: promises and writes are no copying.
         if not isinstance(message.frame.message, LearnRequest) or not self.is_held(where(message), node_id):
             return 0.0
@@ -55,7 +56,7 @@ class MoveThrottle:
     def outgoing(
         self, node_id: int, message: PartitionFrame, payloads: Sequence[Buffer]
     ) -> tuple[PartitionFrame, Sequence[Buffer]] | None:
-        """Returns what may be sent of this message now; None if nothing may."""
+        """Returns what may be sent of this message now, with its payloads; None if it may not be sent."""
         frame, partition_id = message.frame, where(message)
         if isinstance(frame.message, LearnRequest) and self.is_held(partition_id, self._node_id):
             return (message, payloads) if self._throttle.receiving.allowance() > 0 else None
@@ -70,44 +71,45 @@ class MoveThrottle:
         return structs.replace(message, frame=frame), payloads[: len(frame.sizes)]
 
     async def may_send(self, partition_id: PartitionId, node_id: int, seconds_max: float) -> int:
-        """Waits for the turn of another broker's replica; returns how many bytes of a log it may be sent. Raises
-        `Overloaded`."""
+        """Waits until the replica on another broker may be sent data; returns how many bytes of a log. Raises
+        `Overloaded` if that would take longer than `seconds_max`."""
         held = self.is_held(partition_id, node_id)
         return await _turn(self._throttle.sending, seconds_max) if held else UNLIMITED
 
     def sent(self, partition_id: PartitionId, node_id: int, count: int) -> None:
-        """Counts the bytes of a log that went to the replica on another broker."""
+        """Counts bytes of a log that were sent to the replica on another broker against the rate."""
         if self.is_held(partition_id, node_id):
             self._throttle.sent(count)
 
     # -- who lacks it ------------------------------------------------------------------------------------------------
 
     async def may_receive(self, partition_id: PartitionId, seconds_max: float) -> int:
-        """Waits for the turn of the replica here; returns how many bytes of a log it may ask for. Raises
-        `Overloaded`."""
+        """Waits until the replica here may receive data; returns how many bytes of a log it may request. Raises
+        `Overloaded` if that would take longer than `seconds_max`."""
         held = self.is_held(partition_id, self._node_id)
         return await _turn(self._throttle.receiving, seconds_max) if held else UNLIMITED
 
     def heard(self, message: PartitionFrame, count: int) -> None:
-        """Counts the bytes of values in a frame that came. Values that a voter is asked to accept are no copying."""
+        """Counts the bytes of values received in a `LearnResponse` against the rate. Values that a voter is asked to
+        accept do not count."""
         if isinstance(message.frame.message, LearnResponse):
             self.received(where(message), count)
 
     def received(self, partition_id: PartitionId, count: int) -> None:
-        """Counts the bytes that came for the replica here."""
+        """Counts bytes received for the replica here against the rate."""
         if count and self.is_held(partition_id, self._node_id):
             self._throttle.received(count)
 
 
 class ThrottledPeers:
-    """`ReplicaPeers`: what goes to other brokers, and is asked of them, at the pace of moves."""
+    """`ReplicaPeers` that throttles the messages and requests of replicas that are being reassigned."""
 
     def __init__(self, peers: Peers, move_throttle: MoveThrottle) -> None:
         self._peers = peers
         self._move_throttle = move_throttle
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
-        """Sends as `Peers.notify`; what may not be sent now is as good as lost."""
+        """Sends a one-way message, cut to the throttled rate; drops it if nothing may be sent now."""
         if isinstance(message, PartitionFrame):
             allowed = self._move_throttle.outgoing(node_id, message, payload)
             if allowed is None:
@@ -116,7 +118,8 @@ class ThrottledPeers:
         return self._peers.notify(node_id, message, payload)
 
     async def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Answer:
-        """Asks as `Peers.ask`; raises `Overloaded` besides. A value that a voter has lost is no copying."""
+        """Sends a request to a broker, `ReadApplied` at the throttled rate. Raises as `PeerNode.request`, and
+        `Overloaded`."""
         if isinstance(message, ReadValue):
             return await self._peers.ask(node_id, message, deadline_s)
         partition_id = PartitionId(TopicId(message.topic_id), message.partition)
@@ -127,11 +130,11 @@ class ThrottledPeers:
         return answer
 
     def is_live(self, node_id: int) -> bool:
-        """Tells the same as `Peers.is_live`."""
+        """Returns True if this broker is registered, and not fenced."""
         return self._peers.is_live(node_id)
 
     def is_held(self, partition_id: PartitionId, node_id: int) -> bool:
-        """Implements `ReplicaPeers.is_held`."""
+        """Returns True if the replica on this broker is being reassigned, and copied at the throttled rate."""
         return self._move_throttle.is_held(partition_id, node_id)
 
 
@@ -141,7 +144,7 @@ def where(message: PartitionFrame) -> PartitionId:
 
 
 def cut(frame: PaxosFrame, room: int) -> PaxosFrame:
-    """Returns an answer cut to `room` bytes, but with one value at least."""
+    """Returns a frame with a `LearnResponse` cut to values of at most `room` bytes, but with one value at least."""
     answer = frame.message
     assert isinstance(answer, LearnResponse)
     slots: list[Slot] = []

@@ -1,28 +1,28 @@
-"""Opening a replica's disk: its journal and its log, and whether this disk may vote.
+"""Opening the files of a Paxos replica, its journal and its log, and deciding whether this disk may vote.
 
-A disk votes under the engine id that it was given. If a journal is lost, or has lost what it promised, that id is dead:
-its disk must never vote under it again, though nobody would notice from the empty journal alone. So the order of things
-tells: a journal is begun, and its metainfo is durable, before the log next to it is made. A log without a journal has
-lost it. If both are gone, the disk still knows that they were made (`LogManager.held_position`).
+A disk votes under its engine id. If a journal is lost, or has lost promises, that id is *dead*: the disk must never
+vote under it again. An empty journal alone would not show that. So the order of creation does: a journal's metainfo is
+durable before the log next to it is made. A log without a journal has therefore lost it. If both are gone, the disk
+still knows that they were made (`LogManager.held_position`).
 
-An id dies in three other ways: its directory is an old copy, its disk may have forgotten values that it accepted in
-memory, or its log holds what its journal has lost (`comparison`). The journal is kept then: it is true as far as it
-goes.
+An id dies in three other cases: the directory is an old copy; the disk may have forgotten values that it had accepted
+in memory only; the log holds values that the journal has lost (`comparison`). The journal is kept then.
 
-A journal keeps what it has a sound row of, at its end as anywhere: an entry that has lost its payload is a faulty
-slot, known by its name, and the others say what becomes of it. If all have lost it, the log goes on without it
-(`lost_values`). A partition with one replica has no others to say it. There the log says it, as far as it goes: what
-it has applied was in the journal, and the log has the payload. A bad end beyond it is torn. Its rows say how far it
-goes; where a power cut has taken them and left their batches, the journal's names say which values these are.
+A journal keeps every entry that has a sound catalog row: an entry that has lost its payload is a *faulty* slot, known
+by the value's name, and the other replicas have the payload. If all have lost it, the log goes on without it
+(`lost_values`). A partition with a single replica has no others. There the log decides: everything that it has applied
+was in the journal, and the log has the payload. A bad end of the journal behind that is a torn write, and is truncated.
+The log's rows tell how far it has applied; where a power cut has taken the rows and left the batches, the names in the
+journal tell whose values they are.
 
-A log keeps a batch as damaged that does not verify: the journals can give it again. An only replica's does if its row
-says that the journal had it durably: nobody else has what was torn before.
+A log keeps a batch that fails verification, as damaged: the journals can restore it. A single replica keeps it only if
+its row says that the journal had it durably: no other replica has what was torn before.
 
 An operator may have had the partition go on from what was left of it: then the replica enters that era first
 (`regrouping`).
 
-What is lost is begun anew and remembers which id it must not use. Such a replica learns, and serves its log; it votes
-when the controller has given its disk another id.
+A lost journal is created anew, and remembers the dead id. Such a replica learns and serves its log; it votes when the
+controller has given its disk another id.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from tidelog.storage.partition_log import LogSettings, PartitionLog
 from tidelog.storage.scan import BadEnd
 
 LONE_END = replace(BadEnd.KEEP, kept_from_number=ACCOUNTED)
-"""The treatment of a bad log end at the only replica of a partition."""
+"""How a damaged log end is treated at the only replica of a partition: batches whose row says that the journal had them
+durably are kept, others truncated."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
@@ -65,9 +66,11 @@ def open_replica(
     is_alone: bool = False,
     era: Era | None = None,
 ) -> ReplicaFiles:
-    """Opens journal and log, or makes them. `founders` are the voters that the partition began with, if that is sure;
-    `since` is when this broker began the replica; `is_alone`: no other broker holds one; `era` is entered if the
-    replica is in an earlier one.
+    """Opens or creates the journal and the log of a replica.
+
+    `founders` are the first voters of the partition, None unless that is certain; `since` is when this broker began the
+    replica; `is_alone` is True if no other broker holds a replica; `era` is entered if the replica is in an earlier
+    one.
 
     Blocking. Raises as `LogOpener.open_journal` and `open_log`.
     """
@@ -124,16 +127,18 @@ def open_replica(
 def founding_metainfo(
     engine_id: int, founders: VoterSet | None, incarnation: str, *, renewals: int, era: int
 ) -> ReplicaMetainfo:
-    """Returns the `ReplicaMetainfo` with which the journal of a new replica begins. `founders` are the partition's
-    first voters, if this replica is one of its first; `renewals` counts how often the broker has begun anew on this
-    directory; `era` is the leader epoch in which the partition was last continued with what was left of it, 0 if it
-    never was."""
+    """Returns the `ReplicaMetainfo` with which the journal of a new replica begins.
+
+    `founders` are the partition's first voters, if this replica is one of them; `renewals` is the count of fresh starts
+    of the broker on this directory; `era` is the leader epoch since when the partition has gone on from what was left
+    of it, 0 if it never had to.
+    """
     founding = b"" if founders is None else encode_voters(founders)
     return ReplicaMetainfo(engine_id, Metadata(incarnation), founding, renewals=renewals, era=era)
 
 
 def _applied_below(opener: LogOpener, partition_id: PartitionId, log: PartitionLog) -> int:
-    """Returns the position behind the last value of which an only replica's log shows that it has applied it."""
+    """Returns the position behind the last value that the log of a single replica shows as applied."""
     end, _, is_named = end_of_rows(log)
     stored = None if is_named else opener.look_at_journal(partition_id)
     if stored is None or stored.is_amnesiac:
@@ -146,7 +151,8 @@ def _applied_below(opener: LogOpener, partition_id: PartitionId, log: PartitionL
 
 
 def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
-    """Compares the log with the journal, which may have lost its end."""
+    """Returns the files with the log's rows compared with the journal; revokes the vote if the journal has lost a value
+    that the log holds."""
     stored = stored_log(files.stored, files.metainfo.metadata)
     beyond = [row for row in rows_beyond(files.log, stored.floor) if row.base_offset >= files.metainfo.believed_to]
     # The log holds a value that the journal had on its disk, and has not any more: the journal's end was lost, and with
@@ -169,9 +175,8 @@ def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
 
 
 def _without_vote(metainfo: ReplicaMetainfo) -> ReplicaMetainfo:
-    """Returns the metainfo of a disk that has perhaps forgotten what it accepted under its engine id: it keeps that id
-    only as forgotten, and may not vote.
-    """
+    """Returns the metainfo of a disk whose promises may be forgotten: its ids are marked as forgotten, and it may not
+    vote."""
     metadata = structs.replace(metainfo.metadata, status=Status.EMPTY, may_forget=False)
     # Ids rise, so the largest one stands for all: none up to it may vote again.
     forgotten_id = max(metainfo.engine_id, *metainfo.former_ids, metainfo.forgotten_id)

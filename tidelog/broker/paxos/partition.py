@@ -1,18 +1,18 @@
-"""A Paxos partition at its leader.
+"""The leader of a Paxos partition.
 
-What `LedPartition` has gathered becomes one value of the log: its batches are placed at the coordinator's next offset,
-one behind the other, and only then is the digest taken that names them. Up to a window of values is in flight, each
-chosen by itself; while the window is full, requests gather for the next.
+The produce requests that `LedPartition` has gathered become one value of the log: their batches get consecutive offsets
+from the coordinator's next offset on, and then the digest is taken that names the value. Up to `WINDOW` values are in
+flight, each chosen by itself; while the window is full, further requests are gathered.
 
-    acks=all    answered when the value is applied: a majority holds it, and all before it, on disk, or, with
+    acks=all    answered when the value is applied: a majority holds it, and all values before it, on disk or, with
                 ack.durability=replicated, in memory
-    acks=1      answered when it is in this broker's journal, as good as in memory
+    acks=1      answered when it is in this broker's journal, which may not be flushed yet
 
-**Repeats** are found when a batch comes: `producers` knows what is applied and what is on its way. There is no second
-judgement at apply: it would make what a log holds depend on tables that forget.
+**Repeated batches** are found on arrival: `producers` knows the applied batches and those in flight. They are not
+checked again when applied, since the log's contents would then depend on tables with an expiry.
 
-**Errors** are definite while nothing was proposed, and when the log shows something else at the value's position. A
-leader that has lost answers what waits as the log tells, or as unknown at its deadline.
+**Errors** are definite if nothing was proposed, and if another value is applied at the position. A leader that has lost
+its term answers waiting requests as the log decides, or with an unknown outcome at their deadlines.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ from tidelog.replication.paxos.events import Applied
 from tidelog.storage.partition_log import LogSettings
 
 WINDOW = 16
-"""Values of producers in flight. A DELETE may be, besides."""
+"""Values of produce requests in flight at one time. A DELETE may be in flight besides."""
 VALUE_BYTES_MAX = 1 << 20
-"""The size of a value that more than one request goes into."""
+"""Bytes of batches up to which several produce requests are put into one value."""
 END_S_MAX = 2.0
-"""How long a read from beyond what is known here waits for the election that is about to be won."""
+"""Seconds that a read beyond the known end waits for the election of this leader."""
 
 
 class PaxosPartition(LedPartition):
-    """Leads a partition for one leader epoch; made when the metadata names this broker, serves once it is elected."""
+    """The leader of a partition for one leader epoch. It is created when the metadata name this broker, and serves once
+    a majority has elected it."""
 
     group_bytes_max = VALUE_BYTES_MAX
 
@@ -69,56 +70,57 @@ class PaxosPartition(LedPartition):
         self._producers = applied.log.producers
         self._next_offset = self._appended_end = 0
         self._deletion: int | None = None
-        """The position of a DELETE that is on its way."""
+        """Position of a proposed DELETE that is not applied yet; None if there is none."""
         self._is_serving = False
         self._is_held = True
         self._room = asyncio.Event()
 
     @property
     def high_watermark(self) -> int:
-        """The end of what is applied here."""
+        """End offset of the applied batches on this broker."""
         return self._applied.high_watermark
 
     async def extent(self) -> Extent:
-        """Returns where the partition begins and ends, once this leader is elected: before, more may be acknowledged
-        than is known here (KIP-207). Raises as `LedPartition.extent`.
-        """
+        """Returns the start and end offset of the partition. Raises `LeaderNotAvailable` before the election, when more
+        may be acknowledged than is known here (KIP-207), and as `LedPartition.extent`."""
         self._require_end()
         return await super().extent()
 
     def require_leading(self) -> None:
-        """Raises as `LedPartition.require_leading`."""
+        """Raises `LeaderNotAvailable` unless this leader is elected, and as `LedPartition.require_leading`."""
         self._require_end()
 
     async def read(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Reads as `LedPartition.read`; what is known here before the election, too, and what is not once elected."""
+        """Returns batches from `offset` on. Offsets below the high watermark are read even before the election; for
+        others it waits up to `END_S_MAX` seconds to be elected."""
         if offset > self.high_watermark:
             await self.wait_for_end(asyncio.get_running_loop().time() + END_S_MAX)
             self._require_end()
         return await super().read(offset, bytes_max=bytes_max)
 
     def read_nowait(self, offset: int, *, bytes_max: int) -> FetchedBatches:
-        """Reads as `LedPartition.read_nowait`; what is known here before the election, too."""
+        """Returns batches from `offset` on without waiting. Offsets below the high watermark are read even before the
+        election; for others it raises `LeaderNotAvailable` then."""
         if offset > self.high_watermark:
             self._require_end()
         return super().read_nowait(offset, bytes_max=bytes_max)
 
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Returns as `LedPartition.end_of_epoch`, once elected."""
+        """Returns the end offset of a leader epoch as `LedPartition.end_of_epoch` does. Raises `LeaderNotAvailable`
+        before the election."""
         self._require_end()
         return super().end_of_epoch(leader_epoch)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Returns the first record of that time or later, as `LedPartition.offset_for_timestamp` does; that there is
-        none is known only once this leader is elected.
-        """
+        """Returns offset and timestamp of the first record at this time or later; None if there is none. Raises
+        `LeaderNotAvailable` where the answer would be None before the election."""
         offset_and_time = await super().offset_for_timestamp(timestamp_ms)
         if offset_and_time is None:
             self._require_end()
         return offset_and_time
 
     async def wait_for_end(self, deadline_s: float) -> None:
-        """Waits until this leader is elected, as `LedPartition.wait_for_end` says."""
+        """Waits until this leader is elected, or stopped, at most until `deadline_s` of the event loop's clock."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline_s):
                 while self._is_held:
@@ -134,28 +136,29 @@ class PaxosPartition(LedPartition):
 
     @property
     def producers(self) -> ProducerTable:
-        """The producers of all that is applied or in flight."""
+        """The sequence numbers of producers, including batches in flight while this leader may append."""
         # The leader's own table has the batches in flight, too, so that a repeat of one is known before it is applied.
         return self._producers if self.is_writable else self.log.producers
 
     @property
     def in_sync(self) -> Sequence[int]:
-        """The brokers of the live voters: a commit waits for a majority of all voters, and for no more."""
+        """Node ids of the live voters. A commit waits for a majority of all voters only."""
         return self._proposer.live_voters
 
     @property
     def replica_lags(self) -> dict[int, int]:
-        """Returns each replica's lag in records, as `LedPartition.replica_lags` says."""
+        """By node id: how many records each replica's log lacks."""
         return self._proposer.lags()
 
     @property
     def is_writable(self) -> bool:
-        """True of a leader that is elected, or about to be."""
+        """True of a leader that is elected, or may be at any moment."""
         return self._is_serving or self._is_held
 
     @property
     def appended_end(self) -> int:
-        """The end of what is applied or in flight. A void value may leave a gap in the offsets before the next one."""
+        """End offset of the batches that are applied or in flight. A void value may leave a gap in the offsets before
+        the next batch."""
         return self._appended_end if self._is_serving or self._is_held else self.log.log_end_offset
 
     @property
@@ -165,18 +168,18 @@ class PaxosPartition(LedPartition):
 
     @property
     def is_settled(self) -> bool:
-        """Tells as `LedPartition.is_settled`: a void value leaves offsets out that nobody waits for."""
+        """True if no value is in flight. The offsets need not be contiguous: a void value leaves a gap."""
         return not self._in_flight
 
     @property
     def is_awaited(self) -> bool:
-        """True while a request waits for a proposal of this leader."""
+        """True while a produce request waits for a value that this leader proposed."""
         return self._in_flight.is_awaited
 
     # -- what the replica beside it says ----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Serves from now on: this broker is elected, and everything before its barrier is applied here."""
+        """Begins to serve: this broker is elected, and all values before its barrier are applied here."""
         # The barrier of this leader is applied, so the log's table knows all that counts of what came before; whatever
         # an earlier leader still has on its way is void. A copy, for batches in flight are remembered here before they
         # are in the log, and the log's table must not know of one that is never chosen.
@@ -189,18 +192,18 @@ class PaxosPartition(LedPartition):
         self.watchers.wake_all()
 
     def hold(self) -> None:
-        """Has requests wait in the mailbox, as this broker will be elected again in a moment."""
+        """Makes new requests wait in the mailbox, as this broker will be elected again in a moment."""
         # A leader that has stopped stays so: it has refused its requests already.
         self._is_held = self._is_held or self._is_serving
         self._is_serving = False
 
     def stop(self) -> None:
-        """Stops serving, as the term is over. Values in flight may yet be chosen."""
+        """Stops serving, as the term is over. Values in flight may still be chosen."""
         self._is_serving = self._is_held = False
         self._room.set()
 
     def chosen(self, position: int, accepted_by: tuple[int, ...]) -> None:
-        """Notes the quorum that has a value, on disk or, if it is lazy, in memory."""
+        """Notes the voters that have accepted a chosen value, on disk or, if the value is lazy, in memory."""
         self._in_flight.chosen(position, accepted_by)
 
     def applied(self, applied: Applied) -> None:
@@ -221,7 +224,8 @@ class PaxosPartition(LedPartition):
             in_flight.fail(LeaderNotAvailable("another leader came first; nothing was appended"))
 
     def _complete(self, proposal: Proposal, in_flight: InFlightProposal[Proposal] | None) -> None:
-        """Answers a request with what is known: the quorum, or for a repeat what this disk has."""
+        """Answers a produce request with the brokers that hold its batch: the quorum, or only this broker for a repeat
+        whose quorum is not known any more."""
         if in_flight is not None and in_flight.accepted_by:
             acked_by = self._proposer.nodes_of(in_flight.accepted_by)
             self._answer(proposal, acked_by, in_flight.durability)
@@ -306,9 +310,8 @@ class PaxosPartition(LedPartition):
     # -- deletion ------------------------------------------------------------------------------------------------------
 
     def request_deletion(self, offset: int) -> None:
-        """Proposes to delete the records below `offset`, as `LedPartition.request_deletion` says; one proposal at a
-        time. A deletion that is agreed on waits only until the log is durable here, and needs no other proposal.
-        """
+        """Proposes to delete the records below `offset`, one proposal at a time; does nothing if an applied DELETE
+        already covers them. Raises `LeaderNotAvailable`."""
         self._require_leading(ACKS_ALL)
         # One DELETE at a time: it goes besides the producers' window, and the next one covers what was asked meanwhile.
         if self._is_held or self._deletion is not None or offset <= self._applied.start_offset:
@@ -318,17 +321,17 @@ class PaxosPartition(LedPartition):
     # -- housekeeping --------------------------------------------------------------------------------------------------
 
     def on_flushed(self) -> None:
-        """Takes in that the log is durable further, as `LedPartition.on_flushed` says."""
+        """Handles the log writer's report that the log is durable further."""
         self._applied.on_flushed()
 
     def reconfigure(self, config: TopicConfig, settings: LogSettings) -> None:
-        """Takes new topic settings into force, from the next request on."""
+        """Sets new topic settings, which apply from the next request on."""
         self.config = config
         self.log.settings = settings
 
     def close(self, *, is_deposed: bool = False) -> None:
-        """Takes no more requests and fails those in the mailbox. What is proposed may still be chosen; a broker that
-        goes on hears of it, one that stops does not, and says so."""
+        """Takes no more requests and fails those in the mailbox. Values in flight may still be chosen: if `is_deposed`,
+        the log still answers their requests; else those fail at once with an unknown outcome."""
         self.stop()
         # A deposed leader's values may still be chosen, and its log will tell; a broker that stops hears no more of
         # them.

@@ -1,17 +1,16 @@
-"""How a replica gets back what it has accepted, and can neither read nor know to be chosen.
+"""The search of a replica for accepted values whose payload is damaged here, and which are not known to be chosen.
 
-A damaged entry of a journal leaves a slot that is faulty: its number and its name stand, its payload is gone. If the
-value is chosen, a copy comes with what others have learned. Where nobody knows that, nobody sends one unasked, and an
-election that has to know it (`Awaits`) asks those who vote for nothing but what their journals accepted. But the name
-has the payload's digest, which proves any copy: of a voter or not, chosen or not, shown to readers or hidden from them.
-So while it has such a slot, every replica, whether it campaigns or has promised to one that does, asks all other
-brokers that hold one (`ReadValue`): for what is in memory, in the journal or in the log there. A voter whose journal is
-lost may have the only good copy, in its log.
+A damaged entry of a journal is a *faulty* slot: its ballot number and its value's name are there, its payload is gone.
+If the value is chosen, a copy arrives with what other replicas have learned. If no replica knows that, none sends it,
+and an election that has to know the value (`Awaits`) asks the voters only for what their journals accepted. But the
+name contains the payload's digest, which proves any copy, chosen or not. So a replica with a faulty slot asks all other
+brokers that hold a replica (`ReadValue`) for a copy in memory, journal or log, whether it campaigns itself or has
+promised to a candidate. A voter whose journal is lost may have the only good copy, in its log.
 
-What comes is written anew, and shown by the next promise; the election asks for promises until one does.
+The payload is written anew, and is part of the next promise; the election asks for promises until one has it.
 
-VOTERS may come as well, but from journals alone, since no log holds them. A slot that has lost its name cannot be asked
-for. Nothing is asked while no slot is faulty; one question at a time, of a few values each round, then of the next.
+A VOTERS payload can be found in journals only, since no log holds it. A slot that has lost its value's name cannot be
+asked for. Each round asks for a few values, one request at a time; the next round continues with the following ones.
 """
 
 from __future__ import annotations
@@ -31,17 +30,19 @@ from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.state import Slot
 
 ASKED_MAX = 8
-"""Values that all others are asked for in one round."""
+"""Values that are requested from all other replicas in one round."""
 ANSWER_S_MAX = 5.0
 PAUSE_S = 0.2
 PAUSE_S_MAX = 1.0
-"""T: after a round, for a time drawn from [T, 2T); longer after each round that brings nothing."""
+"""Upper bound of T in seconds: rounds are followed by a pause drawn from [T, 2T), and T doubles after each round that
+finds nothing."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
 
 class PayloadSearch:
-    """The search of one replica, which begins when its engine misses a payload, and ends when none is missing."""
+    """The search of one replica for missing payloads. It begins when the engine meets a faulty slot, and ends when none
+    is left."""
 
     def __init__(self, partition_id: PartitionId, engine: Engine, links: Links, context: PartitionContext) -> None:
         self._partition_id = partition_id
@@ -51,11 +52,11 @@ class PayloadSearch:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self._begin = 0
-        """The position that the next round begins with."""
+        """Position at which the next round begins."""
         engine.on_missing = self.begin
 
     def begin(self, position: int) -> None:
-        """Begins to search if a payload that is missing on this disk may be needed by an election."""
+        """Begins to search if the slot at `position`, whose payload is missing on this disk, is not known to be chosen."""
         slot = self._engine.node.replica.slots.get(position)
         is_searching = self._task is not None and not self._task.done()
         # A learned value comes with what others have learned, and needs no search.
@@ -63,7 +64,7 @@ class PayloadSearch:
             self._task = self._context.spawn(f"paxos-search-{self._partition_id}", self._run())
 
     async def close(self) -> None:
-        """Searches no more."""
+        """Cancels the search and waits until it has ended."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
@@ -81,7 +82,7 @@ class PayloadSearch:
             pause_s = min(2 * pause_s, PAUSE_S_MAX) if all(map(self._is_missing, slots)) else PAUSE_S
 
     def _wanted(self) -> list[Slot]:
-        """Returns the slots of the next round; behind the last position, from the first on again."""
+        """Returns the slots to ask for in the next round: from `_begin` on, and then from the first position again."""
         replica = self._engine.node.replica
         if replica.is_halted:
             return []
@@ -91,7 +92,7 @@ class PayloadSearch:
         return sorted(sought, key=lambda slot: (slot.position < self._begin, slot.position))[:ASKED_MAX]
 
     async def _ask(self, node: int, slots: list[Slot]) -> None:
-        """Asks one broker for the payloads that are still missing; nothing more after it has failed once."""
+        """Requests the payloads that are still missing from one broker, until it fails once."""
         for slot in slots:
             if not self._is_missing(slot):
                 continue
@@ -112,7 +113,7 @@ class PayloadSearch:
         return not replica.is_halted and now is not None and now.faulty and now.value == slot.value
 
     def _take(self, node: int, slot: Slot, payload: Buffer) -> None:
-        """Takes an answer, if it is a copy: meanwhile another value may stand there, or a copy have come."""
+        """Writes a received payload into the journal, if it has the value's digest and the slot still misses it."""
         # The digest proves the copy, whoever gave it: a voter or not, whether it shows these records to readers or not.
         # It is written under the number that stands there: that promises nothing, and accepts nothing that was not
         # accepted.

@@ -1,4 +1,4 @@
-"""A leader's way into its log: proposals go to the engine beside it, whose answer comes at once or not at all."""
+"""The proposals of a partition's leader to its own engine, which answers at once or not at all."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from tidelog.replication.paxos.events import Append, Delete, Proposed, Reason, R
 from tidelog.replication.paxos.state import Value
 
 ORDER_LEVEL: Final = 3
-"""Since which feature level a value may need the log unbroken below it: all replicas must decide the same."""
+"""The feature level from which on a value may require that all values below it are in the log. All replicas must decide
+that alike."""
 
 
 class Proposer:
-    """Proposes for the leaders of one replica, which share it. `lags` counts by node what others' logs lack, and
-    `level` is the cluster's feature level."""
+    """Proposes values for the leaders of one replica, which share it. `lags` returns by node id how many records each
+    other replica's log lacks, `level` the cluster's feature level."""
 
     def __init__(
         self,
@@ -35,9 +36,11 @@ class Proposer:
         self._is_out_of_room = is_out_of_room
 
     def propose(self, count: int, payload: Buffer, *, is_lazy: bool) -> tuple[int, Value]:
-        """Proposes batches, already placed, whose bytes never change again. They count when a quorum has them on disk,
-        and behind all that was proposed before; or, lazily, when a quorum has them in memory. Returns position and
-        value. Raises `LeaderNotAvailable`, `Overloaded` or `DiskFull`: nothing was proposed."""
+        """Proposes batches that have their offsets and whose bytes never change again; returns position and value.
+
+        The value is committed when a quorum has it on disk, together with all values proposed before it; if `is_lazy`,
+        when a quorum has it in memory. Raises `LeaderNotAvailable`, `Overloaded` or `DiskFull`: nothing was proposed.
+        """
         # Proposed now, it could not be accepted here, and would fill the window.
         if self._is_out_of_room():
             raise DiskFull("no space is left for this partition; nothing was appended")
@@ -54,30 +57,31 @@ class Proposer:
         raise LeaderNotAvailable("this broker is not elected now; nothing was appended")
 
     def propose_deletion(self, offset: int) -> int:
-        """Proposes that the records below `offset` go; returns the position. Raises `LeaderNotAvailable`."""
+        """Proposes to delete the records below `offset`; returns the position of the DELETE. Raises
+        `LeaderNotAvailable`."""
         answer = self._engine.propose(Delete(offset))
         if isinstance(answer, Proposed):
             return answer.position
         raise LeaderNotAvailable("this broker cannot delete anything now; nothing was deleted, try again")
 
     def next_offset(self) -> int:
-        """Returns the coordinator's next offset. Raises `LeaderNotAvailable`."""
+        """Returns the offset that the next proposed record gets. Raises `LeaderNotAvailable`."""
         coordinator = self._engine.node.coordinator
         if coordinator is None:
             raise LeaderNotAvailable("this broker is not elected now; nothing was appended")
         return coordinator.next_offset
 
     def nodes_of(self, engine_ids: tuple[int, ...]) -> list[int]:
-        """Returns the brokers that go by these engine ids."""
+        """Returns the node ids of the brokers that have these engine ids."""
         return self._links.nodes_of(engine_ids)
 
     @property
     def live_voters(self) -> list[int]:
-        """The brokers of the voters that are live."""
+        """Node ids of the voters whose brokers are live."""
         return self.nodes_of(tuple(self._links.live()))
 
     @property
     def may_be_lazy(self) -> bool:
-        """True if there are so many voters that one may forget what it accepted: of two, each one's loss is a
-        majority's."""
+        """True with more than two voters, so that values may be accepted in memory: of two voters, one that forgets
+        leaves no majority."""
         return self._links.voter_count > 2

@@ -1,24 +1,24 @@
-"""A replica enters the era that an operator's word has begun: its log goes on from what was left of it.
+"""How a replica enters a new *era*: an operator has ordered that the partition go on from the replicas that are left.
 
-A partition whose majority has lost its votes elects nobody for ever. An operator may have it go on (`Regrouping`): the
-replicas that are left get new ids, and all of them together, not a majority, elect the first leader of the era. Its
-fill is the union of what they show: for each position what is learned, else the value that was accepted under the
-highest number, else a NOP. What it finds is accepted by all of them, and so are VOTERS behind it, by which a majority
-of them decides from then on. docs/replication-paxos.md has the argument.
+A partition that has lost a majority of its votes can never elect a leader. An operator may have it go on
+(`Regrouping`): the remaining replicas get new ids, and all of them together, not a majority, elect the first leader of
+the era. That leader proposes the union of what they show: at each position the learned value, else the value accepted
+under the highest number, else a NOP. These values are accepted by all of them, and so is a VOTERS value behind them,
+from which on a majority decides. docs/replication-paxos.md has the proof.
 
-*Who is left* was asked before the decision, and enters with all that it has. Its journal stays as it is, is true as far
-as it goes, and promises nothing below the era. Where no journal accounts for all that the longest log holds, that log
-is the evidence: what a log holds was chosen. Its journal then begins behind its log, at a floor (the *source*), and the
-others copy, as from any floor.
+*A remaining replica* was asked before the decision, and enters with everything that it has. Its journal stays as it is,
+and its promises below the era do not count. If no journal accounts for everything that the longest log holds, that log
+is the evidence, since a log holds chosen values only. The journal of that replica (the *source*) then begins behind its
+log, at a floor, and the other replicas copy its log.
 
-What a log holds beyond its journal is compared with the union in this life of the replica, as ever, but kills no id any
-more: what was forgotten, was under the old one.
+Rows of a log behind its journal are compared with the union as after any restart, but do not revoke the vote: what was
+forgotten was promised under the old id.
 
-*Who was given up* may come back. Its journal speaks of an era that ended otherwise, so it begins anew, and its log is
-truncated to where those who were left ended: below that both hold what was chosen before.
+*A replica that was given up* may come back. Its journal describes an era that ended otherwise, so it is begun anew, and
+its log is truncated to the end of the remaining replicas' logs: below that both hold chosen values.
 
-Either is done once, before the replica takes part: the floor is on the disk before the metainfo says that the era has
-begun, and so is the truncated log. A crash between has it done once more.
+Either is done once, before the replica takes part: the floor and the truncated log are durable before the metainfo says
+that the era has begun. After a crash in between it is done again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ logger = structlog.get_logger("tidelog.paxos")
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """The era of a partition, as one replica enters it."""
+    """The era of a partition, and how one replica enters it. `epoch` is the leader epoch since when it holds,
+    `previous` that of the era before."""
 
     epoch: int
     previous: int
@@ -56,24 +57,26 @@ class Era:
 
     @property
     def voters(self) -> bytes:
-        """Returns the voters that are left, encoded."""
+        """Returns the encoded voters that remain."""
         return encode_voters(voters_of(self.regrouping.members))
 
     def keeps(self, files: ReplicaFiles, engine_id: int) -> bool:
-        """Returns True if this replica is one of those who were left, and has forgotten nothing since it was asked."""
+        """Returns True if this replica is one of those that remain, and has forgotten nothing since it was asked."""
         is_named = engine_id in [member.engine_id for member in self.regrouping.members]
         # A replica that has forgotten something since it was asked would show less than the operator has decided on.
         return is_named and files.metainfo.era == self.previous and files.may_vote_as(engine_id)
 
 
 def era_of(info: PartitionInfo, node_id: int) -> Era | None:
-    """Returns the era that a replica is to be in; None if the partition is in its first."""
+    """Returns the era that a replica on this broker has to be in, according to the metadata; None for the partition's
+    first era."""
     begun = [regrouping for regrouping in info.regroupings if regrouping.members]
     return Era(*info.eras, begun[-1], node_id) if begun else None
 
 
 def enter(opener: LogOpener, files: ReplicaFiles, era: Era, engine_id: int, now_ms: int) -> ReplicaFiles:
-    """Enters the era, unless the replica is in it. Blocking. Raises as `LogOpener.open_journal`, `OSError`."""
+    """Enters the era, unless the replica is already in it; returns the files as they are then. Blocking. Raises as
+    `LogOpener.open_journal`, and `OSError`."""
     # Entered once: a second time would take back what was promised in this era.
     if files.metainfo.era == era.epoch:
         return files
@@ -149,8 +152,9 @@ def _last_id(metainfo: ReplicaMetainfo) -> int:
 
 
 def end_of_rows(log: PartitionLog) -> tuple[int, int, bool]:
-    """Returns the position behind the last batch that names one, its birth, and whether the log ends with it. Blocking,
-    for one segment or as many as name none; raises `Overloaded`."""
+    """Returns the position behind the last batch whose row names one, the birth of its value (the ballot number that
+    first proposed it), and whether the log ends with that batch. Blocking; reads the last segment, or all if that names
+    none. Raises `Overloaded`."""
     rows = [entry for entry in log.entries(log.segments[-1].base_offset) if isinstance(entry, Row)]
     # Copied batches name no position, and may fill the last segment.
     if not any(row.number > 0 for row in rows):

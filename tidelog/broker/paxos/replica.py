@@ -1,14 +1,14 @@
 """A replica of a Paxos partition, on every broker that holds one, leader or not.
 
-Two things are on its disk. The *journal* (`SlotStore`) is the acceptor's: what it has promised, and what it accepted at
-which position. The *log* is what came of it: the applied prefix, batch behind batch, the same bytes as everywhere.
+Its disk has two parts. The *journal* (`SlotStore`) is the acceptor's: its promises, and the values accepted at each
+position. The *log* holds the applied batches, the same bytes on every replica.
 
     frames of other replicas -> engine -> journal -> answers
                                   | applied, in order
                                delivery -> log -> readers, and at the leader producers
 
-The controller names the leader (`ballots`); voters change by entries of the log itself (`Membership`). A replica that
-is behind all journals copies another's log (`copying`). The leader has the journals' heads truncated
+The controller appoints the leader (`ballots`); voters change by values of the log itself (`Membership`). A replica that
+is behind all journals copies another replica's log (`copying`). The leader has the journals' heads truncated
 (`journal_truncation`).
 """
 
@@ -70,18 +70,20 @@ logger = structlog.get_logger("tidelog.paxos")
 
 
 class PaxosReplica:
-    """Made with what the disk gave back; `start` before anything else. Not thread-safe: for the loop alone."""
+    """One replica of a Paxos partition, made from the opened files. `start` has to be called first. Not thread-safe:
+    for the event loop only."""
 
     def __init__(
         self, identity: ReplicaIdentity, contacts: VoterSet, files: ReplicaFiles, context: PartitionContext
     ) -> None:
-        """`contacts` are the voters by the metadata: whom to ask as long as the log does not say who they are."""
+        """`contacts` are the voters according to the metadata; they are asked for the voters while the log does not
+        name them."""
         self.topic, self.partition_id, self.node_id = identity.topic, identity.partition_id, identity.node_id
         self.era = identity.era
         self.log = files.log
         self.leader_epoch = -1
         self.leader: PaxosPartition | None = None
-        """The leader's side, while the metadata names this broker."""
+        """The leader of this partition, while the metadata name this broker; else None."""
         shared, entropy = context.shared, context.entropy
         self._shared = shared
         self._files = files
@@ -104,7 +106,7 @@ class PaxosReplica:
             differs=self._on_log_differs,
         )
         self.watchers = self.applied.watchers
-        """Readers that wait for more."""
+        """Fetch requests that wait for more records."""
         self._disk = ReplicaDisk(
             files.store,
             shared.log_writer,
@@ -150,13 +152,13 @@ class PaxosReplica:
         self._spawn = context.spawn
         self._writing_metainfo: asyncio.Task[None] | None = None
         self._former: list[PaxosPartition] = []
-        """Earlier leaders here, of whose values somebody still waits to hear."""
+        """Earlier leaders on this replica, for whose proposed values a client still waits."""
         self._is_closed = False
 
     # -- beginning and ending ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to take part: votes if its id may, and brings its log up to its journal."""
+        """Starts the engine: votes if the disk's id may vote, and brings the log up to the journal."""
         self._writing_metainfo = self._spawn(f"paxos-metainfo-{self.partition_id}", self._disk.run())
         self.engine.step(Started())
         # A disk that never voted under this id has forgotten nothing, so it needs no fence.
@@ -165,7 +167,7 @@ class PaxosReplica:
         self.applying.start()
 
     async def close(self) -> None:
-        """Takes no part any more. Writes that were begun may still end: see `LogWriter.at_rest`."""
+        """Stops taking part, and closes all parts. Writes that were begun may still end: see `at_rest`."""
         self._is_closed = True
         for partition in [*self._former, *([self.leader] if self.leader else [])]:
             partition.close()
@@ -185,14 +187,14 @@ class PaxosReplica:
             await asyncio.gather(self._writing_metainfo, return_exceptions=True)
 
     async def at_rest(self) -> None:
-        """Waits, after `close`, until nothing changes the disk any more."""
+        """Waits, after `close`, until no write of this replica changes the disk any more."""
         await self._shared.log_writer.at_rest(self.log)
         await self._shared.log_writer.at_rest(self._files.store)
 
     def set_engine_id(self, engine_id: int) -> None:
-        """Takes the id that the controller has given this disk, under which none has ever voted. Its vote counts as
-        soon as the log names it; until then the log may name an earlier one. An id whose promises this disk has
-        forgotten stays without effect."""
+        """Sets the engine id that the controller has given this disk, a fresh one. Votes under it count as soon as the
+        log names it; until then the log may name an earlier id. Does nothing for an id whose promises this disk has
+        forgotten."""
         if engine_id != self._engine_id and self._files.may_vote_as(engine_id):
             ids = (*self.engine.former_ids, self._engine_id)
             # The log may still name this disk by an earlier id, and candidates need that vote.
@@ -204,14 +206,15 @@ class PaxosReplica:
             self.voting.enlist(engine_id)
 
     def set_lost_votes(self, engine_ids: tuple[int, ...]) -> None:
-        """Names the members whose disks have lost their votes, by the metadata: no election waits for them."""
+        """Sets the ids of members whose disks have lost their votes, according to the metadata; no election waits for
+        them."""
         self.engine.step(VotesLost(engine_ids))
 
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def lead(self, leader_epoch: int, config: TopicConfig) -> PaxosPartition:
-        """Seeks election in this leader epoch, for which the metadata name this broker. Whoever calls runs the
-        partition's task; it takes requests as soon as a majority has elected it."""
+        """Campaigns in this leader epoch, for which the metadata name this broker, and returns the leader. The caller
+        runs its task; it takes requests once a majority has elected it."""
         self._step_down(leader_epoch)
         self._links.leader_node = self.node_id
         self.leader = PaxosPartition(
@@ -228,7 +231,7 @@ class PaxosReplica:
         return self.leader
 
     def follow(self, leader_epoch: int, leader_node: int) -> None:
-        """Leads no more, as the metadata name another broker, or none (-1)."""
+        """Stops leading, as the metadata name another broker, or none (-1)."""
         self._step_down(leader_epoch)
         self._links.leader_node = leader_node
         self.voting.ballots.give_up()
@@ -244,24 +247,26 @@ class PaxosReplica:
             self.leader = None
 
     def set_members(self, voters: VoterSet, nodes: Sequence[int]) -> None:
-        """Takes the metadata's view of the voters, and of all brokers that hold a replica; those without a vote are
-        sent what is chosen. The log itself says who votes."""
+        """Sets the voters and the brokers that hold a replica, as the metadata name them; replicas without a vote are
+        sent chosen values. The log itself decides who votes."""
         self._links.set_members(voters, nodes)
 
     async def change_voters(self, voters: VoterSet) -> None:
-        """Changes the voters as `Voting.change`."""
+        """Changes the voters of the log, which this replica must lead. Raises `LeaderNotAvailable` if the change has
+        not begun, `ControllerLost` if it may have."""
         await self.voting.change(voters)
 
     # -- from other replicas -------------------------------------------------------------------------------------------
 
     def receive(self, node_id: int, frame: PaxosFrame, payload: memoryview) -> None:
-        """Takes a message of a peer's engine, in which `check` has found nothing wrong."""
+        """Passes a message of a peer's engine, which `check` has accepted, to the engine."""
         if not self._is_closed:
             self._links.routes.heard(frame.sender, node_id)
             self.engine.receive(frame, payload)
 
     def check(self, node_id: int, frame: PaxosFrame) -> None:
-        """Raises `ForeignSender`, `ImplausibleNumber` for a frame that is not to be taken."""
+        """Raises `ForeignSender` if the sender's id belongs to another broker, `ImplausibleNumber` if no correct engine
+        could have sent these numbers."""
         self._links.routes.check(frame.sender, node_id)
         replica = self.engine.node.replica
         # The controller counts the epochs here, so a number may be far ahead of all that any engine has sent.
@@ -270,8 +275,8 @@ class PaxosReplica:
         check_paxos(frame, Known(number, replica.end, replica.applied.next_offset))
 
     def heard(self, node_id: int, engine_ids: tuple[int, ...], durable_offset: int) -> None:
-        """Takes a peer's report of how far its log is durable, and of the ids that its disk goes by. Raises
-        `ForeignSender`, `ImplausibleNumber`."""
+        """Handles a peer's report of how far its log is durable, and of its disk's engine ids. Raises `ForeignSender`,
+        `ImplausibleNumber`."""
         # A report from beyond everything that is agreed on would have the journals truncated too far.
         check_offset(durable_offset, self.agreed_end)
         for engine_id in engine_ids:
@@ -284,33 +289,34 @@ class PaxosReplica:
 
     @property
     def high_watermark(self) -> int:
-        """The end of what is applied here."""
+        """End offset of the applied batches that readers may see."""
         return self.applied.high_watermark
 
     @property
     def agreed_end(self) -> int:
-        """The end offset of what is agreed on, as far as it is known here. The log here may still lack some of it:
-        batches whose payloads this journal has not, or that are yet to be copied from another log."""
+        """End offset of the chosen values, as far as this replica knows. Its log may still lack batches whose payload
+        the journal has not, or that have to be copied from another log."""
         return self.engine.node.replica.applied.next_offset
 
     @property
     def is_readable(self) -> bool:
-        """False while the log is being emptied, and when the replica is closed."""
+        """False while the log is being truncated or emptied, and when the replica is closed."""
         return not self._is_closed and not self.applying.is_truncating
 
     @property
     def is_halted(self) -> bool:
-        """True if its disk has failed: it takes no part any more."""
+        """True if the disk has failed: the replica takes no part any more."""
         return self.engine.node.replica.is_halted
 
     @property
     def is_out_of_room(self) -> bool:
-        """True if its disk is full: it takes part when there is room again. A leader acknowledges nothing meanwhile."""
+        """True while the disk is full: the replica takes part again when there is room. A leader acknowledges nothing
+        meanwhile."""
         return self._disk.is_out_of_room or self.applied.is_out_of_room
 
     @property
     def is_voting(self) -> bool:
-        """True if its votes may count; False for a disk that has no id yet."""
+        """True if votes of this disk may count; False while it has no valid id."""
         return self._status is Status.VOTING
 
     @property
@@ -319,70 +325,70 @@ class PaxosReplica:
 
     @property
     def voters(self) -> VoterSet:
-        """The voters in force in the log, as far as they are known here."""
+        """The voters in force in the log, as far as this replica knows them."""
         return self.voting.membership.voters
 
     @property
     def knows_members(self) -> bool:
-        """True while `Voting.is_settled` is."""
+        """True of an elected leader without an open change of voters, for whom the voters in force are certain."""
         return self.voting.is_settled
 
     @property
     def lost_engine_id(self) -> int:
-        """The id under which this disk has made promises that it has forgotten; 0 if there is none, or it has another
-        id."""
+        """The id under which this disk has forgotten its promises; 0 if there is none, or if it has another id by now."""
         return 0 if self._engine_id else self._files.metainfo.forgotten_id
 
     @property
     def applied_position(self) -> int:
-        """The position up to which this replica knows what is chosen."""
+        """The position up to which this replica has applied chosen values."""
         return self.engine.node.replica.applied.position
 
     @property
     def is_deposed(self) -> bool:
-        """True if the metadata name this broker, and a later leader was heard of."""
+        """True if the metadata name this broker as leader, but a leader of a later epoch is known."""
         return self.leader is not None and self.voting.ballots.leader_epoch is None
 
     def on_flushed(self) -> None:
-        """Takes in that the log is durable further, or was repaired."""
+        """Handles the log writer's report that the log is durable further, or was repaired."""
         self.applied.on_flushed()
 
     @property
     def aligned_epoch(self) -> int:
-        """Tells as `Holder.aligned_epoch`: nothing is in the log that is not committed."""
+        """Always -1: this log holds committed batches only, so there is no divergence to truncate
+        (`Holder.aligned_epoch`)."""
         return -1
 
     def second_copy(self, wanted: Identity) -> bytes | None:
-        """Returns the bytes of a damaged batch from the journal, if they are there (see `Holder.second_copy`)."""
+        """Returns the bytes of a damaged batch from the journal; None if they are not there."""
         return find_in_journal(self.engine, self.log, wanted)
 
     def tell_durable(self) -> None:
-        """Reports to the leader how far the log here is durable, as after each flush, since somebody waits for that."""
+        """Flushes the log soon and reports to the leader how far it is durable, for a step that waits for that."""
         self.applied.hurry()
         self._truncator.durable()
 
     def durable_end_of(self, engine_id: int) -> int:
-        """Returns up to which offset another replica's log is durable, as it was heard last; -1 if nothing was
-        heard."""
+        """Returns the offset up to which another replica last reported its log as durable; -1 if it has not reported."""
         return self._truncator.durable_end_of(engine_id)
 
     def is_silent(self, engine_id: int) -> bool:
-        """Returns True if nobody casts the vote of this id (`Links.is_silent`)."""
+        """Returns True if the disk of this id's voter has reported that it does not vote under it."""
         return self._links.is_silent(engine_id)
 
     def _lags(self) -> dict[int, int]:
-        """Returns by node how many records of the log here each other voter's lacks, as far as it was heard."""
+        """Returns by node id how many records of this log each other voter's log lacks, according to its last report."""
         end = self.log.log_end_offset
         others = [voter for voter in self.voters.voters if voter.node_id != self.node_id]
         return {voter.node_id: max(0, end - max(0, self.durable_end_of(voter.voter_id))) for voter in others}
 
     @property
     def is_elected(self) -> bool:
-        """True if a majority has elected it, in the epoch that the metadata named it for."""
+        """True if a majority has elected this replica, and its term is not over."""
         return self.engine.node.coordinator is not None
 
     def replica_state(self, partition_epoch: int) -> ReplicaState:
-        """Returns what is left here, if the partition has to go on from that. Raises `Overloaded`."""
+        """Returns the state of this replica for the case that an operator has the partition go on from what is left of
+        it. Raises `Overloaded`."""
         node, log = self.engine.node, self.log
         replica = node.replica
         votes_under = (*self.engine.former_ids, self._engine_id) if self._engine_id and self.is_voting else ()
@@ -408,17 +414,17 @@ class PaxosReplica:
         )
 
     def mark_journal(self) -> None:
-        """Marks the journal (`SlotStore.mark`)."""
+        """Marks the journal as durable so far, so that a later damage before the mark is detected (`SlotStore.mark`)."""
         self._files.store.mark()
 
     def floor(self) -> Floor:
-        """Returns what the journal begins with, for a replica that is behind it."""
+        """Returns the floor of the journal: its first position, and the voters there."""
         return self._floor(self.engine.node.replica.floor)
 
     # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_effect(self, effect: LogEffect) -> None:
-        """Takes an effect of the engine (`EngineListener`)."""
+        """Handles an effect of the engine (`EngineListener`)."""
         match effect:
             case Applied():
                 self._on_applied(effect)
@@ -456,7 +462,7 @@ class PaxosReplica:
         self._serve_if_ready()
 
     def _on_in_log(self, applied: Applied) -> None:
-        """Tells the leader's side, and earlier ones, that the next value is in the log."""
+        """Notifies the leader on this replica, and earlier ones, that the value at the next position is in the log."""
         if self.leader is not None:
             self.leader.applied(applied)
         # Earlier leaders here may have clients whose values are decided only now.
@@ -466,7 +472,7 @@ class PaxosReplica:
         self._serve_if_ready()
 
     def _serve_if_ready(self) -> None:
-        """Has an elected leader serve, once everything before its barrier is in its log."""
+        """Makes an elected leader serve, once all values before its barrier are in its log."""
         leader, node = self.leader, self.engine.node
         if leader is None or leader.is_serving or node.coordinator is None:
             return
@@ -486,7 +492,8 @@ class PaxosReplica:
         self.applying.truncate(offset)
 
     def _on_log_failed(self, reason: str) -> None:
-        """Fails the journal too: a disk that cannot keep what is applied cannot keep what it promises either."""
+        """Takes the journal offline too, since a disk that fails to store applied batches cannot be trusted with
+        promises."""
         self._disk.fail(reason)
 
     def _on_halted(self) -> None:

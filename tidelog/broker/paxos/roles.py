@@ -1,8 +1,7 @@
-"""Roles of partitions that commit by majority: one `PaxosReplica` for each, which lives from image to image.
+"""The roles of a broker's Paxos partitions: one `PaxosReplica` for each, which is kept across metadata updates.
 
-A replica's disk goes on voting whoever leads, so it is opened once and told what the metadata says: who leads in which
-epoch, who is to vote, and under which engine id this disk does. Only the leader's side (`PaxosPartition`) is made anew
-with each epoch.
+A replica's disk votes whoever leads, so it is opened once, and then updated from the metadata: the leader and its
+epoch, the voters, and the engine id of this disk. Only the leader (`PaxosPartition`) is made anew with each epoch.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from tidelog.transport.peer import Answer, Lane, PeerNode
 
 
 class PaxosRoles:
-    """The `Roles` of the Paxos partitions on one broker."""
+    """The `Roles` (replicas and leaders by the metadata) of the Paxos partitions on one broker."""
 
     def __init__(self, context: ProtocolContext, move_throttle: MoveThrottle) -> None:
         self.partitions: dict[PartitionId, PaxosPartition] = {}
         self.holders: dict[PartitionId, PaxosReplica] = {}
         self.readable: Mapping[PartitionId, PaxosReplica] = self.holders
         self.infos: dict[PartitionId, PartitionInfo] = {}
-        """The partitions' metadata in the image in force."""
+        """Metadata of the partitions, from the image in force."""
         self._node_id = context.node_id
         self._logs = context.logs
         self._tasks = context.tasks
@@ -49,10 +48,12 @@ class PaxosRoles:
             context, throttled, context.entropy, context.tasks.spawn, bounds, lambda: context.image().level
         )
         self._failed: dict[PartitionId, None] = {}
-        """Halted when they were stopped: a disk that has failed stays so until the broker is started again."""
+        """Partitions whose replica had halted when it was stopped. A failed disk is not used again before the broker
+        restarts."""
 
     async def serve(self, assigned: Assignment, image: ClusterImage) -> bool:
-        """Gives a replica its role, as `Roles.serve` says."""
+        """Opens an assigned replica if necessary, and updates it from the metadata; returns True if it was opened or
+        its role changed."""
         partition_id, _, info, config = assigned
         replica = known = self.holders.get(partition_id)
         # An engine of an earlier era must not speak in this one: the replica is opened anew, and enters it.
@@ -115,8 +116,8 @@ class PaxosRoles:
         return replica
 
     def _engine_id(self, info: PartitionInfo, image: ClusterImage) -> int:
-        """Returns the engine id that the metadata gives this disk in a partition's Paxos log: as a voter, or as one
-        that is to become a voter; 0 if it has none."""
+        """Returns the engine id that the metadata give this disk in a partition's Paxos log, as a voter or as one that
+        is to become a voter; 0 if there is none."""
         storage = image.brokers[self._node_id].storage
         # Wanted first: a disk that has lost its vote is a member under the dead id, and wanted under the next.
         members = [*info.wanted, *info.members]
@@ -140,18 +141,18 @@ class PaxosRoles:
             await self._tasks.cancel(partition_id)
 
     def mark_journals(self) -> None:
-        """Notes on disk how far each idle replica is durable."""
+        """Marks the journal of each replica as durable so far."""
         for replica in self.holders.values():
             replica.mark_journal()
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
-        """Returns the replicas that have halted, as offline (see `Roles.unfit`)."""
+        """Returns the halted replicas, with the reason `OFFLINE`."""
         return {
             partition_id: UnfitReason.OFFLINE for partition_id, replica in self.holders.items() if replica.is_halted
         }
 
     async def stop(self, partition_id: PartitionId) -> None:
-        """Ends a replica's role, as `Roles.stop` says."""
+        """Stops the replica of a partition on this broker, and waits until nothing writes to its files."""
         await self._end_leadership(partition_id)
         replica = self.holders.pop(partition_id)
         del self.infos[partition_id]
@@ -163,7 +164,7 @@ class PaxosRoles:
         self._logs.high_watermarks[partition_id] = replica.high_watermark
 
     async def close(self) -> None:
-        """Ends all roles, as `Roles.close` says."""
+        """Stops all replicas and leaders."""
         for partition_id in list(self.holders):
             partition = self.partitions.pop(partition_id, None)
             if partition is not None:
@@ -173,7 +174,7 @@ class PaxosRoles:
 
 
 class _DataLane:
-    """`Peers`: beside what followers fetch, not in the way of heartbeats."""
+    """`Peers` on the connections for replica data, which do not delay heartbeats."""
 
     def __init__(self, peers: PeerNode, image: Callable[[], ClusterImage]) -> None:
         self._peers = peers

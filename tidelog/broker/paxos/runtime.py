@@ -24,7 +24,7 @@ from tidelog.model.ids import PartitionId
 
 
 class PaxosRuntime:
-    """The `ProtocolRuntime` of one broker."""
+    """The parts of one broker that serve Paxos partitions (a `ProtocolRuntime`)."""
 
     def __init__(self, context: ProtocolContext) -> None:
         move_throttle = MoveThrottle(context.node_id, context.throttle)
@@ -41,11 +41,11 @@ class PaxosRuntime:
         }
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """See `ProtocolRuntime.tasks`."""
+        """Returns the background tasks of this runtime, by name."""
         return {"paxos-members": self._voter_reconciler.run()}
 
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
-        """See `ProtocolRuntime.journals`."""
+        """Returns the engines that own a journal, by partition, for verification and repair; halted ones are left out."""
         return {
             partition_id: replica.engine
             for partition_id, replica in self.roles.holders.items()
@@ -53,17 +53,18 @@ class PaxosRuntime:
         }
 
     def replica_state(self, partition_id: PartitionId) -> ReplicaState | None:
-        """See `ProtocolRuntime.replica_state`."""
+        """Returns the state of a replica, for the case that its partition has to go on from what is left of it; None if
+        it is not here or has halted."""
         replica, info = self.roles.holders.get(partition_id), self.roles.infos.get(partition_id)
         if replica is None or info is None or replica.is_halted:
             return None
         return replica.replica_state(info.partition_epoch)
 
     def waiting_elections(self) -> Mapping[PartitionId, WaitingElection]:
-        """See `ProtocolRuntime.waiting_elections`."""
+        """Returns the elections that wait for a damaged value, by partition."""
         waits = {partition_id: replica.wait.current for partition_id, replica in self.roles.holders.items()}
         return {partition_id: wait for partition_id, wait in waits.items() if wait is not None}
 
     def mark_idle(self) -> None:
-        """Vouches for what is durable in the journals."""
+        """Marks the journals as durable so far, so that a later damage before the mark is detected."""
         self.roles.mark_journals()

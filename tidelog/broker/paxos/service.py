@@ -1,7 +1,7 @@
-"""The door for what other brokers say to the Paxos replicas of this one.
+"""Handler of the messages that other brokers send to the Paxos replicas of this one.
 
-A frame is taken by its engine at once, or, if there is no such replica now, is as good as lost; but a question of one
-that is being reassigned waits for its turn (`move_throttle`), one of each.
+A frame goes to the replica's engine at once, or is dropped if there is no such replica; only a request of a replica
+that is being reassigned may wait for the throttle (`move_throttle`), one for each replica.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from tidelog.transport.peer import Answer
 READ_BYTES_MAX = 4 << 20
 DIGEST_BYTES = 16
 TURN_S_MAX = 2.0
-"""How long whoever asks for batches is kept waiting at most."""
+"""Seconds that a request for batches may wait for the throttle."""
 
 
 class PaxosService:
-    """Serves one broker's replicas. `replica` finds what it has of a partition."""
+    """Handles messages for one broker's replicas. `replica` returns the replica of a partition, if there is one."""
 
     def __init__(self, replica: Callable[[PartitionId], PaxosReplica | None], move_throttle: MoveThrottle) -> None:
         self._replica = replica
         self._move_throttle = move_throttle
         self._early: dict[tuple[PartitionId, int], asyncio.TimerHandle] = {}
-        """The questions that wait, by partition and asker."""
+        """Timers of the requests that wait for the throttle, by partition and requesting broker."""
 
     def take_durable(self, node_id: int, message: AppliedDurable, _payload: memoryview) -> None:
-        """Takes a report that another broker's log of a partition is durable further. Raises `ForeignSender`,
+        """Handles a report that another broker's log of a partition is durable further. Raises `ForeignSender`,
         `ImplausibleNumber`."""
         replica = self._find(message.topic_id, message.partition)
         # Nobody speaks across eras: what was durable in an earlier one may have been truncated.
@@ -47,7 +47,8 @@ class PaxosService:
             replica.heard(node_id, message.senders, message.durable_offset)
 
     def take_frame(self, node_id: int, message: PartitionFrame, payload: memoryview) -> None:
-        """Hands a frame to the engine that it is for. Raises `ForeignSender`, `ImplausibleNumber`."""
+        """Passes a frame to the engine of its partition, after the throttle's delay. Raises `ForeignSender`,
+        `ImplausibleNumber`."""
         partition_id = where(message)
         replica = self._replica(partition_id)
         if replica is None or replica.era != message.era:
@@ -70,8 +71,7 @@ class PaxosService:
             self.take_frame(asker[1], message, payload)
 
     async def read(self, node_id: int, asked: ReadApplied) -> Answer:
-        """Answers another broker with batches of a replica here. Raises `NotFound`, `Overloaded`,
-        `OffsetOutOfRange`."""
+        """Returns batches of a replica's log to another broker. Raises `NotFound`, `Overloaded`, `OffsetOutOfRange`."""
         partition_id = PartitionId(TopicId(asked.topic_id), asked.partition)
         allowed = await self._move_throttle.may_send(partition_id, node_id, TURN_S_MAX)
         answer = self._read(asked, min(asked.bytes_max, allowed, READ_BYTES_MAX))
@@ -100,7 +100,8 @@ class PaxosService:
         return Answer(AppliedRead(log.log_start_offset, floor, len(producers), damaged_to, digest), (data, producers))
 
     async def read_value(self, asked: ReadValue) -> Answer:
-        """Gives the payload of a value to a replica that lost it. Raises `NotFound`, `InvalidRequest`, `Overloaded`."""
+        """Returns the payload of a value to a replica that has lost it. Raises `NotFound`, `InvalidRequest`,
+        `Overloaded`."""
         value = asked.value
         # What another broker names is checked before journal and log are read by it.
         if value.kind not in WITH_PAYLOAD or len(value.digest) != DIGEST_BYTES or value.base_offset < 0:

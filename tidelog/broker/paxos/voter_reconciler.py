@@ -1,13 +1,13 @@
-"""Between the logs of Paxos partitions and the controller: what leaders tell of them, and do to have them as wanted.
+"""Reconciles the voters in the logs of Paxos partitions with the members that the controller wants.
 
-Looks at all replicas every so often, and is right again by the next look, whatever became of the last. It
+It looks at all replicas every `LOOK_S` seconds, so a failed step is made good by the next look. It
 
-- tells the controller which members are in force in a log led here, where that makes a difference;
-- changes them by the next step (`controller.member_steps`), one at a time;
-- asks for another term where this one cannot go on, and for another leader where nobody is elected, or the disk of
-  whoever is has been full for a while;
-- asks for another engine id for a disk that has forgotten what it promised;
-- has replicas say how far they are, as long as one of them is to become a member.
+- reports to the controller which members are in force in a log that is led here, where the metadata differ;
+- changes the members by the next step (`controller.member_steps`), one at a time;
+- requests a new leader epoch where this leader cannot go on, and another leader where none is elected, or where the
+  leader's disk has been full for a while;
+- requests another engine id for a disk that has forgotten its promises;
+- has replicas report how far their logs are durable, while one of them is to become a member.
 """
 
 from __future__ import annotations
@@ -43,45 +43,46 @@ from tidelog.replication.paxos.voters import VoterSet
 LOOK_S = 0.2
 ANSWER_S_MAX = 5.0
 BEHIND_S = 2.0
-"""A replica that has all that was there so long ago counts as caught up."""
+"""A replica counts as caught up if its log has everything that was agreed on this many seconds ago."""
 PATIENCE_S = 5.0
-"""After that somebody else may try to be elected."""
+"""Seconds without an elected leader, or with a full disk at the leader, after which another broker may be appointed."""
 AT_ONCE = 1_000
-"""Entries of one command."""
+"""Entries of one command to the controller."""
 
 logger = structlog.get_logger("tidelog.paxos")
 
 
 @dataclass
 class _Watch:
-    """Observations of one partition in this leader epoch."""
+    """Observations of one partition in the current leader epoch."""
 
     leader_epoch: int
     since_s: float
-    """The time since when nobody was elected, or whoever was had no room on its disk."""
+    """Monotonic time in seconds when the leader was last elected and had room on its disk."""
     marked_s: float
     old_end: int | None = None
     new_end: int | None = None
-    """Ends of what was agreed on, the old one `BEHIND_S` older."""
+    """The end offset of the chosen values at the newer of two marks; `old_end` is at least `BEHIND_S` older."""
     engine_ids: tuple[int, ...] = ()
     begin_end: int = 0
-    """The end of what was agreed on when these members were first seen in force. The leader's log may end before: what
-    it lacks, only those may have who are to go."""
+    """The end offset of the chosen values when the current members were first seen in force. The leader's log may end
+    before it: only members that are to leave may have the rest."""
 
     def note(self, engine_ids: tuple[int, ...], end: int) -> None:
-        """Notes the members in force, and the end of what was agreed on when they were first seen."""
+        """Notes the members in force, and the end offset of the chosen values if the members have changed."""
         if engine_ids != self.engine_ids:
             self.engine_ids, self.begin_end = engine_ids, end
 
     def mark(self, end: int, now_s: float) -> None:
-        """Moves the marks on to the end of what is agreed on, once they are `BEHIND_S` old."""
+        """Moves the two marks on to the end offset of the chosen values, once they are `BEHIND_S` seconds old."""
         # Two marks: the older one is `BEHIND_S` old at least, so whoever has reached it is less than two marks behind.
         if self.new_end is None or now_s - self.marked_s >= BEHIND_S:
             self.old_end, self.new_end, self.marked_s = self.new_end, end, now_s
 
 
 class VoterReconciler:
-    """Reconciles the voters of the logs that one broker leads. `run` is its task."""
+    """Reconciles the voters of the logs that one broker leads with the members that the controller wants. `run` is its
+    task."""
 
     def __init__(self, context: ProtocolContext, roles: PaxosRoles) -> None:
         self._context = context
@@ -89,7 +90,7 @@ class VoterReconciler:
         self._watches: dict[PartitionId, _Watch] = {}
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Looks at all replicas every `LOOK_S` seconds until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             partitions = list(self._roles.infos.items())
@@ -157,9 +158,8 @@ class VoterReconciler:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def _reconcile_members(self, partition_id: PartitionId, info: PartitionInfo) -> MembersAsked | None:
-        """Begins the next change of a partition's members; returns the report that the controller needs of them, or
-        None.
-        """
+        """Begins the next change of a partition's members; returns a report of its members if the controller needs one,
+        else None."""
         replica = self._roles.holders[partition_id]
         # A step of members waits for a report of how far this log is durable.
         if info.members != info.wanted:

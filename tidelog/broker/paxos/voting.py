@@ -1,8 +1,8 @@
-"""A replica as a candidate: what it does when the controller names it, and when the voters of its log change.
+"""A replica as a candidate: it campaigns when the controller appoints it, and when the voters of its log change.
 
-Who votes in a partition's log the log alone says; the metadata says whom the controller wants. A change is made as in
-every log (`consensus.voter_change`), within one leader epoch: each term of it has an attempt of that epoch
-(`ballots`). Producers wait in the mailbox meanwhile, for a few round trips.
+The log alone decides who votes in it; the metadata say whom the controller wants. A change of voters follows
+`consensus.voter_change`, within one leader epoch: each term of it uses another attempt of that epoch (`ballots`).
+Producers' requests wait in the mailbox meanwhile, for a few round trips.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tidelog.replication.paxos.voters import Membership, VoterSet, decode_voters
 
 
 class LeaderHost(Protocol):
-    """The replica whose candidate this is: it has the leader's side, if the metadata names it."""
+    """The replica that owns a candidate, and that has the partition's leader if the metadata name this broker."""
 
     def hold_leader(self) -> None:
-        """Has requests wait: the leader will be elected again in a moment."""
+        """Makes requests wait, since the leader will be elected again in a moment."""
 
     def stop_leader(self) -> None:
-        """Has requests refused: the term is over."""
+        """Makes the leader refuse requests, since its term is over."""
 
 
 class Voting:
-    """The `Candidate` of one replica."""
+    """The `Candidate` (the side of a voter change that wins elections) of one replica."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Voting:
 
     @property
     def is_leading(self) -> bool:
-        """True if elected under the number that counts, with no change of voters to be made in this term."""
+        """True if elected under the current ballot number, and no change of voters is to be made in this term."""
         coordinator = self._engine.node.coordinator
         # A term under an earlier number is about to end: nothing of it is shown any more.
         is_elected = coordinator is not None and coordinator.number == self.ballots.attempt
@@ -60,12 +60,12 @@ class Voting:
 
     @property
     def is_settled(self) -> bool:
-        """True of an elected leader without an open change: nobody but the voters known here is in force, or can be
-        before it changes them itself."""
+        """True of an elected leader without an open change of voters: the voters known here are in force, and no others
+        can be."""
         return self.is_leading and not self.voter_changer.is_changing and self.membership.is_settled
 
     def enlist(self, engine_id: int) -> None:
-        """Takes up an id under which this disk has never voted."""
+        """Takes up a fresh engine id, under which this disk has never voted."""
         self.ballots.engine_id = engine_id
         # The engine may go by an earlier id that the log still names; it changes only if no set names that.
         if self._engine.node.node != engine_id:
@@ -74,12 +74,13 @@ class Voting:
         self._engine.step(Enlist())
 
     def close(self) -> None:
-        """Lets no timer fire any more, and ends the wait for a change of voters."""
+        """Cancels the timers, and ends the wait for a change of voters."""
         self.voter_changer.close()
         self.ballots.give_up()
 
     async def change(self, voters: VoterSet) -> None:
-        """Changes the voters as `VoterChanger.change`, with `LeaderNotAvailable` for what has not begun."""
+        """Changes the voters of the log by one step. Raises `LeaderNotAvailable` if nothing has begun, `ControllerLost`
+        if it may have."""
         if not self.is_leading:
             raise LeaderNotAvailable("this broker cannot change the voters now; try again")
         await self.voter_changer.change(voters, self.ballots.attempt)
@@ -88,7 +89,7 @@ class Voting:
 
     @property
     def engine_id(self) -> int:
-        """The id of `Candidate.engine_id`: the controller gives the ids."""
+        """The engine id that this disk uses now; the controller assigns it."""
         return self._engine.node.node
 
     def next_number(self) -> int | None:
@@ -114,7 +115,7 @@ class Voting:
     # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_elected(self, elected: Elected) -> None:
-        """Writes voters if this term is for that; else ends the wait for a change, as this node is elected."""
+        """Writes the new voters if this term is for that; else ends the wait for a change, as this node is elected."""
         if elected.number != self.ballots.attempt:
             return
         if self.membership.is_union:
@@ -124,13 +125,13 @@ class Voting:
             self.voter_changer.settle()
 
     def on_lost(self, lost: Lost) -> None:
-        """Ends a term of this node, or an attempt, and the change that depended on it."""
+        """Ends this node's term or attempt under a ballot number, and the change of voters that depended on it."""
         self._end_change_of(lost.number)
         if self.ballots.on_lost(lost):
             self._host.stop_leader()
 
     def on_refused(self, number: int) -> None:
-        """Ends an attempt that cannot begin, and the change that depended on it."""
+        """Ends an attempt that the engine could not begin, and the change of voters that depended on it."""
         self._end_change_of(number)
         self.ballots.on_refused(number)
 
@@ -141,19 +142,19 @@ class Voting:
     # -- what the log says ---------------------------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> None:
-        """Goes by the value applied at the next position."""
+        """Puts voters into force if the value applied at the next position names some."""
         self.history.seen(applied.position)
         if self.voter_changer.on_applied(applied):
             self.history.note(self.membership)
 
     def on_repaired(self, position: int) -> None:
-        """Goes by voters whose payload has come."""
+        """Puts voters into force whose value was applied earlier, and whose payload has arrived now."""
         if self.voter_changer.on_repaired(position):
             self.history.note(self.membership)
 
     def on_copied(self, floor: Floor) -> None:
-        """Goes by the voters at another replica's floor, which the log here reaches. Voters that the engine has not
-        come to yet it learns later: from the log, or by asking again."""
+        """Puts the voters at another replica's floor into force, which the log here has reached. Ignores voters behind
+        the engine's position: it learns them later, from the log or by asking again."""
         applied = self._engine.node.replica.applied.position
         # The engine must have come as far: its log on disk must never be older than the voters that it goes by.
         if floor.voters and floor.voters_position < max(applied, 0):
