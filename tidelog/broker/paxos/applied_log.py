@@ -272,7 +272,8 @@ class AppliedLog:
         self.watchers.wake_all()
 
     def append_copied(self, batches: list[RecordBatch]) -> None:
-        """Appends batches copied from another replica's log, where they are applied. Raises as `PartitionLog.append`."""
+        """Appends batches copied from another replica's log, where they are applied. Raises as
+        `PartitionLog.append`."""
         self.log.append(batches, self._clock.wall_ms(), may_skip=True)
         self._flush_later(sum(batch.header.size for batch in batches))
         self.watchers.wake_all()

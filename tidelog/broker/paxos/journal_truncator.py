@@ -82,7 +82,8 @@ class JournalTruncator:
         self._on_its_way = proposed.position
 
     def applied(self, applied: Applied) -> None:
-        """Notes that the value at the next position is applied; if it is a TRUNCATE, notes what remains in the journal."""
+        """Notes that the value at the next position is applied; if it is a TRUNCATE, notes what remains in the
+        journal."""
         if applied.position == self._on_its_way:
             self._on_its_way = None
         if applied.value.kind is Kind.TRUNCATE:

@@ -16,7 +16,8 @@ from tidelog.replication.paxos.voters import VoterSet
 
 
 class Links:
-    """The routes of one replica to the brokers of the other replicas. `voters` returns the voters in force in its log."""
+    """The routes of one replica to the brokers of the other replicas. `voters` returns the voters in force in
+    its log."""
 
     def __init__(
         self, identity: ReplicaIdentity, peers: ReplicaPeers, voters: Callable[[], VoterSet], stats: Stats

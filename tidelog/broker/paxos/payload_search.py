@@ -56,7 +56,8 @@ class PayloadSearch:
         engine.on_missing = self.begin
 
     def begin(self, position: int) -> None:
-        """Begins to search if the slot at `position`, whose payload is missing on this disk, is not known to be chosen."""
+        """Begins to search if the slot at `position`, whose payload is missing on this disk, is not known to be
+        chosen."""
         slot = self._engine.node.replica.slots.get(position)
         is_searching = self._task is not None and not self._task.done()
         # A learned value comes with what others have learned, and needs no search.

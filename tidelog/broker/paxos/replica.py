@@ -335,7 +335,8 @@ class PaxosReplica:
 
     @property
     def lost_engine_id(self) -> int:
-        """The id under which this disk has forgotten its promises; 0 if there is none, or if it has another id by now."""
+        """The id under which this disk has forgotten its promises; 0 if there is none, or if it has another id
+        by now."""
         return 0 if self._engine_id else self._files.metainfo.forgotten_id
 
     @property
@@ -368,7 +369,8 @@ class PaxosReplica:
         self._truncator.durable()
 
     def durable_end_of(self, engine_id: int) -> int:
-        """Returns the offset up to which another replica last reported its log as durable; -1 if it has not reported."""
+        """Returns the offset up to which another replica last reported its log as durable; -1 if it has not
+        reported."""
         return self._truncator.durable_end_of(engine_id)
 
     def is_silent(self, engine_id: int) -> bool:
@@ -376,7 +378,8 @@ class PaxosReplica:
         return self._links.is_silent(engine_id)
 
     def _lags(self) -> dict[int, int]:
-        """Returns by node id how many records of this log each other voter's log lacks, according to its last report."""
+        """Returns by node id how many records of this log each other voter's log lacks, according to its last
+        report."""
         end = self.log.log_end_offset
         others = [voter for voter in self.voters.voters if voter.node_id != self.node_id]
         return {voter.node_id: max(0, end - max(0, self.durable_end_of(voter.voter_id))) for voter in others}
@@ -414,7 +417,7 @@ class PaxosReplica:
         )
 
     def mark_journal(self) -> None:
-        """Marks the journal as durable so far, so that a later damage before the mark is detected (`SlotStore.mark`)."""
+        """Records on disk how far the journal is durable, as for an idle one (`SlotStore.mark`). Best effort."""
         self._files.store.mark()
 
     def floor(self) -> Floor:

@@ -141,7 +141,8 @@ class PaxosRoles:
             await self._tasks.cancel(partition_id)
 
     def mark_journals(self) -> None:
-        """Marks the journal of each replica as durable so far."""
+        """Records on disk how far the journal of each replica is durable, so that a later loss below that is
+        noticed."""
         for replica in self.holders.values():
             replica.mark_journal()
 

@@ -45,7 +45,8 @@ class PaxosRuntime:
         return {"paxos-members": self._voter_reconciler.run()}
 
     def journals(self) -> Mapping[PartitionId, JournalOwner]:
-        """Returns the engines that own a journal, by partition, for verification and repair; halted ones are left out."""
+        """Returns the engines that own a journal, by partition, for verification and repair; halted ones are
+        left out."""
         return {
             partition_id: replica.engine
             for partition_id, replica in self.roles.holders.items()
@@ -66,5 +67,5 @@ class PaxosRuntime:
         return {partition_id: wait for partition_id, wait in waits.items() if wait is not None}
 
     def mark_idle(self) -> None:
-        """Marks the journals as durable so far, so that a later damage before the mark is detected."""
+        """Records on disk how far the journals are durable, so that a later loss below that is noticed."""
         self.roles.mark_journals()
