@@ -1,5 +1,5 @@
-"""A Paxos engine at work: its disk, its messages, the delivery of chosen entries.
+"""The shell around a Paxos engine: its disk, its messages, and the delivery of chosen entries to a state machine.
 
-Code here serves every owner of an engine alike: the metadata log, Paxos partitions, logs by themselves. Nothing here
-knows what an entry means.
+The same code serves every owner of an engine: the metadata log, Paxos partitions, and standalone logs. It treats
+entries as bytes.
 """

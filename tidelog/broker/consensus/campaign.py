@@ -1,4 +1,4 @@
-"""An `Election` at work: clock and messages in, campaigns of the engine out."""
+"""Drives the core of an election (`Election`): passes it the time and messages, and has the engine campaign."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from tidelog.replication.election_events import (
 )
 
 LASTING = (Reconfigured, Promised, Listeners)
-"""Events that an election must not miss before it begins: nobody says them again."""
+"""Events that are kept for an election that has not begun yet, since they are sent only once."""
 
 
 class CampaignHost(Protocol):
-    """The node whose election this is."""
+    """The node that an election belongs to."""
 
     @property
     def current_id(self) -> int:
-        """The engine id that it goes by now."""
+        """The engine id that this node uses now."""
 
     def post(self, to: int, frame: ElectionFrame) -> None:
-        """Sends a message to another's election; it may be lost."""
+        """Sends a message to the election core of another node; it may be lost."""
 
     def campaign(self) -> None:
-        """Has the engine try to be elected, under a fresh number."""
+        """Makes the engine try to be elected under a fresh ballot number."""
 
     def demote(self) -> None:
-        """Has the engine end its term, or its attempt."""
+        """Makes the engine end its term or its election attempt."""
 
     def leader_changed(self, leader: int | None) -> None:
-        """Hears who leads, by engine id; None if nobody is known to."""
+        """Notes which engine id leads; None if no leader is known."""
 
 
 class Campaigner:
-    """Plays one voter's or learner's part in the elections. All methods are for the event loop's thread."""
+    """Runs the election core of one voter or learner. All methods are for the event loop's thread."""
 
     def __init__(self, election: Election, host: CampaignHost, clock: Clock) -> None:
         self.election = election
@@ -62,14 +62,15 @@ class Campaigner:
         self._has_begun = False
 
     def begin(self) -> None:
-        """Takes part in elections from now on; a replica that may not vote yet would be elected in vain."""
+        """Starts taking part in elections. Called only once this replica may vote, since it could not lead before."""
         if not self._has_begun:
             self._has_begun = True
             self.step(Tick())
 
     @property
     def has_lease(self) -> bool:
-        """True if nobody else can lead now, by the clocks; of use to answer without a round, and to nothing else."""
+        """True if no other node can lead now, as far as clocks can be trusted. Serves to answer reads without a round
+        of messages, and nothing else."""
         return self.election.has_lease(self._clock.monotonic_s())
 
     @property
@@ -81,7 +82,7 @@ class Campaigner:
         return self.election.may_promise(candidate, self._clock.monotonic_s())
 
     def step(self, event: ElectionEvent) -> None:
-        """Gives the core an event, and carries out its effects."""
+        """Passes an event to the election core, and carries out its effects."""
         # Before it begins, all but these are of the past by the time the election looks at them.
         if self._has_begun or isinstance(event, LASTING):
             self._events.append(event)
@@ -97,7 +98,7 @@ class Campaigner:
             self._is_stepping = False
 
     def receive(self, frame: ElectionFrame) -> None:
-        """Takes a peer's message, if it was sent to this id."""
+        """Handles a message of another node's election core; ignores one that is addressed to another id."""
         # A message to an earlier id of this disk may grant, or ask for, what the disk of now has not promised.
         if frame.to == self._host.current_id:
             self.step(Heard(frame.sender, frame.message))
@@ -129,7 +130,7 @@ class Campaigner:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake, at_s)
 
     def _wake(self, at_s: float) -> None:
-        """Tells the core that its deadline has come, or waits on if the timer was early."""
+        """Passes the core the end of its deadline, or waits on if the timer fired early."""
         # Timers of event loops count in milliseconds: this one came early by a part of one, and the core would see no
         # deadline passed, ask for none, and sleep for ever.
         if self._clock.monotonic_s() < at_s:

@@ -1,12 +1,12 @@
-"""Brings what is chosen to the state machine: in order, each position once, and never without its payload, unless that
-is lost for all.
+"""Delivers chosen values to the state machine: in order, each position once, and never without its payload, unless that
+is lost on all replicas.
 
-The engine applies values by their identity alone, and may jump over positions that every peer has truncated. The state
-machine behind can do neither. So whatever lacks its payload holds up those behind it until a peer's copy has come, and
-a gap holds them up until a snapshot has bridged it.
+The engine applies values by their names alone, and may jump over positions that every peer has truncated. The state
+machine can do neither. So a value without its payload blocks the values behind it until a peer has sent a copy, and a
+gap blocks them until a snapshot covers it.
 
-Whether a payload is lost, so that the state machine has to go on without it, is its owner's to decide (`is_lost`). One
-that is a log of records can; one whose next state depends on every entry never does.
+The owner of the delivery decides whether a payload is lost, so that the state machine has to go on without it
+(`is_lost`). A log of records can do so; a state machine whose next state depends on every entry cannot.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ def _never(_: Applied) -> bool:
 
 
 class Delivery:
-    """`deliver` gets each value with its payload, None if it needs none, or if it is lost. `position` is the next to
-    deliver; `floor` tells where the log begins; `is_lost` is asked about a value that is next, without payload."""
+    """Delivery of one log's chosen values to its state machine.
+
+    `deliver` is called with each value and its payload, None if the value has none or its payload is lost. `position`
+    is the next to be delivered; `read` returns a payload; `floor` returns where the log begins; `is_lost` is asked
+    about the next value if its payload cannot be read.
+    """
 
     def __init__(
         self,
@@ -46,7 +50,8 @@ class Delivery:
 
     @property
     def needs_snapshot(self) -> int | None:
-        """The position that a snapshot must reach at least, if nothing else can close the gap."""
+        """The position that a snapshot must reach at least to close a gap before the next value; None if there is no
+        such gap."""
         # With nothing in the queue a jump is known by `_end` alone.
         following = self._waiting[0].position if self._waiting else self._end
         # The engine has jumped: nobody sends the positions in between any more.
@@ -58,35 +63,36 @@ class Delivery:
 
     @property
     def blocking(self) -> Applied | None:
-        """The value that is next, and has not been delivered: its payload is lacking, or cannot be taken now."""
+        """The value that is next, if it has not been delivered because its payload is missing or cannot be taken now;
+        else None."""
         following = self._waiting[0] if self._waiting else None
         return following if following is not None and following.position == self.position else None
 
     @property
     def is_held_up(self) -> bool:
-        """True while something chosen waits for its payload, or for a snapshot."""
+        """True while a chosen value waits for its payload or for a snapshot."""
         return self.blocking is not None or self.needs_snapshot is not None
 
     def applied(self, applied: Applied) -> None:
-        """Takes the engine's next position, and delivers what can be delivered."""
+        """Takes the next value that the engine has applied, and delivers all values that can be delivered now."""
         self._end = max(self._end, applied.position + 1)
         self._waiting.append(applied)
         self.advance()
 
     def jumped(self, position: int) -> None:
-        """Notes that the engine goes on at `position`, without the values before."""
+        """Notes that the engine has jumped to `position`, without the values below it."""
         self._end = max(self._end, position)
         self.advance()
 
     def installed(self, position: int) -> None:
-        """Goes on from a snapshot of everything below `position`."""
+        """Continues at `position`, since a snapshot of everything below it is installed."""
         assert position >= self.position
         self.position = position
         self._end = max(self._end, position)
         self.advance()
 
     def advance(self) -> None:
-        """Delivers all values that are next and have their payload. Called again when a payload has come."""
+        """Delivers the values that are next and whose payload can be read. Called again when a payload has arrived."""
         # What a snapshot has bridged is dropped here.
         while self._waiting and self._waiting[0].position <= self.position:
             applied = self._waiting[0]

@@ -1,11 +1,11 @@
-"""A replica's disk: what the engine persists goes into a `SlotStore`, and comes back as `Stored` in its order.
+"""The disk of a replica: the engine's records go into a `SlotStore`, and `Stored` events report them as durable, in
+order.
 
-Two things become durable in their own ways: slots with the journal's flushes, the replica's metainfo by writing two
-copies of metainfo. The engine numbers its writes and believes in whole prefixes; so a write counts when it and all
-before it are durable, whichever way they went. Metainfo replaces what was there: only the newest is ever written.
+Slots become durable by the journal's flushes, the replica's metainfo by writing two copies of it. The engine numbers
+its writes and relies on whole prefixes; so a write counts only when it and all earlier ones are durable, of both kinds.
+Metainfo is replaced as a whole: only the newest is written.
 
-A full disk is a slow disk: what it has no room for waits here, in its order, and is tried again. Any other failure is
-final.
+On a full disk records wait in memory, in order, and are tried again. Any other failure is final.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from tidelog.storage.slot_store import SlotPut, SlotStore
 RETRY_S = 0.1
 END_S_MAX = 5.0
 PUT_OFF_S = 0.05
-"""For so long a record that nobody waits for may be in memory alone."""
+"""Seconds that a record that no answer depends on may be kept in memory before it is written."""
 TOGETHER_MAX = 64
-"""Records that are written in one go."""
+"""Records that are written at one time."""
 UNWRITTEN_MAX = 1_000
-"""Records that may wait for room; whoever lacks it for longer has failed."""
+"""Records that may wait for disk space; the disk counts as failed if there are more."""
 
 
 class StateMachine(Protocol):
-    """A log of what is applied. `resume` is to be called when more of it is durable."""
+    """A state machine that keeps the applied values in a log. When more of that log is durable, `ReplicaDisk.resume`
+    has to be called."""
 
     def payload_of(self, value: Value) -> bytes | None:
         """Returns the payload of a value that is in this log; None if it is not, or cannot be read."""
@@ -48,7 +49,7 @@ class StateMachine(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """The end offset of all values that it was given."""
+        """The end offset of all values that were delivered to it."""
         ...
 
     @property
@@ -56,13 +57,13 @@ class StateMachine(Protocol):
 
 
 class _Unwritten(NamedTuple):
-    """A record that waits for room, or the end of a step whose records all have been written (`effect`)."""
+    """A record that waits to be written; without a record, the mark behind the last record of the step `effect`."""
 
     record: Metadata | Prefix | Slot | None
     payload: Buffer | None
     effect: Persist
     covers: int = 0
-    """The state machine must be durable up to there first, or to its end if it was truncated since."""
+    """Offset up to which the state machine's log must be durable before this record is written; 0 if it need not be."""
 
 
 class _Write(NamedTuple):
@@ -72,7 +73,7 @@ class _Write(NamedTuple):
 
 
 class ReplicaDisk:
-    """Stores what one engine persists. `run` is its task; `on_stored` and `on_failed` are the engine's to set."""
+    """Stores the records that one engine persists. `run` is its task; the engine sets `on_stored` and `on_failed`."""
 
     def __init__(
         self,
@@ -84,8 +85,8 @@ class ReplicaDisk:
         state_machine: StateMachine | None = None,
         level: Callable[[], int] = lambda: LEVEL_MAX,
     ) -> None:
-        """`metainfo` and `floor` encode what the engine says of these, with what else is to be kept beside it; a floor
-        must be readable as a `Prefix`. `level` is the feature level to write at."""
+        """`metainfo` and `floor` encode the engine's metadata and floor, with what their owner keeps beside them; an
+        encoded floor must be readable as a `Prefix`. `level` returns the feature level to write at."""
         self.on_stored: Callable[[int], None]
         self.on_failed: Callable[[], None]
         self._store = store
@@ -108,17 +109,17 @@ class ReplicaDisk:
         self._put_off: asyncio.TimerHandle | None = None
         self._vouching: asyncio.TimerHandle | None = None
         self._end = store.durable_end
-        """The journal's end, by what the last put returned."""
+        """The position of the journal's end after the last write."""
 
     @property
     def log(self) -> SlotStore:
-        """The log that the log writer flushes."""
+        """The slot store, which the log writer flushes."""
         return self._store
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def persist(self, effect: Persist, payloads: Payloads) -> None:
-        """Writes the records of one step, at once if it is urgent; `on_stored` tells when they are durable."""
+        """Writes the records of one engine step, at once if it is urgent; `on_stored` reports when they are durable."""
         for record in effect.records:
             # A faulty slot is written without: its identity must be on disk so that it is never denied.
             needs_payload = isinstance(record, Slot) and record.value.digest and not record.faulty
@@ -139,7 +140,7 @@ class ReplicaDisk:
             self._put_off = asyncio.get_running_loop().call_later(PUT_OFF_S, self.resume)
 
     def resume(self) -> None:
-        """Writes the records that wait, unless they wait for room."""
+        """Writes the records that were put off, unless records wait for disk space."""
         if self._put_off is not None:
             self._put_off.cancel()
             self._put_off = None
@@ -149,11 +150,11 @@ class ReplicaDisk:
 
     @property
     def is_out_of_room(self) -> bool:
-        """True while something waits that the disk has no room for."""
+        """True while a record waits because the disk is full."""
         return self._retry is not None
 
     def _write(self) -> None:
-        """Writes the records that wait, in their order, as far as there is room."""
+        """Writes the waiting records in order, as far as there is disk space."""
         self._retry = None
         try:
             # In order: the engine believes in whole prefixes, so nothing may overtake a record that waits.
@@ -178,7 +179,7 @@ class ReplicaDisk:
         return machine.durable_offset >= min(unwritten.covers, machine.end_offset)
 
     def _first_run(self) -> list[_Unwritten]:
-        """Returns what is written next in one go: slots that follow each other, or another record alone."""
+        """Returns the records to be written next at one time: consecutive slots, or one record of another kind."""
         run: list[_Unwritten] = []
         for unwritten in self._unwritten:
             # Metainfo and floors go by other ways than slots, and must not change places with them.
@@ -188,7 +189,7 @@ class ReplicaDisk:
         return run or [self._unwritten[0]]
 
     def _write_run(self, run: list[_Unwritten]) -> None:
-        """Writes a run of records, all of them or none, and notes the steps that end with it."""
+        """Writes a run of records, all or none, and notes which engine steps end with it."""
         self._put(run)
         for record, _, effect, _ in run:
             # The step is durable when the journal has reached this end, and the metainfo asked for so far is stored.
@@ -198,21 +199,21 @@ class ReplicaDisk:
                     self._log_writer.submit(self, is_awaited=effect.is_urgent)
 
     def close(self) -> None:
-        """Writes what was put off, but no more of what waits for room."""
+        """Writes the records that were put off, and cancels the retries of those that wait for disk space."""
         self.resume()
         for timer in (self._retry, self._vouching):
             if timer is not None:
                 timer.cancel()
 
     def refresh(self, metadata: Metadata) -> None:
-        """Writes the metainfo anew, since something beside the engine's part of it has changed. Nobody waits for it."""
+        """Writes the metainfo again, since the part that its owner adds has changed. Does not wait."""
         self._newest = self._encode_metainfo(metadata)
         self._metainfo_asked += 1
         self._has_metainfo.set()
 
     async def flush(self) -> bool:
-        """Writes what was put off, and returns when all that was persisted so far is durable. False if it cannot be:
-        there is no room, or the disk has failed."""
+        """Writes what was put off, and waits until everything persisted so far is durable. Returns False if it cannot
+        become durable: there is no disk space, or the disk has failed."""
         self.resume()
         # What waits for room is not written yet, so no flush can make it durable.
         if self._unwritten:
@@ -226,8 +227,8 @@ class ReplicaDisk:
         return not self._has_failed
 
     async def end(self, metadata: Metadata) -> None:
-        """Writes what waits, and then this metainfo, which tells of an end in good order. If that fails, or takes
-        too long, it is not there."""
+        """Writes the waiting records, and then this metainfo, which records a clean stop. The metainfo is left out if
+        that fails, or takes more than `END_S_MAX` seconds."""
         self.resume()
         self._log_writer.submit(self)
         await self._log_writer.at_rest(self._store)
@@ -257,16 +258,16 @@ class ReplicaDisk:
             self._end = self._store.put_all(puts)
 
     def rewrite(self, slot: Slot) -> None:
-        """Writes a slot once more, since its entry is damaged. Its payload, if there is one, is stored, or missing.
-        Nobody waits for it."""
+        """Writes a slot again, since its journal entry is damaged. Its payload is stored already, or missing. Does not
+        wait."""
         if not self._has_failed:
             self._unwritten.append(_Unwritten(slot, None, Persist(0, (slot,), is_urgent=False)))
             self.resume()
             self._log_writer.submit(self, is_awaited=False)
 
     def rewrite_floor(self, floor: Prefix) -> None:
-        """Writes the floor once more, since what is kept beside it has changed. Nobody waits for it, and without room
-        it stays as it was. A floor that is yet to be written has it anyway: it is encoded then."""
+        """Writes the floor again, since the part that its owner adds has changed. Does not wait; without disk space the
+        old one stays. A floor that waits to be written is encoded later, and needs no rewriting."""
         if any(isinstance(unwritten.record, Prefix) for unwritten in self._unwritten):
             return
         with suppress(DiskFull, Overloaded):
@@ -274,7 +275,7 @@ class ReplicaDisk:
             self._log_writer.submit(self, is_awaited=False)
 
     def delete_below(self, position: int) -> None:
-        """Reclaims the space of what lies below a floor that is durable."""
+        """Deletes the journal's segments below a position, up to which a floor is durable."""
         try:
             self._store.delete_below(position)
         except (TidelogError, OSError) as error:
@@ -283,7 +284,8 @@ class ReplicaDisk:
         self._log_writer.submit(self)
 
     def read(self, position: int, value: Value) -> Buffer:
-        """Returns the payload of this value at its position. Raises `DamagedBatch` if no copy here can be read."""
+        """Returns the payload of this value at its position. Raises `DamagedBatch` if neither memory nor journal has a
+        readable copy."""
         for record, payload, _, _ in self._unwritten:
             # A record that waits for room is not in the store yet, and may be asked for.
             if isinstance(record, Slot) and record.value.digest == value.digest and payload is not None:
@@ -323,13 +325,13 @@ class ReplicaDisk:
             self._report()
 
     def _try_again(self, metainfo: bytes) -> None:
-        """Writes this metainfo once more, unless there is newer."""
+        """Schedules writing this metainfo again, unless newer metainfo waits."""
         if self._newest is None:
             self._newest = metainfo
         self._has_metainfo.set()
 
     def on_flushed(self) -> None:
-        """Takes the log writer's report that a flush has ended, or failed."""
+        """Handles the log writer's report that a flush has ended, or failed."""
         self._flushed.set()
         if self._store.offline_reason is not None:
             self.fail(self._store.offline_reason)
@@ -338,7 +340,7 @@ class ReplicaDisk:
             self._report()
 
     def _vouch(self) -> None:
-        """Has another flush vouch for what was flushed, if the store asks for that."""
+        """Makes another flush record how far the journal is durable, if the store asks for that."""
         try:
             if self._store.vouch():
                 self._log_writer.submit(self)
@@ -360,7 +362,7 @@ class ReplicaDisk:
         return write.journal_end <= self._store.durable_end and write.metainfo <= self._metainfo_stored
 
     def fail(self, reason: str) -> None:
-        """Takes the journal offline for good: nothing that was not reported can be relied on."""
+        """Takes the journal offline for good: records that were not reported as durable cannot be relied on."""
         if not self._has_failed:
             self._has_failed = True
             self._flushed.set()

@@ -1,8 +1,8 @@
-"""A member of a log that elects its own leader: it knows what is agreed on, and, where it leads, agrees on more.
+"""A member of a log that elects its own leader; the leader appends entries.
 
-The metadata log of a cluster is one, and so is a log by itself (`tidelog.standalone`). Entries are bytes to it. Every
-member runs the same parts. The engine (`replication.paxos`) keeps the log with those of the other members; the
-leadership says which voter's engine should lead, and who votes; the delivery brings what is chosen to the state
+The metadata log of a cluster is such a log, and so is a standalone log (`tidelog.standalone`). Entries are bytes to it.
+Every member runs the same parts. The engine (`replication.paxos`) replicates the log with the other members' engines;
+the leadership decides which voter's engine should lead, and who votes; the delivery passes chosen entries to the state
 machine. A leader appends; all others, voters and learners alike, follow.
 
     append -> Append -> Proposed, WriteRequest... -> accepted by a quorum -> Applied -> delivered -> `append` returns
@@ -64,7 +64,7 @@ from tidelog.replication.paxos.voters import (
 
 WINDOW = 64
 WAIT_S_MAX = 5.0
-"""How long an append waits before its outcome is called unknown."""
+"""Seconds that an append waits before its outcome is reported as unknown."""
 
 
 class PendingAppend:
@@ -86,7 +86,8 @@ class PendingAppend:
 
 
 class ElectedLog:
-    """`start` before anything else, with the task of `disk` running. Not thread-safe: for the loop alone."""
+    """One broker's member of a log that elects its own leader. `start` has to be called first, with the task of `disk`
+    running. Not thread-safe: for the event loop only."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class ElectedLog:
         encode_floor: Callable[[Prefix], bytes] = msgspec.msgpack.encode,
     ) -> None:
         """`membership` names the voters at the log's beginning; `delivered` is the position up to which the state
-        machine has the log, by its snapshot or by what `encode_floor` keeps beside the floor."""
+        machine has the log already, from its snapshot or from what `encode_floor` keeps beside the floor."""
         self.node_id = member.node_id
         self.routes = Routes(context.notify)
         self.disk = ReplicaDisk(
@@ -136,13 +137,13 @@ class ElectedLog:
 
     @property
     def membership(self) -> Membership:
-        """The voters, as far as they are known here."""
+        """The voters in force, as far as this member knows them."""
         return self._voter_changer.membership
 
     @property
     def unreadable(self) -> int | None:
-        """The position of an entry that the log cannot go on without: its payload is damaged here and with others,
-        which are a majority together. None if there is no such entry."""
+        """The position of an entry that blocks the log because a majority, this member included, has its payload
+        damaged; None if there is none."""
         node, blocking = self.engine.node, self.delivery.blocking
         # Fewer than a majority prove nothing: one that has not answered may have the entry whole.
         if blocking is not None and node.quorum.is_met({node.node} | node.lacking(blocking.position)):
@@ -151,12 +152,12 @@ class ElectedLog:
 
     @property
     def is_leading(self) -> bool:
-        """True while this broker may append."""
+        """True while this broker leads the log and may append."""
         return self.leadership.number != 0
 
     @property
     def has_lease(self) -> bool:
-        """True if no other broker can lead now, as far as clocks can be trusted."""
+        """True if this broker leads and no other can, as far as clocks can be trusted."""
         return self.is_leading and self._campaigner.has_lease
 
     @property
@@ -166,17 +167,17 @@ class ElectedLog:
 
     @property
     def applied_position(self) -> int:
-        """The position up to which this member knows what is chosen, if not every payload."""
+        """The position up to which this member has applied chosen values; it may still lack some of their payloads."""
         return self.engine.node.replica.applied.position
 
     @property
     def status(self) -> Status:
-        """The right of this broker's disk to vote, or to found."""
+        """Whether this broker's disk may vote, is founding the log, or neither."""
         return self.engine.node.replica.metadata.status
 
     @property
     def voting_id(self) -> int:
-        """The id under which this disk votes, or would if a voter set named it; 0 if it may not."""
+        """The id under which this disk votes, or would if a voter set named it; 0 if it may not vote."""
         me = self.engine.node.node
         # Ids beyond `NODE_MAX` are learners'.
         return me if me <= NODE_MAX and self.status is Status.VOTING else 0
@@ -187,7 +188,8 @@ class ElectedLog:
         return self.status is Status.VOTING or self.engine.node.node > NODE_MAX
 
     def open_entries(self) -> Iterator[tuple[bytes, int]]:
-        """Yields what is accepted here and may be chosen, beyond what is known to be: payloads, and their offsets."""
+        """Yields payload and first offset of the entries that this member has accepted and that may be chosen, but are
+        not known to be."""
         replica = self.engine.node.replica
         for position in range(replica.applied.position, replica.end):
             slot = replica.slots.get(position)
@@ -197,7 +199,7 @@ class ElectedLog:
                     yield payload, slot.value.base_offset
 
     def described(self, named: Sequence[NamedVoter]) -> QuorumDescribed:
-        """Describes this member and its log to another that starts."""
+        """Returns a description of this member and its log, for a broker that starts."""
         membership = self.membership
         return QuorumDescribed(
             self.node_id,
@@ -212,25 +214,26 @@ class ElectedLog:
         )
 
     def offer(self, voter_id: int, position: int) -> None:
-        """Sends a voter what is learned here at a position, as if it had asked. It cannot ask servers that it does not
-        know, and these may be named in the very entry that it lacks."""
+        """Sends a voter the learned values from `position` on, as if it had requested them. It cannot request them from
+        servers that it does not know, and the value at `position` may be the one that names these servers."""
         request = LearnRequest(position, position + 1)
         self.engine.receive(PaxosFrame(voter_id, self.engine.node.node, request), memoryview(b""))
 
     def install(self, position: int, voters: VoterSet, voters_position: int) -> None:
-        """Goes on from a snapshot of everything below `position`, which names these voters."""
+        """Continues at `position` after a snapshot of everything below it was installed; the snapshot names these
+        voters."""
         # Voters come first: with what follows the snapshot this member may campaign, and must ask those in force then.
         self._voter_changer.on_snapshot(voters, voters_position, position)
         self.delivery.installed(position)
         self.leadership.on_read()
 
     def mute(self) -> None:
-        """Has this member learn only, until `unmute`: it promises and accepts nothing, and is not elected. Called
-        before `start`."""
+        """Prevents this member from voting until `unmute`: it learns, but promises and accepts nothing, and does not
+        campaign. Called before `start`."""
         self._is_muted = True
 
     def start(self) -> None:
-        """Starts the engine; has it found the log if that is not over."""
+        """Starts the engine, and continues founding the log if that has not ended."""
         self.engine.step(Started())
         # Said at each start until the founding is over, so a crash in the midst of it costs nothing.
         if self._member.may_found:
@@ -238,7 +241,7 @@ class ElectedLog:
         self._begin_campaigning()
 
     def unmute(self) -> None:
-        """Lets this member vote: its disk is known to be no old copy."""
+        """Lets this member vote, once its disk is known not to be an old copy."""
         self._is_muted = False
         self._begin_campaigning()
 
@@ -247,7 +250,8 @@ class ElectedLog:
             self._campaigner.begin()
 
     def close(self) -> None:
-        """Lets no timer fire any more, and ends all waits; writes that were begun may still end."""
+        """Cancels all timers, and fails the waiting appends with an unknown outcome; writes that were begun may still
+        end."""
         self.engine.close()
         self.leadership.close()
         self._in_flight.fail(ControllerLost("this broker is stopping; the outcome is unknown"))
@@ -255,7 +259,7 @@ class ElectedLog:
     # -- from the network --------------------------------------------------------------------------------------------
 
     def receive_paxos(self, node_id: int, frame: PaxosFrame, payload: memoryview) -> None:
-        """Takes a message of a peer's engine. Raises `ForeignSender`, `ImplausibleNumber`: nothing has happened
+        """Handles a message of a peer's engine. Raises `ForeignSender`, `ImplausibleNumber`: the message had no effect
         then."""
         # All checks come before anything is noted: a refused message must leave no trace, not even in the routes.
         self.routes.check(frame.sender, node_id)
@@ -273,7 +277,8 @@ class ElectedLog:
         self.engine.receive(frame, payload)
 
     def receive_election(self, node_id: int, frame: ElectionFrame) -> None:
-        """Takes a message of a peer's election. Raises as `receive_paxos`."""
+        """Handles a message of a peer's election core. Raises `ForeignSender`, `ImplausibleNumber`: the message had no
+        effect then."""
         self.routes.check(frame.sender, node_id)
         check_election(frame, self._known)
         self.routes.heard(frame.sender, node_id)
@@ -281,19 +286,19 @@ class ElectedLog:
 
     @property
     def _known(self) -> Known:
-        """The largest numbers that are known here; the election may have heard one that the engine has not seen."""
+        """The largest ballot number, position and offset that this member knows, to check received numbers against."""
         replica = self.engine.node.replica
         number = max(replica.highest, replica.metadata.issued, self._campaigner.election.number)
         return Known(number, replica.end, replica.applied.next_offset)
 
     def peer_down(self, node_id: int) -> None:
-        """Tells the election that a broker's process has ended."""
+        """Passes to the election core that a broker's process has ended."""
         # The broker may have had an id for each of its disks, and the election goes by the one that leads.
         for engine_id in self.routes.ids_on(node_id):
             self._campaigner.step(PeerDown(engine_id))
 
     def set_learners(self, node_ids: Sequence[int]) -> None:
-        """Sets the registered brokers: those without a vote hear this one's heartbeats while it leads."""
+        """Sets the registered brokers: those without a vote get this member's heartbeats while it leads."""
         voters = [voter.node_id for voter in self.membership.voters.voters]
         self._learners = tuple(node for node in node_ids if node not in voters and node != self.node_id)
         self._campaigner.step(Listeners(tuple(self.routes.id_of(node) for node in self._learners)))
@@ -303,12 +308,12 @@ class ElectedLog:
     async def append(self, payload: bytes, count: int) -> Applied:
         """Appends an entry that takes `count` offsets; returns when it is chosen and applied here.
 
-        Raises, surely without effect: `NotController`, `Overloaded`. With an effect or not: `ControllerLost`.
+        Raises `NotController` or `Overloaded` if nothing was appended, `ControllerLost` if the outcome is unknown.
         """
         return await self._propose(Append(count, self.engine.payloads.hold(payload)))
 
     async def truncate(self, begin: int) -> None:
-        """Truncates the log's head: it begins at `begin`, which a snapshot of a majority must cover. Raises as
+        """Truncates the log's head: it begins at `begin` then, which the snapshots of a majority must cover. Raises as
         `append`."""
         await self._propose(Truncate(begin))
 
@@ -335,8 +340,8 @@ class ElectedLog:
             raise ControllerLost("the brokers could not agree in time; whether they will is unknown") from None
 
     async def change_voters(self, *, add: Voter | None = None, remove: int | None = None) -> None:
-        """Adds one voter, or removes one by its id; nothing may be appended meanwhile. Raises as `VoterChanger.change`,
-        with `NotController` for a change that has not begun."""
+        """Adds one voter, or removes one by its id. Nothing may be appended meanwhile. Raises `NotController` for a
+        change that has not begun, `ControllerLost` for one that may have."""
         # Every value of the term has to be applied before majorities of other voters count.
         if not self.is_leading or self._in_flight or not self.leadership.is_drained:
             raise NotController("this broker cannot change the voters now; try again")
@@ -349,7 +354,7 @@ class ElectedLog:
     # -- what the engine says ----------------------------------------------------------------------------------------
 
     def on_effect(self, effect: LogEffect) -> None:
-        """Takes an effect of the engine (`EngineListener`)."""
+        """Handles an effect of the engine (`EngineListener`)."""
         match effect:
             case Applied():
                 self._on_applied(effect)
@@ -404,7 +409,7 @@ class ElectedLog:
         self._listener.voters_applied(voters, position)
 
     def _settle(self, applied: Applied) -> None:
-        """Answers whoever waits for what was proposed at this position."""
+        """Answers the append that waits for the value it proposed at this position."""
         proposal = self._in_flight.take(applied.position)
         if proposal is None:
             return

@@ -1,8 +1,8 @@
-"""A `PaxosNode` at work: its events come in one at a time, its effects are carried out in order.
+"""Runs a Paxos engine (`PaxosNode`): passes it one event at a time, and carries out its effects in order.
 
-Nothing here decides. Effects that appear may be carried out at once, since the engine holds back whatever depends on
-the disk until `Stored`; so a step never waits. A listener that causes another event from within an effect (elected, so
-append) finds it queued behind the rest of that step.
+Nothing is decided here. Effects can be carried out at once, since the engine holds back whatever depends on the disk
+until `Stored`; so a step never waits. If a listener causes another event while it handles an effect (for example an
+append when elected), that event is queued behind the current step.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import Kind, Slot, Value
 
 TIMER_MS = {Timer.RESEND: 100.0, Timer.CATCHUP: 200.0, Timer.RECOVER: 100.0}
-"""T of each timer; it fires after a time drawn from [T, 2T)."""
+"""T in milliseconds of each timer, which fires after a time drawn from [T, 2T)."""
 LEARN_BYTES_MAX = 4 << 20
-"""Payloads that one answer to a replica that catches up carries, but one at least."""
+"""Bytes of payloads in one answer to a replica that catches up; a single larger payload is sent all the same."""
 
 NOTICE_S = 0.005
-"""For so long a notice that a value is chosen waits for another message to go with."""
+"""Seconds that a notice of a chosen value may wait for another message to the same replica."""
 
 Post = Callable[[int, PaxosFrame, Sequence[Buffer]], None]
 
@@ -78,11 +78,11 @@ LogEffect = (
     | StatusChanged
     | Halted
 )
-"""The effects that the owner of an engine hears of."""
+"""Effects of an engine that are passed to its owner."""
 
 
 class EngineListener(Protocol):
-    """The owner of an engine, which is told what its log does."""
+    """The owner of an engine, which handles the effects that concern its log."""
 
     def on_effect(self, effect: LogEffect) -> None: ...
 
@@ -100,8 +100,8 @@ class Engine:
         *,
         notice_s: float = 0.0,
     ) -> None:
-        """Notices that a value is chosen, which nobody waits for, may be put off for `notice_s`: then they go with the
-        next value, and cost no frame that wakes a peer."""
+        """Notices of chosen values are put off for up to `notice_s` seconds, to be sent along with the next message: no
+        answer depends on them, and a frame of their own would wake the peer."""
         self.node = node
         self.disk = disk
         self.payloads = Payloads()
@@ -115,17 +115,17 @@ class Engine:
         self._notices: dict[int, list[Learned]] = {}
         self._notices_due: asyncio.TimerHandle | None = None
         self.former_ids: tuple[int, ...] = ()
-        """Ids that this disk went by before. It remembers what it promised under them, so whoever still needs them is
-        answered under them: at once, or, if an answer has to wait for the disk, when it is asked again."""
+        """Earlier ids of this disk, whose promises it remembers. Messages to these ids are answered under them: at
+        once, or, if the answer has to wait for the disk, when the message is repeated."""
         self.on_missing: Callable[[int], None] = lambda position: None
-        """Told of a position whose payload turned out to be nowhere on this disk."""
+        """Called with the position of a value whose payload cannot be read anywhere on this disk."""
         self._asked_as = 0
         self._answer: Proposed | Refused | None = None
         disk.on_stored = lambda sequence: self.step(Stored(sequence))
         disk.on_failed = lambda: self.step(StoreFailed())
 
     def step(self, event: Event) -> None:
-        """Gives the engine an event, and carries out its effects."""
+        """Passes an event to the engine, and carries out its effects."""
         self._events.append(event)
         # An effect that causes another event must see this step's effects carried out first, in their order.
         if self._is_stepping:
@@ -139,14 +139,15 @@ class Engine:
             self._is_stepping = False
 
     def propose(self, event: Append | Truncate | Delete) -> Proposed | Refused | None:
-        """Asks for a value to be proposed; the answer comes at once, or, from within another step, not at all."""
+        """Asks the engine to propose a value; returns its answer, or None when called from within another step."""
         # From within another step the event is only queued, and there is no answer yet.
         self._answer = None
         self.step(event)
         return self._answer
 
     def receive(self, frame: PaxosFrame, payload: memoryview) -> None:
-        """Takes a peer's message; one that was not sent to this id, or came damaged, is as good as lost."""
+        """Handles a peer's message; ignores one that is addressed to another id, or whose payloads do not match their
+        digests."""
         # The message was meant for a disk that is lost: this one has none of its promises, and must not answer for it.
         if frame.to != self.node.node and frame.to not in self.former_ids:
             return
@@ -171,12 +172,13 @@ class Engine:
             self.payloads.trim(is_any_open=self.node.replica.is_any_open)
 
     def payload_of(self, position: int, value: Value) -> bytes | None:
-        """Returns the same as `buffer_of`, in bytes of its own."""
+        """Returns the payload of a value at its position as bytes; None if no copy on this disk can be read."""
         payload = self.buffer_of(position, value)
         return None if payload is None else bytes(payload)
 
     def buffer_of(self, position: int, value: Value) -> Buffer | None:
-        """Returns the payload of a value at its position; None if no copy here can be read."""
+        """Returns the payload of a value at its position, without copying it; None if no copy on this disk can
+        be read."""
         # Memory first: what was just written is read back in the next frame.
         held = self.payloads.get(value.digest)
         if held is not None:
@@ -188,8 +190,8 @@ class Engine:
             return self._restore(position, value)
 
     def _restore(self, position: int, value: Value) -> Buffer | None:
-        """Writes a payload that the journal has lost anew, from memory or from the state machine, and returns it. The
-        digest proves that it is the same."""
+        """Writes a payload that the journal has lost again, from memory or the state machine, and returns it; None if
+        neither has it."""
         payload = self.payloads.get(value.digest) or self.disk.applied_copy(value)
         if payload is None:
             self.on_missing(position)
@@ -198,13 +200,14 @@ class Engine:
         return payload
 
     def restore(self, position: int, value: Value, payload: Buffer) -> None:
-        """Writes this payload, whose digest is the value's, anew where the journal has lost it."""
+        """Writes this payload again where the journal has lost it; its digest must be the value's."""
         self.payloads.hold_as(value.digest, payload)
         self.step(Restored(position))
 
     def copy_of(self, position: int, value: Value) -> Buffer | None:
-        """Returns the payload of a value that another replica has at this position, wherever this disk has it; the
-        digest proves it, whatever the journal here has there. Raises `Overloaded`."""
+        """Returns the payload of a value that another replica has at this position, from memory, the journal or the
+        state machine, whatever value this journal has at the position; None if there is no copy. Raises `Overloaded`.
+        """
         slot = self.node.replica.slots.get(position)
         # The journal may have another value at the position, accepted under another number; only the digest tells.
         if slot is not None and slot.value.digest == value.digest:
@@ -212,8 +215,8 @@ class Engine:
         return self.payloads.get(value.digest) or self.disk.applied_copy(value)
 
     def write_anew(self, position: int | None) -> None:
-        """Writes the journal's entry of a position, or of the floor (None), once more, since it is damaged. A payload
-        that is not known here is left for another replica to give: the slot is faulty then."""
+        """Writes the damaged journal entry of a position, or of the floor (None), again. If the payload is not on this
+        disk, the slot becomes faulty, and another replica has to send the payload."""
         replica = self.node.replica
         if position is None:
             self.disk.rewrite_floor(replica.floor)
@@ -233,8 +236,8 @@ class Engine:
         self.disk.rewrite(slot)
 
     def push(self, applied: Applied, learners: Sequence[int]) -> None:
-        """Sends what is chosen to those who have not asked. Voters hold what they accepted and need no more than a
-        notice; learners would wait for their own timer."""
+        """Sends a chosen value to learners, which would otherwise get it at their next request. Voters have accepted
+        it, and need only a notice."""
         # Number 0: a learned slot says what is chosen, and accepts nothing.
         slot = Slot(applied.position, 0, applied.value, learned=True)
         response = LearnResponse(self.node.replica.floor, (slot,), applied.position + 1)
@@ -242,7 +245,7 @@ class Engine:
             self._send(learner, response)
 
     def close(self) -> None:
-        """Sends the notices that wait, and lets no timer fire any more."""
+        """Sends the notices that wait, and cancels all timers."""
         self._give_notice()
         self.disk.close()
         for handle in self._timers.values():
@@ -294,7 +297,7 @@ class Engine:
             self._post_in_order(to, message, readable)
 
     def _post_in_order(self, to: int, message: Message, payloads: Sequence[Buffer]) -> None:
-        """Posts a message with the notices that wait for its addressee, which may not come later than it."""
+        """Sends a message together with the notices that wait for its receiver, which must not arrive after it."""
         notices = tuple(self._notices.pop(to, ()))
         is_answer = isinstance(message, PromiseResponse | WriteResponse)
         sender = self._asked_as if is_answer and self._asked_as else self.node.node
@@ -315,7 +318,7 @@ class Engine:
             self._post(to, PaxosFrame(self.node.node, to, first, notices=tuple(rest)), ())
 
     def _send_learned(self, to: int, message: LearnResponse) -> None:
-        """Sends as many of the slots as one frame may carry."""
+        """Sends the slots of an answer that fit into one frame."""
         slots: list[Slot] = []
         sent_payloads: list[Buffer] = []
         total = 0

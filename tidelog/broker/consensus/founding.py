@@ -1,29 +1,30 @@
-"""How a new disk comes to its log: founded with others, or joined. One way, for clusters and for logs by themselves.
+"""How a new disk comes to its log: it founds the log together with others, or joins an existing one.
 
-A disk that remembers a log resumes it, whatever anybody says, and never comes here. A new one goes in named steps:
+A disk that remembers a log resumes it, and never comes here. A new disk goes through these steps:
 
     ask -> judge -> begin -> Found: EMPTY, STARTING, VOTING
 
-ask      Every server that is named, and every contact, is asked what it knows. Nothing is written anywhere.
-judge    If any of them is of a log, this disk joins it: it learns, and has no vote until the log gives it an id. If it
-         used to vote there under the same node id, the voters replace it: a new disk is another voter. Only if *all*
-         named answer, all of them new and naming the same voters, do they found a log. Its id and its voters are drawn
-         from what they are, so each comes to the same without being told.
-         A disk that is new in a directory with a past (`Past`) only joins: it lost what it had promised, and nobody
-         founds with it. Nor does anybody join a log whose voters have lost a majority of their disks: it is dead.
-begin    `LogMember.begin` keeps what was judged. A disk that joins has written it down when this returns. One that
-         founds has not: until its status says STARTING it may ask anew after a crash, and be told otherwise.
+ask      Every named server and every contact is asked what it knows. Nothing is written.
+judge    If any of them is in a log, this disk joins it: it learns, and has no vote until the log gives it an id. If the
+         same node id used to vote there, the voters replace the old disk: a new disk is another voter. Only if *all*
+         named servers answer, are new, and name the same voters do they found a log. Its id and its voters are computed
+         from these answers, so all servers come to the same result.
+         A new disk in a directory that held data before (`Past`) only joins: it has lost its promises, so it founds
+         nothing, and other servers do not found with it. A log whose voters have lost a majority of their disks is not
+         joined: it can decide nothing any more.
+begin    `LogMember.begin` stores the result. For a disk that joins it is durable when this returns. A founder stores
+         nothing: until its status is STARTING it asks again after a crash, and may get another result.
 Found    The engine's two phases (`replication.paxos.recover`). STARTING, with the incarnations of all founders, is on
-         disk before anybody votes; a vote needs every founder STARTING with the same list, or one of them VOTING.
+         disk before any founder votes; a vote needs every founder STARTING with the same list, or one of them VOTING.
 
-*Why no two groups are founded that could decide differently, and what a crash leaves.* Judging is not what makes it
-safe: two disks may judge at different times, and differently. It only decides whether to begin. A founder votes if all
-founders, by their incarnations, have said so on disk. So two groups that share a disk are one: its list is written
-once. A wiped founder has another incarnation, is in no list, and cannot vote as one; if the rest already vote it finds
-them, and joins; if not, the founding can end no more, and says so, with nothing stored yet. A crash before STARTING
-leaves a new disk; after it, a disk that resumes and asks its fellow founders again. Groups without a common disk are
-two logs with two ids, and peers of different ids refuse each other: who names half of the servers to each half has
-asked for two.
+*Why no two groups are founded that could decide differently, and what a crash leaves.* The judging step is not what
+makes it safe: two disks may judge at different times, and differently. It only decides whether to begin. A founder
+votes if all founders, by their incarnations, have the same list on disk. So two groups that share a disk are one: its
+list is written once. A wiped founder has another incarnation, is in no list, and cannot vote as a founder; if the
+others already vote it finds them, and joins; if not, the founding cannot end any more, and an error says so, with
+nothing stored yet. A crash before STARTING leaves a new disk; after it, a disk that resumes and asks its fellow
+founders again. Groups without a common disk are two logs with two ids, and peers of different ids refuse each other:
+an operator who names half of the servers to each half has asked for two.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ ASK_AGAIN_S = 0.05
 ASK_AGAIN_S_MAX = 1.0
 COMPLAIN_AFTER = 7
 COMPLAIN_EVERY = 20
-"""Rounds without an outcome before the first line in the log, some two seconds, and between any two."""
+"""Rounds of questions without a result between two log lines that say so; the first comes after `COMPLAIN_AFTER`
+rounds."""
 
 logger = structlog.get_logger("tidelog.quorum")
 
@@ -75,20 +77,21 @@ class NamedVoter:
 
 @dataclass(frozen=True, slots=True)
 class LogOrigin:
-    """The log that a new disk founds, or joins."""
+    """The log that a new disk founds or joins, with its voters."""
 
     cluster_id: str
     voters: VoterSet
     is_founder: bool
-    """The engine is to found this cluster with these voters; otherwise they exist, and this broker only learns."""
+    """True if the engine is to found the log with these voters; False if the log exists, and this disk only
+    learns it."""
     generation: int = 0
-    """How often the cluster's metadata log was begun anew."""
+    """Number of times that the cluster's metadata log was begun anew by an operator (`tidelog cluster recover`)."""
     recovery_id: str = ""
-    """The id of the last time."""
+    """The id of the last such recovery; empty if there was none."""
 
 
 def _tell_nobody(reason: str) -> None:
-    """Drops a reason: whoever has the log has it there."""
+    """Ignores the reason why a disk waits: it is in the operator's log anyway."""
 
 
 async def find_origin(
@@ -103,12 +106,13 @@ async def find_origin(
     past: Past = NO_PAST,
     tell: Callable[[str], None] = _tell_nobody,
 ) -> LogOrigin:
-    """Decides for a new disk: join a log that there is, or found one with the other voters that are `named`.
+    """Decides for a new disk whether it joins an existing log or founds one with the other `named` voters, and returns
+    which.
 
-    `contacts` are brokers of an existing cluster (`--join`); `named_by` says to people what named the voters. Raises
-    `ConfigError` if these contradict each other, `WrongCluster` if they are of another cluster than the `past` is;
-    waits for ever for voters that do not answer, and says so in the log and to `tell`: founding without them would be
-    unsafe.
+    `contacts` are brokers of an existing cluster (`--join`); `named_by` is the setting that named the voters, for error
+    messages; `tell` is called with the reason whenever the disk has to wait. Raises `ConfigError` if the answers
+    contradict each other, `WrongCluster` if they are of another cluster than this directory's `past`. Waits without end
+    for voters that do not answer, since founding without them would be unsafe.
     """
     node_id = me.node_id
     others = [voter for voter in named if voter.node_id != node_id]
@@ -142,15 +146,15 @@ async def find_origin(
 
 
 async def ask_member(peers: PeerNode, address: Address) -> QuorumDescribed:
-    """Asks the broker at this address what it knows of its log. Raises as `PeerNode.request_at`."""
+    """Returns the description that the broker at this address gives of its log. Raises as `PeerNode.request_at`."""
     answer = await peers.request_at(*address, DescribeQuorum(), deadline_s=ASK_S_MAX)
     assert isinstance(answer.message, QuorumDescribed)
     return answer.message
 
 
 async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
-    """Returns what is answered; None if nothing is, or not now. Raises `ConfigError` if the broker there will not talk
-    to this one, which is new: it has the same node id."""
+    """Returns the answer of the broker at an address; None if it does not answer or is busy. Raises `ConfigError` if it
+    refuses this broker, as for a node id that is in use."""
     try:
         return await ask(address)
     except PeerBusy:
@@ -163,7 +167,7 @@ async def _ask(ask: Ask, address: Address) -> QuorumDescribed | None:
 
 
 def _joining(node_id: int, answers: Sequence[QuorumDescribed], named_by: str, past: Past) -> LogOrigin | None:
-    """Returns how to join the cluster that any of the answers is of; None if none is. Raises `ConfigError`,
+    """Returns how to join the cluster that the answers show; None if they show none. Raises `ConfigError`,
     `WrongCluster`."""
     for answer in answers:
         theirs = answer.remembers or (answer.cluster_id if answer.voters else "")
@@ -191,8 +195,8 @@ def _joining(node_id: int, answers: Sequence[QuorumDescribed], named_by: str, pa
 
 
 def _recovery_of(node_id: int, members: Sequence[QuorumDescribed], past: Past) -> str:
-    """Returns the id of the recovery by which members of one generation began. Raises `WrongCluster` if there are two,
-    or if this disk is of another one."""
+    """Returns the id of the recovery with which the members of the newest generation began. Raises `WrongCluster` if
+    they began with two different ones, or if this disk began with another."""
     generation = members[0].generation
     recovery_ids = {member.node_id: member.recovery_id for member in members}
     if past.recovery_id and past.generation == generation:
@@ -205,8 +209,8 @@ def _recovery_of(node_id: int, members: Sequence[QuorumDescribed], past: Past) -
 def _from_answers(
     node_id: int, incarnation: str, named: Sequence[NamedVoter], answers: Sequence[QuorumDescribed], named_by: str
 ) -> LogOrigin | None:
-    """Returns how to found a log, if all named voters are new, or are in the midst of founding with this very disk;
-    else None. Raises `ConfigError`."""
+    """Returns how to found a log if all named voters are new, or are already founding with this very disk; else None.
+    Raises `ConfigError`."""
     ours = tuple(map(str, named))
     for answer in answers if named else ():
         # Founders that name different voters could be two majorities of two logs.
@@ -234,7 +238,7 @@ def _from_answers(
 
 
 def _identities(incarnations: dict[int, str], named: Sequence[NamedVoter]) -> list[tuple[int, str]]:
-    """Returns voter id and incarnation of each founder: ids count from 1, in the order of the node ids."""
+    """Returns voter id and incarnation of each founder; ids count from 1, in the order of the node ids."""
     # Sorted: all founders have to number themselves alike without a word.
     nodes = sorted(voter.node_id for voter in named)
     return [(number, incarnations[node]) for number, node in enumerate(nodes, start=1)]
@@ -253,7 +257,7 @@ def _founding(incarnations: dict[int, str], named: Sequence[NamedVoter], cluster
 
 
 def founders_of(metadata: Metadata, voters: VoterSet) -> VoterSet:
-    """Returns these voters, the founders among them with the incarnations by which they founded the log."""
+    """Returns these voters, with the founders' incarnations replaced by those under which they founded the log."""
     incarnations = dict(metadata.founders)
     corrected = tuple(
         # What the founders had on disk when they began to vote is binding, not what a disk was told while it judged.

@@ -1,8 +1,9 @@
-"""Proposals in flight, and who waits for them: answered when the log says what became of them, and not before.
+"""Proposals in flight and the requests that wait for them, answered when the log shows their outcome.
 
-A value that was proposed at a position is in the log if that position is applied with this value, and not void; it
-surely is not if the position is applied otherwise, since it was proposed nowhere else. A leader that has lost knows
-neither, but its log may still tell. Until then its clients wait, up to their deadlines; then the outcome is unknown.
+A value that was proposed at a position is in the log if that position is applied with this value, and not void; it is
+certainly not if another value is applied there, since it was proposed at no other position. A leader that has lost its
+term knows neither, but its log may still show it. Until then its clients wait, up to their deadlines; then the outcome
+is reported as unknown.
 
 A repeat of a batch that is still in flight waits with the original.
 """
@@ -20,11 +21,11 @@ from tidelog.replication.paxos.state import Value
 
 
 class Waiter(Protocol):
-    """A request that a proposal answers."""
+    """A request that is answered when a proposal is decided."""
 
     @property
     def is_waiting(self) -> bool:
-        """True while somebody is there to hear the answer."""
+        """True while the request's client still waits for the answer."""
 
     def fail(self, error: TidelogError) -> None: ...
 
@@ -33,24 +34,24 @@ W = TypeVar("W", bound=Waiter)
 
 
 class InFlightProposal(Generic[W]):
-    """A value without an outcome yet, and the requests that it answers."""
+    """A proposed value without an outcome yet, and the requests that it answers."""
 
     __slots__ = ("accepted_by", "durability", "value", "waiters")
 
     def __init__(self, value: Value, durability: str = "fsynced") -> None:
         self.value = value
         self.durability = durability
-        """The promise that the quorum that holds it keeps: fsynced, or replicated."""
+        """What an acknowledgement of this value promises: "fsynced" or "replicated"."""
         self.waiters: list[W] = []
         self.accepted_by: tuple[int, ...] = ()
-        """Engine ids of that quorum; empty while it is not known."""
+        """Engine ids of the quorum that accepted the value; empty while it is not known."""
 
     @property
     def end_offset(self) -> int:
         return self.value.base_offset + self.value.count
 
     def is_in_log(self, applied: Applied) -> bool:
-        """Judges what is applied at the proposal's position: the value itself, or another's."""
+        """Returns True if the value applied at this proposal's position is the proposed one, and not void."""
         # An equal value that is void was proposed again by a later leader behind its barrier: it takes no offsets.
         return self.value == applied.value and applied.verdict is Verdict.APPLIED
 
@@ -60,7 +61,7 @@ class InFlightProposal(Generic[W]):
 
 
 class InFlightProposals(Generic[W]):
-    """Proposals of one leader by position, bounded by the engine's window. Positions rise."""
+    """A leader's proposals by position, which rise; bounded by the engine's window."""
 
     def __init__(self) -> None:
         self._proposals: dict[int, InFlightProposal[W]] = {}
@@ -73,18 +74,17 @@ class InFlightProposals(Generic[W]):
         self._proposals[position] = proposal
 
     def chosen(self, position: int, accepted_by: tuple[int, ...]) -> None:
-        """Notes the quorum that holds the value."""
+        """Notes the engine ids of the quorum that accepted the value at a position."""
         proposal = self._proposals.get(position)
         if proposal is not None:
             proposal.accepted_by = accepted_by
 
     def take(self, position: int) -> InFlightProposal[W] | None:
-        """Removes and returns the proposal at a position that is applied; None if this leader proposed nothing
-        there."""
+        """Removes and returns the proposal at an applied position; None if this leader proposed nothing there."""
         return self._proposals.pop(position, None)
 
     def wait_for(self, offset: int, waiter: W) -> bool:
-        """Has a request answered when the log is applied up to `offset`. Returns False if no proposal reaches it."""
+        """Adds a request to the first proposal that reaches `offset`. Returns False if none does."""
         for proposal in self._proposals.values():
             # In order of positions, so the first that reaches the offset is the one to wait for.
             if proposal.end_offset >= offset:
@@ -94,11 +94,11 @@ class InFlightProposals(Generic[W]):
 
     @property
     def is_awaited(self) -> bool:
-        """True while somebody waits for an answer."""
+        """True while a request waits for one of the proposals."""
         return any(waiter.is_waiting for waiter in self._waiters())
 
     def fail(self, error: TidelogError) -> None:
-        """Fails all that wait: nobody will learn what became of the proposals."""
+        """Fails all waiting requests, since the outcome of the proposals will not be known here."""
         for waiter in self._waiters():
             waiter.fail(error)
         self._proposals.clear()
@@ -109,12 +109,12 @@ class InFlightProposals(Generic[W]):
 
 
 def fail(outcome: asyncio.Future[Any] | None, error: TidelogError) -> None:
-    """Ends a wait with an error, if somebody waits."""
+    """Sets an error as the outcome, unless there is no future or it is done."""
     if outcome is not None and not outcome.done():
         outcome.set_exception(error)
 
 
 def resolve(outcome: asyncio.Future[None] | None) -> None:
-    """Ends a wait, if somebody waits."""
+    """Completes the outcome without a result, unless there is no future or it is done."""
     if outcome is not None and not outcome.done():
         outcome.set_result(None)

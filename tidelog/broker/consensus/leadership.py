@@ -1,13 +1,14 @@
-"""Leadership of a log, as one member has it or not: under which number, and by which voters.
+"""Leadership of a log, from one member's view: whether it leads, under which ballot number, and by which voters.
 
-The election (`replication.election`) says when to try, the engine whether it was won, and the voters in force whom to
-ask (`voter_change`). This leads from one to the next; what a leader does with its log is not its affair.
+The election (`replication.election`) decides when to campaign, the engine whether it was won, and the voters in force
+whom to ask (`voter_change`). `Leadership` connects them; what a leader appends is decided elsewhere.
 
     election -> campaign -> Elect -> Elected -> Won -> leading
                                      Lost    -> LostTerm -> the election waits, and tries again
 
-A member that cannot read something agreed on cannot lead. It campaigns only if entries are open, which an election
-settles: each adds an entry of its own, and as long as all lack the same, none of them comes to anything.
+A member that cannot read a chosen entry cannot lead. It campaigns only if entries are accepted and not known to be
+chosen, which an election settles: each election adds an entry of its own, and would achieve nothing while all members
+lack the same payload.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tidelog.replication.paxos.voters import Membership, learner_id
 
 
 class Leadership:
-    """The `Candidate` of a log's voters, and the host of its campaigns."""
+    """The `Candidate` of a log's voter changes, and the host of its election campaigns."""
 
     def __init__(
         self,
@@ -44,16 +45,16 @@ class Leadership:
         listener: LeaderListener,
     ) -> None:
         self.number = 0
-        """The number of this member's term; 0 if it does not lead."""
+        """The ballot number of this member's term; 0 if it does not lead."""
         self._member = member
         self._engine = engine
         self._routes = routes
         self._delivery = delivery
         self._listener = listener
         self._attempt = 0
-        """The number under which this member leads, or tries to."""
+        """The ballot number under which this member leads, or campaigns now."""
         self._is_held_up = False
-        """It did not campaign, for it cannot read all that is agreed on."""
+        """True if this member has not campaigned because a chosen entry cannot be read here."""
         metadata = engine.node.replica.metadata
         election = Election(
             engine.node.node,
@@ -69,21 +70,22 @@ class Leadership:
 
     @property
     def is_drained(self) -> bool:
-        """True of a leader without anything in flight."""
+        """True of a leader without proposals in flight."""
         coordinator = self._engine.node.coordinator
         return coordinator is not None and coordinator.is_drained
 
     def resign(self, heir: int | None = None) -> None:
-        """Stops leading, if it does: somebody is elected anew, and at once; that voter, if one is named and can be."""
+        """Stops leading, if this member does, so that a new leader is elected at once; the voter `heir`, if given,
+        campaigns first."""
         self.campaigner.step(StepAside(heir))
 
     def close(self) -> None:
-        """Lets no timer fire any more, and ends all waits."""
+        """Cancels all timers, and fails a waiting change of voters."""
         self.campaigner.close()
         self.voter_changer.close()
 
     def enlist(self, voter_id: int) -> None:
-        """Takes the id under which the log lets this disk vote; its vote counts when a voter set names it."""
+        """Takes the voter id that the log gives this disk; its vote counts when a voter set names the id."""
         member = self._member
         # The id was this disk's before, or another's: a vote under it could contradict what was promised then.
         if self.voter_changer.membership.is_used_up(voter_id, member.node_id, member.incarnation):
@@ -98,8 +100,8 @@ class Leadership:
 
     @property
     def engine_id(self) -> int:
-        """The id of `Candidate.engine_id`. A voter that was removed keeps its id: one who has not heard of it may need
-        its vote to settle what came before."""
+        """The engine id for this disk under the voters in force. A removed voter keeps its id: a candidate that has not
+        heard of the removal may need its vote to settle earlier entries."""
         member = self._member
         voter = self.voter_changer.membership.voter_of(member.node_id, member.incarnation)
         return voter.voter_id if voter is not None else member.voter_id or learner_id(member.node_id)
@@ -109,7 +111,7 @@ class Leadership:
         return max(self._engine.node.next_number(), next_number(led, self._engine.node.node))
 
     def hold(self) -> None:
-        """Implements `Candidate.hold`: whoever would append is refused."""
+        """Ends the leadership for the listener, since a change of voters begins: further appends are refused."""
         if self.number:
             # Before the listener hears of it: whatever it wants appended now must be refused.
             self.number = 0
@@ -120,7 +122,7 @@ class Leadership:
         self.hold()
 
     def seek_election(self) -> None:
-        """Implements `Candidate.seek_election`: a leader, or a candidate, campaigns at once."""
+        """Makes a leader or candidate campaign at once, among the voters in force now."""
         self.campaigner.step(Reconfigured(self.engine_id, self.voter_changer.membership.quorum()))
 
     # -- `CampaignHost`, for the election ------------------------------------------------------------------------------
@@ -178,13 +180,13 @@ class Leadership:
             self.voter_changer.settle()
 
     def on_read(self) -> None:
-        """Campaigns soon, if the last entry that held this member up can be read now."""
+        """Makes this member campaign soon, if the entry that kept it from campaigning can be read now."""
         if self._is_held_up and not self._delivery.is_held_up:
             self._is_held_up = False
             self.campaigner.step(Ready())
 
     def on_lost(self, number: int) -> None:
-        """Ends the term, or the attempt, of this member under `number`."""
+        """Ends this member's term, or its attempt, under ballot number `number`."""
         # The change first: ending the term asks for another election, which goes by the membership.
         is_change_over = self.voter_changer.lose(number)
         if number == self._attempt:

@@ -1,7 +1,7 @@
-"""A disk as a member of a log that elects its own leader, and what it must remember besides the log's slots.
+"""A disk as a member of a log that elects its own leader, and the metainfo that it keeps besides the log's slots.
 
-A member knows who voted where its log begins only if it founded the log, or has a snapshot. All others know whom to
-ask, and no more: until the log itself says who votes, they are no candidates.
+A member knows the voters at the log's beginning only if it founded the log, or has a snapshot. All other members know
+only whom to ask: they are no candidates until the log itself names the voters.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from tidelog.storage.slot_store import SlotStore, StoredSlots
 
 
 class MemberMetainfo(msgspec.Struct, frozen=True):
-    """The metainfo that a member's disk keeps of itself, in two copies (`SlotStore.store_metainfo`)."""
+    """Metainfo of a member, which its disk keeps in two copies (`SlotStore.store_metainfo`)."""
 
     node_id: int
     cluster_id: str
     metadata: Metadata
     founders: bytes
-    """The first voters, encoded, if this is one of them; never others: whoever replays the log from its beginning must
-    begin with those."""
+    """The encoded first voters, if this disk is one of them; else empty. A member that replays the log from its
+    beginning must start with these."""
     contacts: bytes
-    """The newest voters it went by, encoded: whom to ask when it starts again. No more than that."""
+    """The encoded newest voters that this member knows: those to ask when it starts again."""
     voter_id: int = 0
-    """Under which this disk votes, or last voted, or is about to; 0 if it never got one."""
+    """The id under which this disk votes, last voted, or is about to vote; 0 if it never got one."""
 
 
 def metainfo_of(stored: StoredSlots) -> MemberMetainfo | None:
-    """Reads what a disk remembers; None if it is new, and nobody has initialised it."""
+    """Returns the metainfo of a disk; None if it is new."""
     return None if stored.metainfo is None else msgspec.msgpack.decode(stored.metainfo, type=MemberMetainfo)
 
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    """The means that a member of a log runs on."""
+    """Services that a member of a log gets from its owner: network, log writer, clock, entropy, election settings."""
 
     notify: Notify
     log_writer: LogWriter
@@ -53,26 +53,28 @@ class LogContext:
     clock: Clock
     entropy: Entropy
     level: Callable[[], int] = lambda: LEVEL_MAX
-    """The feature level to write at."""
+    """Returns the feature level to write at."""
 
 
 class LogMember:
-    """Made with what the disk gave back: `begin` if it `is_new`. Its attributes are written with the next metainfo."""
+    """The state of a member's disk. A new disk (`is_new`) has to `begin` first. Changed attributes are stored with the
+    next metainfo."""
 
     def __init__(self, node_id: int, store: SlotStore, stored: StoredSlots) -> None:
         self.node_id = node_id
         self.store, self.stored = store, stored
         metainfo = metainfo_of(stored) or MemberMetainfo(node_id, "", Metadata(store.incarnation), b"", b"")
         self.cluster_id = metainfo.cluster_id
-        """The id of the cluster, or of the log by itself; empty until it is known."""
+        """The id of the cluster, or of the standalone log; empty until it is known."""
         self.stored_node_id = metainfo.node_id
         self.voter_id = metainfo.voter_id
-        """Under which this disk votes, voted, or will; 0 if it never got one. Durable before it is used (`Enlist`)."""
+        """The id under which this disk votes, voted, or will vote; 0 if it never got one. It is durable before it is
+        used (`Enlist`)."""
         # A disk that belongs to no log has promised nothing.
         self.metadata = metainfo.metadata if self.cluster_id else Metadata(store.incarnation)
         """The metadata that the engine begins with."""
         self.contacts: VoterSet | None = decode_voters(metainfo.contacts) if metainfo.contacts else None
-        """The newest voters that are known: whom to ask."""
+        """The newest voters that are known, whom to ask; None if there are none."""
         self._founders = metainfo.founders
 
     @property
@@ -91,12 +93,12 @@ class LogMember:
 
     @property
     def may_found(self) -> bool:
-        """True while the engine has to be told to found the log: after a restart in the midst of it, again."""
+        """True while the founding of the log has not ended, so that the engine has to continue it after a restart."""
         return self.is_founder and self.metadata.status in (Status.EMPTY, Status.STARTING)
 
     async def begin(self, origin: LogOrigin, log_writer: LogWriter) -> None:
-        """Has a new disk take part in this log: it founds it with the others, or learns it from them. A disk that
-        learns remembers that from now on; a founder does with its first status (`Found`)."""
+        """Makes a new disk a member of this log, as a founder or a learner. A learner's metainfo is durable when this
+        returns, a founder's is stored with its first status (`Found`)."""
         self.cluster_id, self.contacts = origin.cluster_id, origin.voters
         # A founder writes nothing yet: until its status says STARTING it may ask anew after a crash, and be told
         # otherwise.
@@ -118,7 +120,7 @@ class LogMember:
         return membership
 
     def encode_metainfo(self, metadata: Metadata) -> bytes:
-        """Encodes the metainfo to be stored, with the engine's part of it."""
+        """Returns the encoded metainfo to be stored, which includes the engine's metadata."""
         assert self.contacts is not None, "a log is known"
         contacts = encode_voters(self.contacts)
         return msgspec.msgpack.encode(
@@ -126,6 +128,6 @@ class LogMember:
         )
 
     def described_as_new(self, named: list[NamedVoter], remembers: str | None = None) -> QuorumDescribed:
-        """Describes this new disk to a broker that starts and may found a cluster with it; `remembers` as in the
-        message."""
+        """Returns a description of this new disk, for a broker that may found a cluster with it; `remembers` as in
+        `QuorumDescribed`."""
         return QuorumDescribed(self.node_id, self.incarnation, "", 0, (), b"", -1, tuple(map(str, named)), remembers)

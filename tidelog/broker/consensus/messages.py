@@ -1,7 +1,7 @@
-"""Messages of brokers about the metadata log.
+"""Messages between brokers about the metadata log.
 
-`PaxosFrame` and `ElectionFrame` are one-way: the cores behind them repeat what matters. Sender and addressee are engine
-ids, not node ids: an answer that was meant for a disk since lost reaches nobody, because the new disk has another id.
+`PaxosFrame` and `ElectionFrame` are one-way: the cores repeat what matters. Their sender and receiver are engine ids,
+not node ids: an answer to a disk that has been replaced is dropped, because the new disk has another id.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from tidelog.replication.paxos.state import Value
 
 
 class PaxosFrame(msgspec.Struct, frozen=True, tag=True):
-    """An engine's message. The payloads of its values follow, one behind the other."""
+    """A message from one Paxos engine to another. The payloads of its values follow, in order."""
 
     sender: Natural
     to: Natural
     message: Message
     sizes: tuple[Natural, ...] = ()
-    """The length of each payload, in the order of `values_of`."""
+    """Length of each payload in bytes, in the order of `values_of`."""
     notices: tuple[Learned, ...] = ()
-    """Notices of what is chosen by now, told along with the message, and before it."""
+    """Notices of chosen values, which the receiver handles before the message."""
 
 
 class ElectionFrame(msgspec.Struct, frozen=True, tag=True):
-    """An election core's message."""
+    """A message from one election core to another."""
 
     sender: Natural
     to: Natural
@@ -35,39 +35,41 @@ class ElectionFrame(msgspec.Struct, frozen=True, tag=True):
 
 
 class DescribeQuorum(msgspec.Struct, frozen=True, tag=True):
-    """Asked by a broker that starts: what is there already? Answered in every state, to anybody."""
+    """Asks a broker which cluster and log it belongs to. Sent by a broker that starts; answered in every state, to any
+    caller."""
 
 
 class QuorumDescribed(msgspec.Struct, frozen=True, tag=True):
-    """Answers with what the broker knows."""
+    """Answers `DescribeQuorum` with what the broker knows of its log and its cluster."""
 
     node_id: Natural
     incarnation: str
-    """The incarnation of its metadata log's disk."""
+    """Incarnation (random id) of the disk of its metadata log."""
     cluster_id: str
-    """Empty if it belongs to no cluster yet."""
+    """Id of the broker's cluster; empty if it belongs to none yet."""
     voter_id: Natural
-    """Under which it votes, or would if the voter set named it; 0 if it cannot."""
+    """The id under which it votes, or would if the voter set named it; 0 if it cannot vote."""
     founders: tuple[tuple[Natural, str], ...]
-    """Voter id and incarnation, if it is one of those who found or founded the cluster."""
+    """Voter id and incarnation of each founder, if this broker is one of those that found or founded the cluster."""
     voters: bytes
-    """The newest voter set that it has applied, encoded; empty if it knows none."""
+    """The encoded newest voter set that the broker has applied; empty if it knows none."""
     voters_position: NaturalOrNone
-    """The position of that set in the log."""
+    """Log position of that voter set."""
     configured_voters: tuple[str, ...]
-    """The setting `cluster.voters` there."""
+    """The setting `cluster.voters` of the answering broker."""
     remembers: str | None = None
-    """The cluster whose data it holds though its metadata log is lost, empty if it cannot say which; else None. Such a
-    broker founds nothing, and nobody founds with it."""
+    """Id of the cluster whose data the broker holds though its metadata log is lost, empty if it does not know the id;
+    None if nothing is lost. Such a broker takes no part in founding a cluster."""
     generation: Natural = 0
-    """How often that cluster's metadata log was begun anew."""
+    """Number of times that the cluster's metadata log was begun anew by an operator."""
     recovery_id: str = ""
-    """The id of the last time; empty as well for a new disk that may join any."""
+    """The id of the last such recovery; empty if there was none, or for a new disk that may join any cluster."""
     directories: tuple[tuple[Natural, str, Natural, Natural], ...] = ()
-    """Node, disk, starts and stamp of the data directory of each broker, as far as it knows (`BrokerInfo`)."""
+    """Node id, disk id, start count and stamp of each broker's data directory, as far as the answering broker knows
+    (`BrokerInfo`)."""
     lacks: Natural | None = None
-    """The position of the entry that its log cannot go on without, if it is damaged there and nobody has given it yet
-    (`ElectedLog.unreadable`)."""
+    """Position of a damaged entry without which its log cannot go on, and of which no broker has sent a copy yet
+    (`ElectedLog.unreadable`); None if there is none."""
 
 
 class DescribeSnapshots(msgspec.Struct, frozen=True, tag=True):
@@ -75,30 +77,31 @@ class DescribeSnapshots(msgspec.Struct, frozen=True, tag=True):
 
 
 class SnapshotsDescribed(msgspec.Struct, frozen=True, tag=True):
-    """Answers with the snapshots of which a header can be read there, damaged or not."""
+    """Answers `DescribeSnapshots` with the snapshots whose header is readable, even if the rest is damaged."""
 
     headers: tuple[bytes, ...]
-    """Headers as in the files, the newest snapshot's first."""
+    """Snapshot headers as in the files, the newest first."""
 
 
 class FetchSnapshot(msgspec.Struct, frozen=True, tag=True):
     """Asks for some chunks of a snapshot. Answered by `SnapshotPart`."""
 
     header: bytes | None = None
-    """The header of that snapshot, as in the file. At the first feature level it is not told, but `position`."""
+    """Header of the wanted snapshot, as in its file. Not used at the first feature level, where `position` names the
+    snapshot."""
     first: Natural = 0
     position: NaturalOrNone = -1
-    """The position of the snapshot, if there is no header; -1 stands for the newest."""
+    """Position of the wanted snapshot if there is no header; -1 for the newest."""
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
-    """Chunks of a snapshot, which follow, one behind the other. At the first feature level they have no gap, and
-    `header`, `first` and `count` stand in the place of the others; they are empty at higher ones."""
+    """Answers `FetchSnapshot` with chunks of a snapshot, which follow in order. At the first feature level the chunks
+    are consecutive, and `header`, `first` and `count` describe them; these fields are empty at higher levels."""
 
     indexes: tuple[Natural, ...] = ()
-    """The chunks that are sound there, of those from the first one asked for up to `end`."""
+    """Indexes of the readable chunks, from the first one requested up to `end`."""
     end: Natural = 0
-    """The next question goes on here."""
+    """Index of the chunk that the next request begins with."""
     header: bytes = b""
     """The header of the snapshot, as in the file."""
     first: Natural = 0
@@ -106,12 +109,12 @@ class SnapshotPart(msgspec.Struct, frozen=True, tag=True):
 
     @property
     def told(self) -> tuple[int, ...]:
-        """The chunks that follow, whatever the level."""
+        """Indexes of the chunks that follow, at any feature level."""
         return self.indexes or tuple(range(self.first, self.first + self.count))
 
     @property
     def next_first(self) -> int:
-        """The next question goes on here, whatever the level."""
+        """Index of the chunk that the next request begins with, at any feature level."""
         return max(self.end, self.first + self.count)
 
 
@@ -125,11 +128,11 @@ QUORUM_MESSAGES = (
     FetchSnapshot,
     SnapshotPart,
 )
-"""All messages of this page: a peer node has to know them."""
+"""All message types of this module, for the registry of messages between brokers."""
 
 
 def values_of(message: Message) -> list[tuple[int, Value]]:
-    """Returns position and value of each payload that travels with a message, in the order of the payloads."""
+    """Returns position and value of each payload that is sent with a message, in the order of the payloads."""
     match message:
         case WriteRequest(_, position, value):
             # A value that is proposed by its identity alone has no payload that anybody could send.

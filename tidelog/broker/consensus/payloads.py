@@ -1,10 +1,11 @@
-"""Payloads on their way: held by digest from when they come until the log that needs them has them on disk.
+"""Payloads in memory, by digest, from their arrival until the log that needs them has them on disk.
 
-The engine decides on values, which name their payloads by digest. A payload may be needed later than its message: what
-a candidate was told in promises it proposes again when a quorum has promised. So everything that came for the proposer
-is held until its term ends, and what is below the applied prefix, never proposed again, is dropped before that.
+The engine decides on values, which name their payloads by digest. A payload may be needed after its message: a
+candidate proposes the values that promises have shown it, once a quorum has promised. So a proposer keeps every payload
+until its term ends; those below the applied prefix, which are never proposed again, are dropped before.
 
-A replica that proposes nothing holds what it accepted until it is applied, which is soon, within a bound (`trim`).
+A replica that proposes nothing keeps the accepted payloads until they are applied, which is soon, within a bound
+(`trim`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from tidelog.model.ports import Buffer
 from tidelog.replication.paxos.state import Value
 
 HELD_BYTES_MAX = 16 << 20
-"""The bound of a replica that proposes nothing: a window of large values."""
+"""Bytes of payloads that a replica that proposes nothing keeps: a window of large values."""
 
 
 class Payloads:
-    """Payloads of one replica, bounded by the engine: a window of its own values, and what was open at an election."""
+    """The payloads that one replica keeps in memory, bounded by the engine's window and the values that were open at an
+    election."""
 
     def __init__(self) -> None:
         self._held: dict[bytes, Buffer] = {}
@@ -37,7 +39,7 @@ class Payloads:
         return digest
 
     def hold_as(self, digest: bytes, payload: Buffer) -> None:
-        """Keeps a payload whose digest is known."""
+        """Keeps a payload under its digest."""
         # One payload may be held for several positions; it is counted once.
         if digest not in self._held:
             self._held[digest] = payload
@@ -47,7 +49,7 @@ class Payloads:
         return self._held.get(digest)
 
     def release(self, digest: bytes) -> None:
-        """Forgets a payload that nobody will ask for any more."""
+        """Drops a payload that will not be requested any more."""
         self._bytes -= len(self._held.pop(digest, b""))
 
     def trim(self, *, is_any_open: bool) -> None:
@@ -68,7 +70,7 @@ def digest_of(payload: Buffer) -> bytes:
 
 
 def split(payload: memoryview, sizes: Sequence[int], values: Iterable[Value]) -> list[memoryview] | None:
-    """Returns the payloads of a frame, as views of it; None if they are not those that its values name."""
+    """Returns the payloads of a frame, as views of it; None if they do not match the digests of its values."""
     parts: list[memoryview] = []
     position = 0
     for value, size in zip(values, sizes, strict=True):

@@ -1,8 +1,8 @@
-"""Refuses what no correct engine could have sent, whoever sent it: judged by what this one has.
+"""Plausibility checks: refuse messages that no correct engine could have sent, judged by the numbers known here.
 
-A ballot number belongs to the one engine that may propose under it, and rounds are counted up one by one, as positions
-are. A number that is 2^32 rounds beyond all that is known here was not come to by counting. It is refused before an
-engine sees it: to the sender that is a lost message, and here it leaves no trace.
+A ballot number belongs to the one engine that may propose under it, and both rounds and positions are counted up one by
+one. So a number that is 2^32 rounds beyond all that is known here cannot be right. The message is refused before the
+engine handles it: the sender takes it for lost, and nothing changes here.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from tidelog.replication.paxos.state import Prefix, Slot, Value
 ROUNDS_AHEAD_MAX: Final = 2**32
 NUMBERS_AHEAD_MAX: Final = ROUNDS_AHEAD_MAX << NODE_BITS
 AHEAD_MAX: Final = 2**32
-"""The bound of positions, and of offsets."""
+"""How far a received position or offset may be beyond the known ones."""
 
 
 class Known(NamedTuple):
-    """The largest numbers that the replica here knows; no correct engine is far ahead of them."""
+    """The largest numbers that this replica knows, to check received ones against."""
 
     number: int
-    """The largest number promised, accepted, issued or heard here."""
+    """The largest ballot number promised, accepted, issued or heard here."""
     end: int
-    """The position behind all that is here."""
+    """The position behind all slots of this replica."""
     next_offset: int
-    """The offset behind all that is applied here."""
+    """The offset behind all applied values of this replica."""
 
 
 def check_paxos(frame: PaxosFrame, known: Known) -> None:
-    """Raises `ImplausibleNumber`."""
+    """Raises `ImplausibleNumber` if no correct engine could have sent this frame."""
     message = frame.message
     match message:
         case WriteRequest(number, position, value):
@@ -74,7 +74,7 @@ def check_paxos(frame: PaxosFrame, known: Known) -> None:
 
 
 def check_election(frame: ElectionFrame, known: Known) -> None:
-    """Raises `ImplausibleNumber`."""
+    """Raises `ImplausibleNumber` if no correct election core could have sent this frame."""
     message = frame.message
     if isinstance(message, Heartbeat | LeaseReleased):
         _check_owner(message.number, frame.sender)
@@ -86,13 +86,14 @@ def check_election(frame: ElectionFrame, known: Known) -> None:
 
 
 def check_offset(offset: int, end: int) -> None:
-    """Raises `ImplausibleNumber`. `end` is that of all offsets that are known here."""
+    """Raises `ImplausibleNumber` if an offset is more than 2^32 beyond `end`, the end of all known offsets."""
     if offset - end > AHEAD_MAX:
         raise ImplausibleNumber(f"the offset {offset} is more than 2^32 ahead of {end}, the end of what is known here")
 
 
 def check_prefix(prefix: Prefix) -> None:
-    """Raises `ImplausibleNumber`: behind a gap that is told of too far on, what is acknowledged would be void."""
+    """Raises `ImplausibleNumber` if a floor claims that the log is unbroken only from a position behind it: later
+    values would become void."""
     if prefix.unbroken_from > prefix.position:
         raise ImplausibleNumber(f"a log is told to be unbroken from {prefix.unbroken_from} on, to {prefix.position}")
 
@@ -121,7 +122,8 @@ def _check_position(position: int, known: Known) -> None:
 
 
 def _check_value(position: int, value: Value, known: Known) -> None:
-    """Looks at all four at once: this is done for each value of each message."""
+    """Raises `ImplausibleNumber` if position, birth, offsets or begin of a value cannot be right. One condition for all
+    four, since this runs for each value of each message."""
     if (
         position - known.end > AHEAD_MAX
         or value.birth - known.number > NUMBERS_AHEAD_MAX

@@ -1,9 +1,9 @@
 """Routes from engine ids to brokers.
 
-Voters are named with their node in the voter set, and an id is given out once: what a set has said of it stays true. A
-learner's id tells its node. So a message that comes from another node than the one its sender's id belongs to is
-nobody's, and teaches nothing. An id that no set here has named yet, a voter's to be, is taken for that of the node on
-whose connection it came, until a set says so or otherwise: it counts in no quorum before.
+A voter set names each voter's node, and an id is given out once: so this mapping never changes. A learner's id contains
+its node id. A message whose sender id belongs to another node than the one it came from is refused, and leaves no
+trace. An id that no voter set has named yet, such as a future voter's, is mapped to the node on whose connection it
+came, until a voter set names it: it counts in no quorum before.
 """
 
 from __future__ import annotations
@@ -17,39 +17,40 @@ from tidelog.replication.paxos.numbers import LEARNER_BASE
 from tidelog.replication.paxos.voters import VoterSet
 
 Notify = Callable[[int, PaxosFrame | ElectionFrame, Sequence[Buffer]], object]
-"""Sends a message to a broker, if it can."""
+"""Sends a message with payloads to a broker, if there is a connection."""
 
 
 NODES_MAX = 1_024
-"""Nodes, and ids that no set has named, of which something is remembered."""
+"""Upper bound of the nodes, and of the unnamed ids, that are remembered."""
 
 
 class Routes:
-    """The book that one broker keeps of the others."""
+    """The mapping of engine ids to node ids on one broker."""
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
         self._agreed: dict[int, int] = {}
-        """The nodes of all ids that a voter set here has named."""
+        """Node id of every engine id that a voter set has named."""
         self._guessed: dict[int, int] = {}
-        """The nodes that go by other ids, as they say themselves."""
+        """Node id of other engine ids, according to the messages that came from there."""
         self._ids: dict[int, int] = {}
 
     def set_voters(self, voters: VoterSet) -> None:
-        """Takes over which ids are which brokers', as a voter set says."""
+        """Adds the node ids of a voter set's ids to the mapping."""
         for voter in voters.voters:
             self._agreed[voter.voter_id] = voter.node_id
             # From now on the log says whose the id is, and no connection can claim it.
             self._guessed.pop(voter.voter_id, None)
 
     def check(self, engine_id: int, node_id: int) -> None:
-        """Raises `ForeignSender` if this id is known to be another broker's."""
+        """Raises `ForeignSender` if this id is known to belong to another broker."""
         owner = self._owner_of(engine_id)
         if owner is not None and owner != node_id:
             raise _foreign(engine_id, node_id, owner)
 
     def heard(self, engine_id: int, node_id: int) -> None:
-        """Notes that a message came from this broker under this id. Raises as `check`."""
+        """Notes that a message came from this broker under this id. Raises `ForeignSender` if the id is known to belong
+        to another broker."""
         owner = self._owner_of(engine_id)
         if owner is None:
             # A guess routes answers, and nothing else: the id is in no quorum before a voter set names it.
@@ -67,16 +68,16 @@ class Routes:
         return self._guessed.get(engine_id) if owner is None else owner
 
     def id_of(self, node_id: int) -> int:
-        """Returns the id that the broker used last; a learner's, if it has not been heard of."""
+        """Returns the engine id that the broker used last; its learner id, if it has sent nothing yet."""
         return self._ids.get(node_id, LEARNER_BASE + node_id)
 
     def ids_on(self, node_id: int) -> list[int]:
-        """Returns all ids that are known to be this broker's."""
+        """Returns all engine ids that are known to belong to this broker."""
         nodes = {**self._guessed, **self._agreed}
         return [engine_id for engine_id, node in nodes.items() if node == node_id]
 
     def post(self, to: int, frame: PaxosFrame | ElectionFrame, payloads: Sequence[Buffer] = ()) -> None:
-        """Sends a message to the broker that goes by this id, if one is known to. It may be lost in any case."""
+        """Sends a message to the broker that has the engine id `to`, if one is known. It may be lost."""
         node_id = self.node_of(to)
         if node_id is not None:
             self._notify(node_id, frame, payloads)
@@ -87,7 +88,7 @@ def _foreign(engine_id: int, node_id: int, owner: int) -> ForeignSender:
 
 
 def _note(book: dict[int, int], key: int, value: int) -> None:
-    """Adds an entry, and drops the oldest one if there are too many."""
+    """Adds an entry to a bounded mapping, and drops the oldest one if there are too many."""
     book[key] = value
     # Ids come from the network, so what is noted of them is bounded.
     if len(book) > NODES_MAX:

@@ -1,10 +1,11 @@
-"""The part of a slot that a disk keeps beside position, number, payload and its digest; and what an engine starts from.
+"""The encoding of a slot's identity, which a disk keeps beside position, number, payload and digest; and the state that
+an engine starts from.
 
 It is 30 bytes, little endian: kind u8 | 1 if it is learned u8 | birth u64 | base_offset i64 | count u32 | begin u64. So
-it has room in a catalog row beside the digest (`slot_entries`), and a value keeps its name when its entry is lost.
+it fits into a catalog row beside the digest (`slot_entries`), and a value keeps its name when its entry is lost.
 
 At the first feature level it is msgpack: an array of the whole value, as a map, and of whether it is learned. That is
-longer, and has no room there.
+longer, and does not fit there.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from tidelog.storage.slot_store import StoredSlots
 # 30 bytes fit into a catalog row beside the digest: so a value keeps its name when its entry is lost.
 _FIELDS = struct.Struct("<BBQqIQ")
 PACKED_LEVEL: Final = 2
-"""Since which feature level the fields are packed."""
+"""The feature level from which on identities are packed into 30 bytes."""
 # No kind has this number: so the first byte of an identity tells the two forms apart.
 _FIRST_LEVEL_BYTE = b"\x92"
-"""A msgpack array of two."""
+"""First byte of an identity at the first feature level: a msgpack array of two elements."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The stored part of a slot, but for its position, its number and its payload."""
+    """The stored part of a slot besides its position, its ballot number and its payload."""
 
     value: Value
     learned: bool
@@ -43,7 +44,7 @@ _decode_first_level = msgspec.msgpack.Decoder(_FirstLevelIdentity).decode
 
 
 def encode_identity(identity: Identity, level: int) -> bytes:
-    """Packs all but the digest, which is stored beside it, as disks have it at this feature level."""
+    """Encodes an identity, without the digest that is stored beside it, as disks have it at this feature level."""
     value = identity.value
     if level < PACKED_LEVEL:
         return msgspec.msgpack.encode(_FirstLevelIdentity(value, identity.learned))
@@ -53,7 +54,7 @@ def encode_identity(identity: Identity, level: int) -> bytes:
 
 
 def decode_identity(content: bytes, digest: bytes) -> Identity:
-    """Returns the identity, whatever the level that it was encoded at. Raises `ValueError` if it is none."""
+    """Decodes an identity of any feature level. Raises `ValueError` if it is invalid."""
     # After an upgrade a journal has identities of both forms; the first byte tells which one this is.
     if is_of_first_level(content):
         packed = _decode_first_level(content)
@@ -71,14 +72,14 @@ def is_of_first_level(content: bytes) -> bool:
 
 
 def journal_level(stored: StoredSlots) -> int:
-    """Returns the feature level at which the newest slot that can be read was written; the first one if there is
-    none."""
+    """Returns the feature level at which the newest readable slot was written; the first level if there is none."""
     newest = next((slot.identity for slot in reversed(stored.slots) if slot.identity), None)
     return LEVEL_MIN if newest is None or is_of_first_level(newest) else PACKED_LEVEL
 
 
 def stored_log(stored: StoredSlots, metadata: Metadata) -> StoredLog:
-    """Returns what the engine starts from. An identity that cannot be read leaves position and number: faulty."""
+    """Returns the state that an engine starts from. A slot without a readable identity keeps position and number, and
+    is faulty. Raises `DamagedBatch` for an invalid identity."""
     floor = Prefix() if stored.floor is None else msgspec.msgpack.decode(stored.floor[1], type=Prefix)
     slots: list[Slot] = []
     for slot in stored.slots:

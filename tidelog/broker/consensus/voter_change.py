@@ -62,27 +62,27 @@ CHANGE_S_MAX = 10.0
 
 
 class Candidate(Protocol):
-    """The owner of the engine, as whoever leads, or may be elected to. Who elects is the owner's affair."""
+    """The owner of an engine, in its role as leader or candidate. How elections are won is its own matter."""
 
     @property
     def engine_id(self) -> int:
-        """The id that this disk should go by, as the membership is now."""
+        """The engine id for this disk under the current membership."""
 
     def next_number(self) -> int | None:
-        """Returns the number of the next attempt to be elected; None if there is no other."""
+        """Returns the ballot number of the next attempt to be elected; None if there is none left."""
 
     def hold(self) -> None:
-        """Takes no more values: a change of the voters begins."""
+        """Stops accepting new values: a change of voters begins."""
 
     def end_term(self) -> None:
-        """Ends the term, or the attempt, that is under way: other voters decide now."""
+        """Ends the current term or attempt, since other voters decide now."""
 
     def seek_election(self) -> None:
-        """Tries to be elected again by the voters that decide now; leads no more if this node is none of them."""
+        """Campaigns among the voters that decide now; gives leadership up if this node is none of them."""
 
 
 class VoterChanger:
-    """Has one engine go by the voters of its log, and changes them where it leads."""
+    """Keeps one engine's quorum in line with the voters of its log, and changes them where the engine leads."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class VoterChanger:
         *,
         refusal: Callable[[str], TidelogError],
     ) -> None:
-        """`refusal` makes the owner's error for a change that has surely not begun."""
+        """`refusal` makes the error that is raised for a change that has certainly not begun."""
         self.membership = membership
         self._engine = engine
         self._routes = routes
@@ -105,21 +105,22 @@ class VoterChanger:
 
     @property
     def is_changing(self) -> bool:
-        """True while a caller of `change` waits."""
+        """True while a call of `change` waits for its outcome."""
         return self._outcome is not None
 
     def close(self) -> None:
-        """Ends the wait for a change. What is written may still be chosen."""
+        """Fails a waiting change. Voters that are already proposed may still be chosen."""
         self._is_closed = True
         fail(self._outcome, ControllerLost("this broker is stopping; whether the voters change is unknown"))
 
     # -- the change, by the leader -----------------------------------------------------------------------------------
 
     async def change(self, voters: VoterSet, number: int) -> None:
-        """Has these vote in place of those in force, from whom they differ by one step. `number` is the leader's.
+        """Replaces the voters in force by `voters`, which differ by one step. `number` is the ballot number of the
+        current term.
 
-        Returns when they have elected this node; if it is not one of them, when they are in force. Raises the owner's
-        refusal if nothing has begun, `ControllerLost` if it may have.
+        Returns when the new voters have elected this node; if it is not one of them, when they are in force. Raises
+        `refusal`'s error if nothing has begun, `ControllerLost` if the outcome is unknown.
         """
         if self.is_changing:
             raise self._refusal("this broker changes the voters already; try again")
@@ -157,7 +158,8 @@ class VoterChanger:
             self.reconfigure()
 
     def write(self, number: int) -> bool:
-        """Appends the new voters if this node was elected under `number` for that; True if so: the term ends there."""
+        """Proposes the new voters if this node was elected under `number` for that; returns True if so: the term ends
+        then."""
         # write: the only value of this number behind its barrier. Chosen, it has majorities of C and of C'.
         voters = self.membership.write(number)
         if voters is not None:
@@ -170,14 +172,14 @@ class VoterChanger:
         self._engine.step(Append(0, self._engine.payloads.hold(encode_voters(voters)), Kind.VOTERS))
 
     def settle(self) -> None:
-        """Ends the wait for a change, as this node is elected by the voters in force alone."""
+        """Completes a waiting change, if this node is elected by the voters in force alone."""
         # settle: elected by C' alone. Before this, candidates of C may come, and majorities of both may be needed.
         if self.membership.phase is None:
             resolve(self._outcome)
 
     def lose(self, number: int) -> bool:
-        """Ends the change that depends on the term, or attempt, under `number`. True if other voters decide without
-        it: `reconfigure` is due."""
+        """Ends the change that depends on the term or attempt under `number`. Returns True if the deciding voters have
+        changed by that, so that `reconfigure` has to be called."""
         # An end of another term tells nothing of this change.
         if self.membership.changing_under != number:
             return False
@@ -188,8 +190,9 @@ class VoterChanger:
         return self.membership.on_lost(number)
 
     def is_overtaken(self, number: int) -> bool:
-        """Gives the change up if this node has to campaign under another number than it joined the voters for, since
-        another candidate's came between. True if so: it campaigns among the old voters instead."""
+        """Gives the change up if this node has to campaign under another ballot number than the one for which the new
+        voters joined, since another candidate came between. Returns True if so: it campaigns among the old voters
+        instead."""
         joined_under = self.membership.changing_under
         # Under a larger number than it joined for, the promises of C' are those of another attempt.
         if joined_under in (0, number) or not self.lose(joined_under):
@@ -198,7 +201,7 @@ class VoterChanger:
         return True
 
     def _give_up_unless_written(self) -> None:
-        """Gives up a change that is not written, so that it does not hold up the voters in force."""
+        """Gives up a change whose voters are not proposed yet, so that it does not delay the voters in force."""
         is_unwritten = self.membership.phase in (Phase.DRAINING, Phase.JOINING)
         if is_unwritten and not self._is_closed and self.lose(self.membership.changing_under):
             self.reconfigure()
@@ -206,8 +209,8 @@ class VoterChanger:
     # -- what the log says, at every node ----------------------------------------------------------------------------
 
     def on_applied(self, applied: Applied) -> bool:
-        """Goes by the value applied at the next position, or by voters whose payload has come. Returns True if other
-        voters decide now."""
+        """Puts voters into force if the applied value names some; advances a change that waits for it. Returns True if
+        other voters decide now."""
         voters = None
         # VOTERS of an older era name voters that do not decide here any more.
         if applied.value.names_voters(self.membership.since):
@@ -224,26 +227,29 @@ class VoterChanger:
         return is_changed
 
     def on_repaired(self, position: int) -> bool:
-        """Goes by voters whose payload has come. Returns True if other voters decide now."""
+        """Puts voters into force whose payload has arrived after their value was applied. Returns True if other voters
+        decide now."""
         slot = self._engine.node.replica.slots.get(position)
         if slot is None or not slot.value.names_voters(self.membership.since):
             return False
         return self.on_applied(Applied(position, slot.value, Verdict.APPLIED))
 
     def on_found(self, found: VotersFound) -> None:
-        """Joins voters to the quorum that ended an attempt, because they may be in force."""
+        """Adds voters, which ended an election attempt because they may be in force, to the quorum."""
         payload = self._engine.payload_of(found.position, found.value)
         # They may be in force: without their majority a value could be chosen beside what they have chosen.
         if payload is not None and self.membership.on_found(found.position, found.value, decode_voters(payload)):
             self.reconfigure()
 
     def on_snapshot(self, voters: VoterSet, position: int, end: int) -> None:
-        """Goes by the voters that a snapshot of all below `end` names; their value stands at `position`."""
+        """Puts the voters of a snapshot into force. The snapshot covers everything below `end`; the voters' value is at
+        `position`."""
         if self.membership.on_snapshot(voters, position, end):
             self.reconfigure()
 
     def reconfigure(self) -> None:
-        """Has the engine go by the membership as it is now; a leader is elected anew among the voters that decide."""
+        """Passes the current membership to the engine as its quorum; a leader is elected anew by the voters that
+        decide."""
         # A term has one quorum from its promises to its last write, so another quorum is another term.
         self._candidate.end_term()
         self._routes.set_voters(self.membership.voters)

@@ -1,7 +1,7 @@
-"""Why a broker is not part of a cluster yet, in words that say what to do.
+"""Messages that say why a broker is not part of a cluster yet, and what the operator can do.
 
-A directory that was in a cluster before never founds another one, and if its metadata log is lost it can only wait for
-somebody who knows that cluster. If nobody is left who does, an operator has to decide.
+A directory that was in a cluster before never founds another one. If its metadata log is lost, it can only wait for a
+broker that knows that cluster; if there is none any more, an operator has to decide.
 """
 
 from __future__ import annotations
@@ -19,33 +19,38 @@ RECOVER = (
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The time of a data directory before the disk of its log was made."""
+    """The earlier cluster of a data directory whose log disk is new."""
 
     may_found: bool = True
-    """False if it holds data: its broker has been in a cluster, and that one is its own for ever."""
+    """False if the directory holds data: its broker has been in a cluster, and may join that one only."""
     cluster_id: str = ""
-    """The id of that cluster; empty if it is not known."""
+    """Id of the earlier cluster; empty if it is not known."""
     generation: int = 0
-    """The cluster's generation, as far as the directory knows: the broker joins no older one."""
+    """The cluster's generation, as far as the directory knows (number of recoveries of its metadata log). The broker
+    joins no older one."""
     recovery_id: str = ""
-    """The id of the recovery that made this disk: the broker joins no other of that generation. Empty if none did."""
+    """Id of the recovery that made this disk; the broker joins no other recovery of that generation. Empty if there was
+    none."""
     log: str = "the metadata log"
-    """The name of the log that is founded or joined."""
+    """Name of the log that is founded or joined, for messages."""
     remedy: str = RECOVER
-    """The operator's way out if what is lost does not come back."""
+    """Advice to the operator if what is lost does not come back."""
 
     @property
     def remembers(self) -> str | None:
-        """Returns what others are told (`QuorumDescribed.remembers`)."""
+        """Returns the cluster id for `QuorumDescribed.remembers`: None if nothing is lost, empty if the id is not
+        known."""
         return None if self.may_found else self.cluster_id
 
     def is_shared(self, answers: Sequence[QuorumDescribed]) -> bool:
-        """Returns True if this broker or one of those that answered has a past: together they found nothing."""
+        """Returns True if this broker or an answering one has lost the log of an earlier cluster, so that they may not
+        found a new one."""
         return not self.may_found or any(answer.remembers is not None for answer in answers)
 
 
 def waiting_for(past: Past, answers: Sequence[QuorumDescribed], silent: Sequence[str], lost: Sequence[int]) -> str:
-    """Says whom or what a broker waits for. `lost` are the nodes whose vote is gone, if they are too many."""
+    """Returns a sentence that says whom or what a broker waits for. `lost` are the nodes whose vote is gone, if they
+    are too many."""
     parts = []
     if not past.may_found:
         cluster = f"of cluster {past.cluster_id}" if past.cluster_id else "of a cluster"
@@ -68,7 +73,7 @@ def waiting_for(past: Past, answers: Sequence[QuorumDescribed], silent: Sequence
 
 
 def unreadable_at(position: int) -> str:
-    """Says that an entry of the metadata log is damaged wherever somebody answers."""
+    """Returns a sentence that says that an entry of the metadata log is damaged on all brokers that answer."""
     return (
         f"the metadata log goes on from position {position}, and no broker that answers has a good copy of the entry "
         f"there; start those that are down; {RECOVER}"
