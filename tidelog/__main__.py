@@ -1,4 +1,4 @@
-"""`python -m tidelog` is `tidelog`."""
+"""Runs the command line: `python -m tidelog` is the same as `tidelog`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Measuring a broker, one that runs or one started for the purpose, through the same clients that users have.
+"""Benchmarks of a broker, running or started for the purpose, through the same clients that users have.
 
-Each workload is a coroutine function from options to a `Result`, for `run`; `append_history` keeps results.
+Each workload is a coroutine function from options to a `Result`; `run` runs it, and `append_history` stores the result.
 """
 
 from tidelog.bench.consume import ConsumeOptions, measure_consume

@@ -1,7 +1,7 @@
-"""Workload `consume`: reads records as fast as they come, every one decoded and checked. It takes them by `getmany`, or
-whole batches by `getbatch`, without an object for each.
+"""Benchmark workload `consume`: reads records as fast as they come, and decodes and checks each.
 
-A topic of the caller's is read from its beginning, as it is; without one the records are produced first, untimed.
+Records are read by `getmany`, or as whole batches by `getbatch`, without an object for each record. A topic named by
+the caller is read from its beginning; without one the records are produced first, outside the measured time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WAIT_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeOptions(TargetOptions):
-    """The options of the workload: the records to read, and how."""
+    """Options of the workload `consume`: the records to read, and how."""
 
     records: int = 1_000_000
     value_bytes: int = 100
@@ -34,11 +34,11 @@ class ConsumeOptions(TargetOptions):
     max_partition_fetch_bytes: int = 1 << 20
     check_crcs: bool = True
     batches: bool = False
-    """True for `getbatch`."""
+    """True to read whole batches by `getbatch`, False to read records by `getmany`."""
 
 
 async def measure_consume(options: ConsumeOptions, progress: Progress) -> Result:
-    """Runs the workload."""
+    """Runs the workload `consume` and returns its figures."""
     async with open_target(options) as target:
         if options.topic is None:
             load = ProduceOptions(
@@ -81,7 +81,8 @@ async def _measure(target: Target, options: ConsumeOptions, progress: Progress) 
 
 
 async def _take_records(consumer: Consumer, max_records: int | None) -> tuple[int, int]:
-    """Returns the number of records that come next, and the bytes of their values; 0 if none comes."""
+    """Reads the next records; returns their number and the bytes of their values, (0, 0) if none comes within
+    `WAIT_MS`."""
     count = value_bytes = 0
     for records in (await consumer.getmany(timeout_ms=WAIT_MS, max_records=max_records)).values():
         count += len(records)
@@ -90,7 +91,8 @@ async def _take_records(consumer: Consumer, max_records: int | None) -> tuple[in
 
 
 async def _take_batch(consumer: Consumer) -> tuple[int, int]:
-    """Does as `_take_records`, of a batch."""
+    """Reads the next batch; returns the number of its records and the bytes of their values, (0, 0) if none comes
+    within `WAIT_MS`."""
     try:
         async with asyncio.timeout(WAIT_MS / 1000):
             batch = await consumer.getbatch()

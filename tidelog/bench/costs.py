@@ -1,8 +1,8 @@
-"""The costs of a run: CPU time, fsyncs and messages between brokers, as differences of counts before and after it.
+"""Costs of a benchmark run: CPU time, fsyncs and messages between brokers, as differences of counters before and after.
 
-CPU time is the figure to compare on a machine that others use, too: it hardly depends on how busy they are. User time
-is mostly Python, system time mostly copying and writing. It is told of each process, and per megabyte of values in all
-brokers together, however many of them keep a copy.
+CPU time is the figure to compare on a machine with other users, since it hardly depends on how busy the machine is.
+User time is mostly Python, system time mostly copying and writing. It is reported for each process, and per megabyte of
+values for all brokers together, regardless of the number of replicas.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FRAMES = "tidelog_paxos_frames_total"
 
 
 class Cpu(NamedTuple):
-    """Seconds that a process has used."""
+    """CPU time in seconds that a process has used, in user and in system mode."""
 
     user_s: float
     system_s: float
@@ -40,7 +40,8 @@ class Cpu(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Counts at one moment, of all brokers together. `brokers` is empty where their processes are not known."""
+    """Counters and CPU times at one moment, of all brokers together. `brokers` is empty if their processes are not
+    known."""
 
     moment_s: float
     client: Cpu
@@ -52,16 +53,15 @@ class Reading:
 
     @property
     def broker_cpu_s(self) -> float | None:
-        """CPU seconds of all brokers; None if it cannot be known."""
+        """CPU seconds of all brokers together; None if not known."""
         if self.brokers:
             return sum(cpu.total_s for cpu in self.brokers)
         return self.counters.get("process_cpu_seconds_total")
 
 
 def costs(before: Reading, after: Reading, value_bytes: int) -> dict[str, float]:
-    """Returns the costs of the run between two readings. A gigabyte is 10^9 bytes of values, a megabyte 10^6. Costs
-    that are not known are left out.
-    """
+    """Returns the costs of the run between two readings, per gigabyte (10^9 bytes) and megabyte (10^6 bytes) of values.
+    Unknown costs are left out."""
     figures = _work(before, after)
     gigabytes = value_bytes / 1e9
     if gigabytes:
@@ -72,8 +72,8 @@ def costs(before: Reading, after: Reading, value_bytes: int) -> dict[str, float]
 
 
 def _work(before: Reading, after: Reading) -> dict[str, float]:
-    """Fsyncs, and messages between brokers: a fetch and its answer are two, a report of a follower is one,
-    and so is a frame of a Paxos partition. Nothing, if the brokers do not tell."""
+    """Returns the fsyncs, and the messages between brokers: a fetch and its answer count as two, a follower's report
+    and a frame of a Paxos partition as one each. Empty if the brokers do not report these counters."""
     if FSYNCS not in after.counters:
         return {}
 
@@ -107,7 +107,7 @@ def _cpu(before: Reading, after: Reading, megabytes: float) -> dict[str, float]:
 
 
 def own_cpu() -> Cpu:
-    """Returns the CPU time of this process."""
+    """Returns the CPU time of the calling process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return Cpu(used.ru_utime, used.ru_stime)
 

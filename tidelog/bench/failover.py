@@ -1,11 +1,11 @@
-"""Workload `failover`: leaders of partitions are killed one after another while records are written and read.
+"""Benchmark workload `failover`: partition leaders are killed one after another while records are written and read.
 
-Every partition has replicas on three brokers, and every record is acknowledged by all that are in sync, or, where
-`protocol` is paxos, by a majority. What is measured is how long the partition stands still: the longest time between
-two acknowledgements, and between two batches read, from a kill until the broker is back. A leader that is the active
-controller as well takes longer to replace, since the brokers elect a controller first and the dead one's lease has to
-end; so those are shown by themselves. Which leader goes is drawn: visits in turn would follow the controller, which
-moves on to the next broker each time that it is killed, and count it twice as often as it is met.
+Every partition has replicas on three brokers. A record is acknowledged by all in-sync replicas, or, if `protocol` is
+paxos, by a majority. Measured is how long the partition is unavailable: the longest time between two acknowledgements,
+and between two batches read, from a kill until the broker is back. A leader that is the active controller as well takes
+longer to replace, since the brokers have to elect a controller first, after the lease of the dead one has ended; such
+failovers are reported separately. The leaders are killed in random order: in fixed order the kills would follow the
+controller, which moves to the next broker with each kill, and would count it too often.
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ from tidelog.testing import LocalCluster
 REPLICAS = 3
 TOPIC = "failover"
 SEND_EVERY_S = 0.001
-"""A steady load, far from what a broker can take: a stall is to be the failover's, not a queue's."""
+"""Seconds between two records. The load is steady and far below a broker's capacity, so that a stall is caused by the
+failover and not by a queue."""
 SETTLE_S = 0.5
 DOWN_S = 2.0
-"""How long a killed broker stays away: longer than it takes to replace a leader."""
+"""Seconds that a killed broker stays away: longer than it takes to replace a leader."""
 IN_SYNC_S_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverOptions:
-    """`graceful`: leaders are stopped (SIGTERM) and not killed, as when brokers are upgraded in turn."""
+    """Options of the workload `failover`. `graceful` stops leaders (SIGTERM) instead of killing them, as in a rolling
+    upgrade."""
 
     kills: int = 10
     brokers: int = REPLICAS
-    """The topic has as many partitions, each led by another broker."""
+    """Number of brokers. The topic has as many partitions, each led by another broker."""
     value_bytes: int = 100
     protocol: str = "isr"
     graceful: bool = False
@@ -53,11 +55,11 @@ class FailoverOptions:
 
 @dataclass(slots=True)
 class _Clocked:
-    """When something got through, and how often."""
+    """Count of acknowledgements or reads of one partition, and the gaps between them."""
 
     count: int = 0
     gaps: list[tuple[float, float]] = field(default_factory=list)
-    """(end, length) of the longest gaps, in seconds; only those that any stall could be."""
+    """(end, length) of the gaps in seconds that are longer than `SEND_EVERY_S`."""
     last_s: float = 0.0
 
     def tick(self, count: int = 1) -> None:
@@ -68,13 +70,14 @@ class _Clocked:
         self.last_s = now_s
 
     def longest_since_ms(self, since_s: float) -> float:
-        """Returns the longest of the gaps that ended after `since_s`."""
+        """Returns the longest gap, in milliseconds, that ended after `since_s`."""
         return 1000 * max((length for end_s, length in self.gaps if end_s >= since_s), default=0.0)
 
 
 @dataclass(slots=True)
 class _Stalls:
-    """The stalls of writers and readers: an entry for each leader that was taken away."""
+    """Stalls of the writer and the reader in milliseconds, one entry for each killed leader, and whether it was the
+    active controller."""
 
     produce_ms: list[float] = field(default_factory=list)
     consume_ms: list[float] = field(default_factory=list)
@@ -82,7 +85,7 @@ class _Stalls:
 
 
 async def measure_failover(options: FailoverOptions, progress: Progress) -> Result:
-    """Runs the workload on a cluster of its own."""
+    """Runs the workload `failover` on a cluster started for it."""
     acknowledged, read, stalls = _clocks(options.brokers), _clocks(options.brokers), _Stalls()
     over = asyncio.Event()
     async with secured_cluster(options.security, options.brokers) as (cluster, to), AdminClient(**to) as admin:
@@ -105,14 +108,14 @@ async def measure_failover(options: FailoverOptions, progress: Progress) -> Resu
 
 
 def _drawn(partitions: int) -> Iterator[int]:
-    """Partitions without end, in drawn order, each as often as the others; the same in each run."""
+    """Yields partitions without end, in random order, each as often as the others; the same sequence in each run."""
     rng = Random(partitions)  # noqa: S311 - dice, not secrets
     while True:
         yield from rng.sample(range(partitions), partitions)
 
 
 def _clocks(partitions: int) -> list[_Clocked]:
-    """Returns a new clock for each partition."""
+    """Returns a new counter for each partition."""
     return [_Clocked() for _ in range(partitions)]
 
 
@@ -129,7 +132,8 @@ async def _fail_over(
     *,
     graceful: bool,
 ) -> None:
-    """Takes away the leader of one partition; `clocks` are that partition's, of acknowledgements and of reads."""
+    """Stops or kills the leader of one partition, measures the stalls, and restarts the broker; `clocks` count that
+    partition's acknowledgements and reads."""
     await _until_in_sync(admin)
     await admin.elect_preferred_leaders()
     await asyncio.sleep(SETTLE_S)
@@ -153,7 +157,8 @@ async def _until_in_sync(admin: AdminClient) -> None:
 
 
 async def _until_read(read: list[_Clocked], count: int) -> None:
-    """Every record was acknowledged, so every record comes; `TimeoutError` otherwise."""
+    """Waits until all acknowledged records are read. Raises `TimeoutError` if they do not come within `IN_SYNC_S_MAX`
+    seconds."""
     async with asyncio.timeout(IN_SYNC_S_MAX):
         while _count(read) < count:  # noqa: ASYNC110 - looked at once, at the end
             await asyncio.sleep(0.05)

@@ -1,8 +1,8 @@
-"""This is the part `growth` of the workload `partitions`: one record at a time goes to one partition while the cluster
-has ever more of others.
+"""Part `growth` of the benchmark workload `partitions`: acknowledgement times of one partition in a growing cluster.
 
-The others are never written to. What an acknowledgement takes at each size is told beside the CPU time that all brokers
-took meanwhile, for each record: on a machine that others use that is the figure to compare.
+Records are written one at a time to one partition while the cluster gets more and more partitions that are never
+written to. At each size the time of an acknowledgement is reported, and the CPU time of all brokers per record, which
+is the figure to compare on a machine with other users.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ WARM_UP_RECORDS: Final = 100
 
 
 def steps_of(options: PartitionsOptions) -> int:
-    """Returns how many steps this part has."""
+    """Returns the number of progress steps of this part."""
     return len(counts_of(options.latency_at))
 
 
 async def measure_growth(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs the part on brokers of its own."""
+    """Runs the part `growth` on brokers started for it, and returns its figures."""
     counts, figures = counts_of(options.latency_at), dict[str, float]()
     async with cluster_for(options, counts[-1]) as (cluster, to), admin_of(to) as admin:
         await create(admin, options, MEASURED, 1)
@@ -58,7 +58,7 @@ async def _at(cluster: LocalCluster, to: Connection, options: PartitionsOptions,
 
 
 async def _write(producer: Producer, options: PartitionsOptions, records: int) -> list[float]:
-    """Returns how long each took, one after the other."""
+    """Writes records one after the other; returns the seconds that each took."""
     values, seconds = make_values("random", options.value_bytes), []
     for number in range(records):
         begin_s = time.perf_counter()

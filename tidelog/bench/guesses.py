@@ -1,9 +1,9 @@
-"""Workload `guesses`: what somebody who guesses learns from the time of a refusal, and what the guesses cost others.
+"""Benchmark workload `guesses`: what a caller who guesses learns from response times, and how guesses slow down others.
 
-One broker with logins and ACLs is asked in turn what differs in one thing that the caller may not know: for the wrong
-password of a user that there is and of one that there is not, and for a topic that exists and one that does not, by a
-user without rights. What is told of each pair is the difference of the medians. Then others read records alone, and
-while passwords are tried without end, each for another user, so that no bound on failures ends them.
+One broker with logins and ACLs is asked alternately for two things whose difference the caller may not learn: wrong
+passwords of an existing and of a missing user, and an existing and a missing topic, asked for by a user without rights.
+The figure for each pair is the difference of the medians. Then records are read, first without other requests, and then
+while passwords are guessed without end, each for another user, so that no limit on failures stops the guesses.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Headers = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuessesOptions:
-    """Each of the two is asked `logins` times for passwords, and `topics` times for topics. Others send `reads`, once
-    alone and once beside `guessers`."""
+    """Options of the workload `guesses`: how often passwords (`logins`) and topics (`topics`) are tried for each of the
+    two cases, how many `reads` are timed without and with guesses, and by how many concurrent `guessers`."""
 
     logins: int = 50
     topics: int = 500
@@ -44,7 +44,7 @@ class GuessesOptions:
 
 
 class _Bench:
-    """The broker, as whoever sends requests to it."""
+    """The broker under test, with methods that send timed requests to it."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
@@ -52,7 +52,7 @@ class _Bench:
         self._names = count()
 
     async def ask(self, target: str, headers: Headers, status: int) -> float:
-        """Returns how long an answer with this status takes, in seconds."""
+        """Sends a GET request and returns the seconds until its answer, which must have this status."""
         begin_s = time.perf_counter()
         async with self._session.get(self._url + target, headers=headers) as answer:
             await answer.read()
@@ -60,18 +60,19 @@ class _Bench:
         return time.perf_counter() - begin_s
 
     async def log_in(self, name: str) -> float:
-        """Tries a wrong password."""
+        """Tries to log in with a wrong password; returns the seconds until the refusal."""
         shown = b64encode(f"{name}:{WRONG}".encode()).decode()
         return await self.ask("/topics", {"Authorization": f"Basic {shown}"}, 401)
 
     async def users_apart_ms(self, times: int) -> float:
-        """Returns how far apart the wrong passwords of users are, of whom one half exist."""
+        """Returns the difference between the median refusal times of existing and of missing users, in milliseconds."""
         return await _apart_ms(
             times, lambda number: self.log_in(f"user-{number}"), lambda number: self.log_in(f"none-{number}")
         )
 
     async def topics_apart_ms(self, times: int, headers: Headers) -> float:
-        """Returns how far apart a topic that may not be seen and one that does not exist are."""
+        """Returns the difference between the median refusal times of a hidden and of a missing topic, in
+        milliseconds."""
         return await _apart_ms(
             times,
             lambda _: self.ask(f"/topics/{HIDDEN}", headers, 403),
@@ -79,7 +80,7 @@ class _Bench:
         )
 
     async def read_alone_and_beside(self, options: GuessesOptions, headers: Headers) -> tuple[list[float], list[float]]:
-        """Returns how long reads take, in seconds, without and with guesses beside them."""
+        """Returns the seconds that each read takes, first without and then with concurrent guesses."""
         target = f"/topics/{HIDDEN}/partitions/0/records?offset=0&timeout=0"
         alone = [await self.ask(target, headers, 200) for _ in range(options.reads)]
         guessers = [asyncio.create_task(self.guess()) for _ in range(options.guessers)]
@@ -91,13 +92,13 @@ class _Bench:
             await asyncio.gather(*guessers, return_exceptions=True)
 
     async def guess(self) -> None:
-        """Tries passwords until it is cancelled."""
+        """Tries wrong passwords, each for another user, until cancelled."""
         while True:
             await self.log_in(f"nobody-{next(self._names)}")
 
 
 async def _apart_ms(times: int, *asks: Callable[[int], Awaitable[float]]) -> float:
-    """Returns by how much the medians of two kinds of requests differ, which are sent in turn."""
+    """Returns the difference between the medians of two kinds of requests, sent alternately, in milliseconds."""
     found: tuple[list[float], ...] = tuple([] for _ in asks)
     for number in range(times):
         for seconds, ask in zip(found, asks, strict=True):
@@ -107,7 +108,7 @@ async def _apart_ms(times: int, *asks: Callable[[int], Awaitable[float]]) -> flo
 
 
 async def measure_guesses(options: GuessesOptions, progress: Progress) -> Result:
-    """Runs the workload."""
+    """Runs the workload `guesses` and returns its figures."""
     figures: dict[str, float] = {}
     async with secured_cluster(Level.LOGIN, settings=SETTINGS) as (cluster, to):
         async with AdminClient(**connection_of(cluster)) as admin:

@@ -1,9 +1,9 @@
-"""How many new connections a broker takes for each second of a processor: in plain text, with TLS, and with TLS and a
-client's certificate, by which it knows who is calling.
+"""Benchmark of new connections: how many a broker accepts per CPU second, in plain text, with TLS, and with TLS and a
+client certificate.
 
-Each connection carries one request, so that a handshake counts that is over for both ends. Clients are in this process,
-and a handshake costs them as much; so what is told is what the broker's process has used, and not how many came in a
-second. One broker is used, which asks for certificates and makes do without.
+Each connection carries one request, so that only handshakes that are complete on both sides count. The clients are in
+this process, and a handshake costs them as much; so the figure is the CPU time of the broker's process, not connections
+per second. The TLS broker requests client certificates, and accepts connections without one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ ASKING: Final = {"ssl.client.auth": "requested"}
 
 
 async def measure_handshakes(connections: int, rounds: int) -> dict[str, float]:
-    """Returns milliseconds of the broker's processor for each connection, and connections for each second of one."""
+    """Returns, for each kind of connection, the broker's CPU milliseconds per connection, and the connections per CPU
+    second."""
     async with secured_cluster(Level.PLAIN) as plain, secured_cluster(Level.TLS, settings=ASKING) as closed:
         made = closed.cluster.certificates
         assert made is not None
@@ -55,7 +56,7 @@ def _figures(name: str, seconds: Sequence[float]) -> dict[str, float]:
 
 
 async def _cpu_s_each(broker: BrokerProcess, context: ssl.SSLContext | None, connections: int) -> float:
-    """Returns the seconds that the broker's process has used for each connection."""
+    """Returns the CPU seconds of the broker's process per connection."""
     await _connect_all(broker.url, context, WARM_UP)
     before = cpu_of(broker.pid)
     await _connect_all(broker.url, context, connections)

@@ -1,4 +1,4 @@
-"""Results over time: one JSON line per run, with the machine and the commit it was measured on."""
+"""Benchmark results over time: one JSON line per run, with the machine and the commit that was measured."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SIGNIFICANT_DIGITS = 5
 
 
 def append_history(result: Result, path: Path) -> None:
-    """Adds a line to the history file, which is made if there is none."""
+    """Appends a result to the history file, which is created if it does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as history:
         history.write(json.dumps(history_line(result), sort_keys=True) + "\n")
 
 
 def history_line(result: Result) -> dict[str, object]:
-    """A result with everything that tells one run from another."""
+    """Returns a result with what identifies the run: date, commit, version, machine, Python, parameters."""
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _commit(),
@@ -37,7 +37,7 @@ def history_line(result: Result) -> dict[str, object]:
 
 
 def _commit() -> str:
-    """The commit that this code is of, with + if files were changed since; empty outside a checkout."""
+    """Returns the git commit of this code, with + if files were changed since; empty outside a checkout."""
     directory = Path(tidelog.__file__).parent
     try:
         described = subprocess.run(

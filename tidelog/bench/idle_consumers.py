@@ -1,15 +1,15 @@
-"""Workload `idle-consumers`: many REST consumer instances that subscribe, and then are asked nothing.
+"""Benchmark workload `idle-consumers`: many REST consumer instances that subscribe and then send no requests.
 
-They are spread evenly over `groups`, and so over the brokers, which coordinate a part of the groups each. All of them
-subscribe to the topic that is written to meanwhile. A round is: records are written one at a time, the instances are
-made, as many records are written again, the instances are deleted. So whatever else the machine does meets both halves
-of a pair. Measured are
+The instances are spread evenly over `groups`, and so over the brokers, which each coordinate a part of the groups. They
+subscribe to the topic that is written to. In a round, records are written one at a time, the instances are created, as
+many records are written again, and the instances are deleted. So other load of the machine affects both halves of a
+round. Measured are
 
-- how much larger all brokers together are, for each instance: resident memory, in the first round, when it comes fresh
-  from the system;
-- how many instances are made in a second, each by two requests, `at_once` under way; and deleted;
-- how long acknowledgements took without them and with them, of all rounds together; and the ratio of the p99s, pair by
-  pair, as the median and the worst of the rounds.
+- the growth of all brokers together per instance: resident memory, in the first round, when it comes fresh from the
+  system;
+- how many instances are created per second, each by two requests, with `at_once` requests in flight; and deleted;
+- the times of acknowledgements without and with instances, over all rounds; and the ratio of the p99s in each round, as
+  median and maximum of the rounds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ JSON: Final = {"Content-Type": "application/vnd.kafka.v2+json"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleConsumersOptions:
-    """`records` are those of half a round."""
+    """Options of the workload `idle-consumers`. `records` are written in each half of a round."""
 
     instances: int = 1000
     groups: int = 50
@@ -60,18 +60,18 @@ class IdleConsumersOptions:
 
 @dataclass(slots=True)
 class _Measured:
-    """The measurements, with an entry for each round."""
+    """Measurements of the workload, with an entry for each round."""
 
     without_s: list[list[float]] = field(default_factory=list)
     with_s: list[list[float]] = field(default_factory=list)
     create_s: list[float] = field(default_factory=list)
     delete_s: list[float] = field(default_factory=list)
     rss_bytes: list[tuple[int, int]] = field(default_factory=list)
-    """The resident memory of all brokers: (before, after)."""
+    """Resident memory of all brokers in bytes, before and after the instances were created."""
 
 
 class _Instances:
-    """REST consumers, by plain requests to one broker after the other."""
+    """The REST consumer instances, created and deleted by plain requests to the brokers in turn."""
 
     def __init__(self, to: Connection, options: IdleConsumersOptions, connections: Connections) -> None:
         self._bases = cycle(parse_bootstrap(to["bootstrap_servers"]))
@@ -118,7 +118,7 @@ class _Instances:
 
 
 async def measure_idle_consumers(options: IdleConsumersOptions, progress: Progress) -> Result:
-    """Runs the workload on brokers of its own."""
+    """Runs the workload `idle-consumers` on brokers started for it."""
     measured = _Measured()
     async with secured_cluster(options.security, options.brokers) as (cluster, to):
         async with AdminClient(**to) as admin:
@@ -138,7 +138,7 @@ async def measure_idle_consumers(options: IdleConsumersOptions, progress: Progre
 
 
 async def _warm_up(to: Connection, instances: _Instances, options: IdleConsumersOptions) -> None:
-    """Makes the groups and their log, and lets caches fill: none of that is an instance's."""
+    """Creates the groups and the offsets topic, and fills caches, which are not to be measured."""
     first = instances.paths[: options.groups]
     await instances.create(first)
     await instances.delete(first)
@@ -179,7 +179,7 @@ def _resident_bytes(cluster: LocalCluster) -> int:
 
 
 def figures_of(instances: int, measured: _Measured) -> dict[str, float]:
-    """Returns the figures of all rounds."""
+    """Returns the figures of all rounds: memory, rates and acknowledgement times."""
     before, after = measured.rss_bytes[0]
     ratios = [
         percentiles_ms(with_s)["p99_ms"] / percentiles_ms(without_s)["p99_ms"]

@@ -1,7 +1,8 @@
-"""Workload `latency`: one record at a time, from `send` to its acknowledgement, and to a consumer that waits for it.
+"""Benchmark workload `latency`: the time of single records, from `send` to the acknowledgement and to a waiting
+consumer.
 
-Each of `tasks` tasks sends its next record when its last one was acknowledged. The consumer is in the same event loop,
-so that both times are of one clock; what it costs is in both. Without it, the acknowledgement alone is measured.
+Each of `tasks` tasks sends its next record when its last one is acknowledged. The consumer runs in the same event loop,
+so that both times use one clock; its cost is part of both. Without a consumer only the acknowledgement is measured.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PROGRESS_EVERY = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyOptions(TargetOptions):
-    """The options of the workload. With `reads` a consumer waits for every record, too."""
+    """Options of the workload `latency`. With `reads`, a consumer waits for every record."""
 
     records: int = 5_000
     value_bytes: int = 100
@@ -35,13 +36,13 @@ class LatencyOptions(TargetOptions):
 
 
 async def measure_latency(options: LatencyOptions, progress: Progress) -> Result:
-    """Runs the workload."""
+    """Runs the workload `latency` and returns its figures."""
     async with open_target(options) as target:
         return await send_to(target, options, progress)
 
 
 async def send_to(target: Target, options: LatencyOptions, progress: Progress = ignore) -> Result:
-    """Sends the records to a target that is there."""
+    """Sends the records to an existing target, and returns the figures."""
     run = _Run(options, progress)
     await run.warm_up(target)
     async with AsyncExitStack() as stack:
@@ -68,7 +69,7 @@ async def send_to(target: Target, options: LatencyOptions, progress: Progress = 
 
 
 class _Run:
-    """The state that senders and the receiver share: when each record was sent, how long it took."""
+    """State shared by the senders and the receiver: when each record was sent, and how long it took."""
 
     def __init__(self, options: LatencyOptions, progress: Progress) -> None:
         self.ack_s: list[float] = []
@@ -80,13 +81,14 @@ class _Run:
         self._progress = progress
 
     async def warm_up(self, target: Target) -> None:
-        """Opens connections and files, and lets caches fill."""
+        """Sends some unmeasured records, to open connections and files and to fill caches."""
         async with Producer(**target.to) as producer:
             for number in range(WARM_UP_RECORDS):
                 await producer.send_and_wait(target.topic, self._values[number % DISTINCT])
 
     async def send(self, producer: Producer, topic: str) -> None:
-        """Sends the next number, again and again, until there is none; several tasks may do so."""
+        """Sends the remaining records one after the other, each when the last one is acknowledged. Several tasks may
+        run this."""
         for number in self._numbers:
             value = number.to_bytes(NUMBER_BYTES, "big") + self._values[number % DISTINCT]
             started_s = self._sent_s[number] = time.perf_counter()
@@ -96,7 +98,7 @@ class _Run:
                 self._report(len(self.ack_s))
 
     async def receive(self, consumer: Consumer) -> None:
-        """Takes every record once."""
+        """Receives every record once, and notes the time since it was sent."""
         total = len(self._sent_s)
         while len(self.delivery_s) < total:
             record = await consumer.getone()

@@ -1,9 +1,9 @@
-"""Workload `log`: appends to a replicated log, one in flight, each durable on a quorum before the next.
+"""Benchmark workload `log`: appends to a replicated log, one at a time, each durable on a quorum before the next.
 
-What Mesos' replicated log is measured with (`mesos-log benchmark`): a list of sizes, each appended when the one before
-it is agreed on. The replicas are processes of this machine, on one disk, so figures say more about its fsync than about
-networks; the share of it is told. Or they run already (`tidelog log replica`): then figures are what a program on this
-machine sees, with a round trip to the leader in each.
+The same is measured by `mesos-log benchmark` of Mesos: a list of sizes, each appended when the one before it is
+committed. The replicas are processes of this machine, on one disk, so the figures depend on its fsyncs more than on
+networks; the share of fsyncs is reported. Or they run already (`tidelog log replica`): then the figures include a round
+trip from this machine to the leader in each append.
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ STOP_S_MAX = 10.0
 
 
 class BenchmarkFailed(Exception):
-    """The replicas did not come to an end; nothing was measured."""
+    """Raised if the replicas did not finish the appends; there is no measurement then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """`runs` are lists of sizes in bytes, each measured by itself, in order, on the same log."""
+    """Options of the workload `log`. `runs` are lists of payload sizes in bytes, each measured by itself, in order, on
+    the same log."""
 
     runs: Sequence[Sequence[int]] = DEFAULT_RUNS
     replicas: int = 3
     kind: str = "zero"
-    """The kind of the payloads: zero, one or random."""
+    """Content of the payloads: zero, one or random."""
     directory: Path = Path()
-    """On the disk that is to be measured. The replicas make a directory of their own in it, and remove it."""
+    """Directory on the disk to be measured. The replicas create a subdirectory in it, and remove it."""
     servers: Sequence[Address] = ()
-    """Replicas that run already, if any: then `replicas` and `directory` say nothing."""
+    """Addresses of replicas that run already; empty to start `replicas` in `directory`."""
     secret_file: str | None = None
-    """Their secret."""
+    """File with the secret of the running replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class LogRun:
 
 
 def run_log(options: LogOptions, progress: Callable[[int, int], None] | None = None) -> list[LogRun]:
-    """Measures each run, at the leader of replicas that it starts, or from here. Raises `BenchmarkFailed`."""
+    """Measures each run, inside the leader of replicas started here, or from this process if they run already. Raises
+    `BenchmarkFailed`."""
     report = progress or (lambda done, total: None)
     if options.servers:
         return asyncio.run(_run_against(options, report))
@@ -134,13 +136,13 @@ def _start(stack: ExitStack, node: int, directory: str) -> subprocess.Popen[byte
 
 
 def _environment() -> dict[str, str]:
-    """Returns this process's environment, with this very package importable."""
+    """Returns this process's environment, with `PYTHONPATH` set so that a child imports the same package."""
     paths = [str(Path(tidelog.__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
-    """The end of its input ends it."""
+    """Closes the input of a replica process, which ends it; kills it after `STOP_S_MAX` seconds."""
     try:
         child.communicate(timeout=STOP_S_MAX)
     except subprocess.TimeoutExpired:
@@ -149,7 +151,8 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def _leader(children: Sequence[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-    """The first that says so. Raises `BenchmarkFailed` if none does."""
+    """Returns the replica process that first reports to be the leader. Raises `BenchmarkFailed` if none does within
+    `ELECTED_S_MAX` seconds."""
     until_s = time.monotonic() + ELECTED_S_MAX
     with selectors.DefaultSelector() as selector:
         for child in children:

@@ -1,8 +1,8 @@
-"""A replica of the log benchmark, a process: `python -m tidelog.bench.log_replica NODE DIRECTORY`.
+"""A replica process of the log benchmark: `python -m tidelog.bench.log_replica NODE DIRECTORY`.
 
-A replica of a log by itself (`tidelog log replica`), with a writer beside it, as Mesos' benchmark is. Its parent talks
-to it in lines of JSON: it tells its port, is told everybody's, tells when it leads, is told what to append, tells how
-long each append took. It ends when its input does.
+It is a replica of a standalone log (`tidelog log replica`) with a writer in the same process, as in Mesos' benchmark.
+It exchanges JSON lines with its parent: it prints its port, reads the ports of all replicas, prints a line when it
+leads, reads the appends to make, and prints how long each took. It ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tidelog.standalone.replica import LogReplica
 HOST = "127.0.0.1"
 APPEND_S_MAX = 10.0
 PATIENT = ElectionSettings(heartbeat_ms=200, lease_ms=1_000, timeout_ms=3_000)
-"""The timeouts of elections, longer than a cluster's: a benchmark that loses its leader because the machine was busy
-has measured nothing."""
+"""Election timeouts, longer than a cluster's: a leader change because the machine was busy would spoil the
+measurement."""
 DISTINCT = 64
-"""The number of different random payloads, which repeat after that: too many for any cache that matters here."""
+"""Number of different random payloads, which then repeat: too many for any cache that matters here."""
 
 
 class Appends(msgspec.Struct):
@@ -54,16 +54,15 @@ class Measured(msgspec.Struct):
 
 
 async def measure_at(replica: LogReplica, appends: Appends) -> Measured:
-    """Has the leader append, one after the other, and measures each append, as `measure` does; and the time of its
-    fsyncs."""
+    """Makes the appends on the leader, one after the other; returns the times of the appends and of its fsyncs."""
     fsync_before_s = replica.stats.fsync_seconds
     measured = await measure(replica.append, appends)
     return msgspec.structs.replace(measured, fsync_seconds=replica.stats.fsync_seconds - fsync_before_s)
 
 
 async def measure(append: Callable[[bytes], Awaitable[object]], appends: Appends) -> Measured:
-    """Makes appends one after the other, each when the one before it is agreed on; measures how long each took, in
-    seconds."""
+    """Makes the appends one after the other, each when the one before it is committed; returns the seconds that each
+    took."""
     # Away from the loop: 64 random payloads of megabytes take longer than a leader may be silent.
     payloads = {size: await asyncio.to_thread(make_payloads, appends.kind, size) for size in sorted(set(appends.sizes))}
     seconds: list[float] = []
@@ -79,7 +78,7 @@ async def measure(append: Callable[[bytes], Awaitable[object]], appends: Appends
 
 
 def make_payloads(kind: str, size: int) -> list[bytes]:
-    """Returns the payloads of a kind, as Mesos' benchmark offers them: all zeros, all ones, or random bytes."""
+    """Returns the payloads of a kind, as in Mesos' benchmark: all zero bytes, all 0xff bytes, or random bytes."""
     if kind == "random":
         return [os.urandom(size) for _ in range(DISTINCT)]
     return [(b"\x00" if kind == "zero" else b"\xff") * size]

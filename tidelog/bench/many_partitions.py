@@ -1,15 +1,15 @@
-"""Many partitions are made, written to, and read after a kill: a part of the workload `partitions`.
+"""Part of the benchmark workload `partitions`: many partitions are created, written to, and read after a kill.
 
-A client in a process of its own writes a record to another topic every `WRITE_EVERY_S` (`probe.py`), first while all is
-well, then while the topics are created and their partitions are opened. Measured are
+A client in a process of its own writes a record to another topic every `WRITE_EVERY_S` seconds (`probe.py`), first
+without other load, then while the topics are created and their partitions opened. Measured are
 
-- how long that took, until all are created, and until all are open: whoever asks is told where they begin and end;
-- how long that client waited for an acknowledgement, before and meanwhile, and how often it was refused;
-- how much larger the brokers are, for each partition and for each replica: resident memory;
-- how much of a core all brokers take when nobody asks anything, before there are partitions, and with them;
-- how long one record to each partition takes, from one producer;
-- after all brokers were killed (SIGKILL), from their start: until they are ready, until the first record was read, and
-  until one of each partition was, by one consumer of all.
+- the time until all topics are created, and until all partitions are open, that is, until ListOffsets answers for each;
+- the acknowledgement times of that client, before and meanwhile, and how often it was refused;
+- the growth of the brokers' resident memory per partition and per replica;
+- the CPU share of all idle brokers, before there are partitions, and with them;
+- the time to write one record to each partition, from one producer;
+- after all brokers were killed (SIGKILL), the time from their start until they are ready, until the first record is
+  read, and until one of each partition is, by one consumer of all.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ ASKED_AT_ONCE: Final = 1_000
 OPEN_S_MAX: Final = 600.0
 READ_S_MAX: Final = 600.0
 STEPS: Final = 6
-"""Beside the topics: open, idle, written, idle, ready, read."""
+"""Progress steps of this part besides one for each topic: open, idle, written, idle, ready, read."""
 
 
 def steps_of(options: PartitionsOptions) -> int:
-    """Returns how many steps this part has."""
+    """Returns the number of progress steps of this part."""
     return STEPS + -(-options.partitions // options.topic_partitions) if options.partitions else 0
 
 
 async def measure_many(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs the part on brokers of its own."""
+    """Runs the part on brokers started for it, and returns its figures."""
     topics = dict(pieces("many", options.partitions, options.topic_partitions))
     everything = [one for topic, count in topics.items() for one in partitions_of(topic, count)]
     async with cluster_for(options, options.partitions) as (cluster, to), admin_of(to) as admin:
@@ -73,7 +73,8 @@ async def measure_many(options: PartitionsOptions, steps: Steps) -> dict[str, fl
 
 
 async def _idle_percent(cluster: LocalCluster, options: PartitionsOptions) -> float:
-    """Returns how much of a core all brokers together take; 0 if nobody wants to wait for it."""
+    """Returns the CPU use of all idle brokers together, in percent of one core, over `options.idle_s` seconds; 0 if
+    that is 0."""
     if not options.idle_s:
         return 0.0
     await asyncio.sleep(SETTLE_S)
@@ -95,7 +96,7 @@ async def _made(
     topics: dict[str, int],
     steps: Steps,
 ) -> dict[str, float]:
-    """Has the topics made beside a client that writes."""
+    """Creates the topics beside a client that writes; returns the figures of both."""
     leader = cluster.broker((await admin.describe_topic(OTHER)).partitions[0].leader)
     async with probing(at(to, leader.url), writes_to(OTHER, options.value_bytes, WRITE_EVERY_S)) as writer:
         calm_s = time.monotonic()
@@ -121,7 +122,7 @@ async def _made(
 
 
 def writer_figures(writer: Probe, calm: tuple[float, float], making: tuple[float, float]) -> dict[str, float]:
-    """How long it waited before and meanwhile, and how often it was refused at all."""
+    """Returns the writer's waiting times in the `calm` and the `making` span, and how often it was refused in both."""
     found: dict[str, float] = {}
     for name, span in (("writer_calm_", calm), ("writer_", making)):
         waits = writer.between(*span)
@@ -131,7 +132,7 @@ def writer_figures(writer: Probe, calm: tuple[float, float], making: tuple[float
 
 
 async def until_open(admin: AdminClient, topics: dict[str, int]) -> None:
-    """Raises `TimeoutError`."""
+    """Waits until ListOffsets answers for all partitions. Raises `TimeoutError` after `OPEN_S_MAX` seconds."""
     left = [one for topic, count in topics.items() for one in partitions_of(topic, count)]
     async with asyncio.timeout(OPEN_S_MAX):
         while left:
@@ -141,7 +142,7 @@ async def until_open(admin: AdminClient, topics: dict[str, int]) -> None:
 
 
 async def _written(to: Connection, options: PartitionsOptions, everything: list[TopicPartition]) -> float:
-    """Returns the seconds for a record to each, from the first `send` to the last acknowledgement."""
+    """Returns the seconds to write a record to each partition, from the first `send` to the last acknowledgement."""
     value = make_values("random", options.value_bytes)[0]
     async with Producer(**to) as producer:
         begin_s = time.monotonic()
@@ -154,7 +155,8 @@ async def _written(to: Connection, options: PartitionsOptions, everything: list[
 async def _read_after_a_kill(
     cluster: LocalCluster, to: Connection, everything: list[TopicPartition], steps: Steps
 ) -> dict[str, float]:
-    """Raises `TimeoutError` if a record that was acknowledged does not come."""
+    """Kills and restarts all brokers, and returns the times until they are ready and all partitions are read. Raises
+    `TimeoutError` if an acknowledged record does not come."""
     await asyncio.to_thread(cluster.kill, *cluster.node_ids)
     begin_s = time.monotonic()
     await asyncio.to_thread(cluster.restart, *cluster.node_ids)

@@ -1,12 +1,13 @@
-"""Workload `move`: a broker joins a cluster under load, and gets its share of the replicas at a throttled rate.
+"""Benchmark workload `move`: a broker joins a cluster under load, and gets its share of the replicas at a throttled
+rate.
 
-Topic and brokers are made for the run. A fixed amount of data is written first, then records one by one at a steady
-pace, each acknowledged by all in-sync replicas or by a majority (`protocol`), before the move, during it, and after.
+The topic and the brokers are made for the run. A fixed amount of data is written first, then single records at a steady
+pace, each acknowledged by all in-sync replicas or by a majority (`protocol`), before the move, during it, and after it.
 Measured are
 
-- how many replicas were reassigned, beside the least that could even out the load;
-- at which rate the new broker received them, over the whole move and in windows of it, beside the throttle;
-- how long acknowledgements took before, during and after;
+- how many replicas were reassigned, and the least number that could even out the load;
+- the rate at which the new broker received them, over the whole move and in windows of it, next to the throttle;
+- the acknowledgement times before, during and after the move;
 - whether every acknowledged record is read back, once, at its offset.
 """
 
@@ -32,7 +33,7 @@ TOPIC = "move"
 REPLICAS = 3
 RECEIVED = "tidelog_moves_received_bytes_total"
 LOAD_BYTES = 100
-"""The bytes of a record of the load."""
+"""Bytes of a record of the steady load."""
 SEND_EVERY_S = 0.01
 SAMPLE_EVERY_S = 0.5
 WINDOW_S = 5.0
@@ -42,8 +43,8 @@ READ_S_MAX = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveOptions:
-    """`data_mb` (10^6 bytes) are written before, in records of `value_bytes`, which are at least 20. A throttle of 0 is
-    none. `calm_s` is how long the load runs before the move, and after it."""
+    """Options of the workload `move`. `data_mb` (10^6 bytes) are written first, in records of `value_bytes`, at least
+    20 each. A throttle of 0 means none. The load runs for `calm_s` seconds before the move, and again after it."""
 
     brokers: int = 5
     partitions: int = 60
@@ -56,7 +57,7 @@ class MoveOptions:
 
 
 class Sample(NamedTuple):
-    """How much the new broker had received at a moment."""
+    """Bytes that the new broker had received at one moment."""
 
     moment_s: float
     received_bytes: float
@@ -64,19 +65,20 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True)
 class _Written:
-    """The acknowledged records: the number of each, by partition and offset; and the latencies of the load."""
+    """The acknowledged records, as a mapping from offset to record number for each partition, and the latencies of the
+    load."""
 
     numbers: list[dict[int, int]]
     latencies: list[tuple[float, float]] = field(default_factory=list)
-    """(when it was sent, seconds until its acknowledgement)."""
+    """(time of sending, seconds until the acknowledgement) of each record of the load."""
 
     def between(self, begin_s: float, end_s: float) -> list[float]:
-        """Returns the latencies of the records sent in this time."""
+        """Returns the latencies in seconds of the records that were sent from `begin_s` to `end_s`."""
         return [seconds for sent_s, seconds in self.latencies if begin_s <= sent_s < end_s]
 
 
 async def measure_move(options: MoveOptions, progress: Progress) -> Result:
-    """Runs the workload on a cluster of its own."""
+    """Runs the workload `move` on a cluster started for it."""
     written = _Written([{} for _ in range(options.partitions)])
     over = asyncio.Event()
     async with secured_cluster(options.security, options.brokers) as (cluster, to), AdminClient(**to) as admin:
@@ -103,7 +105,7 @@ async def _measured(
     written: _Written,
     progress: Progress,
 ) -> dict[str, float]:
-    """Before, during, after."""
+    """Runs the phases before, during and after the move; returns their figures."""
     calm_s = time.monotonic()
     await asyncio.sleep(options.calm_s)
     joining_s = time.monotonic()
@@ -129,13 +131,13 @@ async def _measured(
 
 
 def reassigned(before: TopicDescription, after: TopicDescription) -> int:
-    """How many replicas are where there were none."""
+    """Returns the number of replicas that `after` has on brokers without one in `before`."""
     pairs = zip(before.partitions, after.partitions, strict=True)
     return sum(len([node for node in new.replicas if node not in old.replicas]) for old, new in pairs)
 
 
 async def _watch(to: Connection, admin: AdminClient, progress: Progress) -> list[Sample]:
-    """Until nothing moves any more."""
+    """Takes samples of the received bytes until no reassignment is open. Raises `TimeoutError`."""
     samples: list[Sample] = []
     total = 0
     async with asyncio.timeout(MOVED_S_MAX):
@@ -150,7 +152,8 @@ async def _watch(to: Connection, admin: AdminClient, progress: Progress) -> list
 
 
 def rates_of(samples: list[Sample]) -> dict[str, float]:
-    """The mean rate of the move, and the least and the most in windows that lie within it; megabytes (10^6)."""
+    """Returns the mean rate of the move, and the least and greatest rate in windows of `WINDOW_S` seconds within it, in
+    megabytes (10^6 bytes) per second."""
     if len(samples) < 2:
         return {}
     first, last = samples[0], samples[-1]
@@ -173,7 +176,7 @@ def _rate(begin: Sample, end: Sample) -> float:
 
 
 async def _fill(to: Connection, options: MoveOptions, written: _Written) -> None:
-    """Negative numbers, so that they cannot be taken for the load's."""
+    """Writes the initial data, in records with negative numbers, to distinguish them from those of the load."""
     values = make_values("random", options.value_bytes)
     async with Producer(**to) as producer, asyncio.TaskGroup() as tasks:
         for number in range(1, 1 + options.data_mb * 1_000_000 // options.value_bytes):
@@ -207,7 +210,8 @@ async def _time(delivery: Delivery, written: _Written, partition: int, number: i
 
 
 async def _verified(to: Connection, written: _Written) -> dict[str, float]:
-    """Reads everything. Raises `TimeoutError` if not as much comes as was acknowledged."""
+    """Reads all records back, and returns how many were acknowledged, read, and different. Raises `TimeoutError` if
+    fewer come than were acknowledged."""
     acknowledged = sum(map(len, written.numbers))
     read = different = 0
     async with Consumer(**to, auto_offset_reset="earliest") as consumer:

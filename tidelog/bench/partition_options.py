@@ -1,4 +1,4 @@
-"""This is what the parts of the workload `partitions` share: options, topics, bounds, steps for a progress bar."""
+"""Options and helpers shared by the parts of the benchmark workload `partitions`: topics, limits, progress steps."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ REPLICAS_MAX: Final = 3
 BOUNDS: Final = ("broker.partitions.max", "topics.max", "topic.partitions.max", "request.partitions.max")
 BOUND_LEAST: Final = 12_000
 SPARE: Final = 2_000
-"""So many more than asked for may there be: the brokers' own."""
+"""Partitions by which a broker's limits exceed the requested number, for internal topics."""
 START_S_MAX: Final = 600.0
 REQUEST_S_MAX: Final = 300.0
-"""How long an answer may take: what is slow is to be measured."""
+"""Seconds that an answer may take: slow answers are to be measured, not to fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsOptions:
-    """`partitions` 0, `spread` 0, `latency_at` empty: that part is left out. `partitions` are in topics of
-    `topic_partitions`. `records` are those that are spread; `latency_at` is numbers of partitions with commas between,
-    and `latency_records` are written at each."""
+    """Options of the workload `partitions`. `partitions` 0, `spread` 0 or an empty `latency_at` leaves that part out.
+
+    `partitions` are created in topics of `topic_partitions`; `records` are written round robin to `spread` partitions;
+    `latency_at` lists numbers of partitions, with commas between, at each of which `latency_records` are written.
+    """
 
     brokers: int = 1
     partitions: int = 10_000
@@ -46,7 +48,7 @@ class PartitionsOptions:
 
 
 class Steps:
-    """Counts what is done for the progress bar, over all parts."""
+    """The progress of the workload, as steps over all its parts."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress = progress
@@ -59,7 +61,7 @@ class Steps:
 
 
 def counts_of(latency_at: str) -> list[int]:
-    """Returns the numbers of partitions that the option names, in ascending order. Raises `ValueError`."""
+    """Returns the numbers of partitions that the option lists, in ascending order. Raises `ValueError`."""
     counts = sorted({int(word) for word in latency_at.split(",")}) if latency_at else []
     if counts and counts[0] < 1:
         raise ValueError(f"a cluster of {counts[0]} partitions")
@@ -67,7 +69,8 @@ def counts_of(latency_at: str) -> list[int]:
 
 
 def pieces(name: str, partitions: int, topic_partitions: int) -> Iterator[tuple[str, int]]:
-    """Yields topics, each with how many partitions it has, that have so many in all."""
+    """Yields names and partition counts of topics with `topic_partitions` partitions each that together have
+    `partitions`."""
     for number, begin in enumerate(range(0, partitions, topic_partitions)):
         yield f"{name}-{number}", min(topic_partitions, partitions - begin)
 
@@ -77,18 +80,18 @@ def partitions_of(topic: str, partitions: int) -> list[TopicPartition]:
 
 
 def cluster_for(options: PartitionsOptions, partitions: int) -> AbstractAsyncContextManager[Secured]:
-    """Returns brokers that may hold so many, not started yet."""
+    """Returns a cluster, not started yet, whose limits allow this many partitions."""
     bound = str(max(BOUND_LEAST, partitions + SPARE))
     settings = dict.fromkeys(BOUNDS, bound)
     return secured_cluster(options.security, options.brokers, settings=settings, start_timeout_s=START_S_MAX)
 
 
 def admin_of(to: Connection) -> AdminClient:
-    """Returns a client that waits for long."""
+    """Returns an admin client whose requests time out after `REQUEST_S_MAX` seconds."""
     return AdminClient(**to, request_timeout_ms=1000 * REQUEST_S_MAX)
 
 
 async def create(admin: AdminClient, options: PartitionsOptions, topic: str, partitions: int) -> None:
-    """Creates a topic as the options say."""
+    """Creates a topic with the commit protocol and the replication factor of the options."""
     configs = {"commit.protocol": options.protocol}
     await admin.create_topic(topic, partitions=partitions, replication_factor=options.replicas, configs=configs)

@@ -1,11 +1,12 @@
-"""Workload `partitions`: what many partitions cost, on brokers that are started for it, up to three replicas each.
+"""Benchmark workload `partitions`: the costs of many partitions, on brokers started for it, with up to three replicas
+each.
 
-It has three parts, each on brokers of its own, and each can be left out:
+It has three parts, each with brokers of its own, and each can be left out:
 
-- `many_partitions.py`: so many partitions are made while a client writes to another topic, are written to, one record
+- `many_partitions.py`: many partitions are created while a client writes to another topic, then written to, one record
   each, and read again after all brokers were killed;
 - `spread.py`: one producer writes round robin to many partitions;
-- `growth.py`: one record at a time goes to one partition, while the cluster has ever more of others.
+- `growth.py`: records are written one at a time to one partition, while the cluster gets more and more of others.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PARTS = (
 
 
 async def measure_partitions(options: PartitionsOptions, progress: Progress) -> Result:
-    """Runs the parts that are wanted, one after the other."""
+    """Runs the parts that the options ask for, one after the other."""
     steps = Steps(progress, sum(steps_of(options) for steps_of, _ in PARTS))
     figures: dict[str, float] = {}
     for steps_of, measure in PARTS:

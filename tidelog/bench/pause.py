@@ -1,15 +1,16 @@
-"""Workload `pause`: one of three brokers stops in its tracks (SIGSTOP) while records are written to two topics, one of
+"""Benchmark workload `pause`: one of three brokers is paused (SIGSTOP) while records are written to two topics, one of
 each commit protocol, and a consumer group commits offsets.
 
-Each topic has a partition led by each broker. Who sleeps is chosen by its role: `follower` of the partition that is
-looked at, and neither its leader nor the active controller, so that what is measured is the commit protocol's doing and
-not an election's; that partition's `leader`; the `controller`, and not that leader; or the `coordinator` of the group.
-Records come at a steady pace, whether or not earlier ones are acknowledged, from a client that knows all addresses.
-Measured are, of the partition looked at of each topic,
+In each topic every broker leads one partition. The paused broker is chosen by its role: `follower` of the observed
+partition, and neither its leader nor the active controller, so that the commit protocol is measured and not an
+election; that partition's `leader`; the `controller`, if not that leader; or the `coordinator` of the group. Records
+are sent at a steady pace, whether or not earlier ones are acknowledged, by a client that knows all addresses. Measured
+are, for the observed partition of each topic,
 
-- how long acknowledgements took, of what was sent while all was well, and of what was sent during a pause;
-- the longest time without one, while all was well, and during a pause, where a stall that outlasts it counts whole;
-- for the topic of in-sync replicas, how long the set kept the broker that sleeps;
+- the times of acknowledgements of records sent without a pause, and of records sent during a pause;
+- the longest time without an acknowledgement, without a pause and during one; a stall that outlasts the pause counts in
+  full;
+- for the topic with in-sync replicas, how long the ISR kept the paused broker;
 
 and the longest time in which the group committed nothing.
 """
@@ -46,17 +47,18 @@ COMMIT_EVERY_S: Final = 0.01
 WARM_UP_S: Final = 2.0
 LOOK_S: Final = 0.02
 LOOK_MS_MAX: Final = 500.0
-"""How long a broker may take to answer one look; one that sleeps takes longer."""
+"""Milliseconds that a broker may take to describe the topic; a paused broker takes longer, and another one is asked."""
 IN_SYNC_S_MAX: Final = 120.0
-"""A follower that hangs again and again is on probation for a minute (`replication.isr.stall`)."""
+"""Seconds to wait for a full ISR after a pause: a follower that hangs again and again is kept out for a minute
+(`replication.isr.stall`)."""
 
 Span = tuple[float, float]
 Hit = Callable[[int], AbstractContextManager[None]]
-"""Has something happen to a broker for the time of a `with`."""
+"""Returns a context manager during which the broker with this node id is disturbed, for example paused."""
 
 
 class Whom(StrEnum):
-    """Names the process that sleeps."""
+    """The role of the broker that is paused."""
 
     FOLLOWER = "follower"
     LEADER = "leader"
@@ -66,7 +68,7 @@ class Whom(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseOptions:
-    """`pauses` of `paused_s` each, with `calm_s` before every one."""
+    """Options of the workload `pause`: `pauses` of `paused_s` seconds, with `calm_s` seconds before each."""
 
     whom: Whom = Whom.FOLLOWER
     pauses: int = 3
@@ -78,24 +80,24 @@ class PauseOptions:
 
 @dataclass(slots=True)
 class Done:
-    """(When it was begun, when it was done) of each of some things: records acknowledged, offsets committed."""
+    """The (begin, end) times of repeated operations, such as sending a record or committing offsets."""
 
     times: list[Span] = field(default_factory=list)
 
     def seconds(self, span: Span) -> list[float]:
-        """Returns how long it took, of what was begun then."""
+        """Returns the durations of the operations that began within the span."""
         return [done_s - begun_s for begun_s, done_s in self.times if span[0] <= begun_s < span[1]]
 
     def stalls_s(self) -> list[Span]:
-        """Returns the times from one that was done to the next, whichever was begun first."""
+        """Returns the spans between consecutive ends of operations, regardless of when these began."""
         return [*pairwise(sorted(done_s for _, done_s in self.times))]
 
     def stall_within_s(self, span: Span) -> float:
-        """Returns the longest that began and ended then."""
+        """Returns the longest time without an end that lies within the span; 0 if there is none."""
         return _longest(stall for stall in self.stalls_s() if span[0] <= stall[0] and stall[1] < span[1])
 
     def stall_touching_s(self, span: Span) -> float:
-        """Returns the longest of which a part was then."""
+        """Returns the longest time without an end that overlaps the span; 0 if there is none."""
         return _longest(stall for stall in self.stalls_s() if span[0] <= stall[1] and stall[0] < span[1])
 
 
@@ -105,12 +107,12 @@ def _longest(spans: Iterable[Span]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Holds the times of one pause and of the calm before it."""
+    """The times of one pause and of the calm span before it, and the seconds until the ISR shrank."""
 
     calm: Span
     paused: Span
     partition: int
-    """The partition of both topics that is looked at."""
+    """The partition of both topics that is observed."""
     shrunk_s: float | None
 
 
@@ -124,7 +126,7 @@ class _Run:
 
 
 async def measure_pause(options: PauseOptions, progress: Progress) -> Result:
-    """Runs the workload on a cluster of its own."""
+    """Runs the workload `pause` on a cluster started for it."""
     async with secured_cluster(options.security, len(BROKERS)) as (cluster, to):
         found = await measure_hits(to, partial(_asleep, cluster), options, progress)
     return Result("pause", asdict(options), found)
@@ -140,7 +142,7 @@ def _asleep(cluster: LocalCluster, node_id: int) -> Iterator[None]:
 
 
 async def measure_hits(to: Connection, hit: Hit, options: PauseOptions, progress: Progress) -> dict[str, float]:
-    """Runs the workload on a cluster whose brokers are hit, one after the other, in whatever way. Returns the
+    """Runs the workload on a running cluster whose brokers are disturbed by `hit`, one after the other. Returns the
     figures."""
     run, over = _Run(), asyncio.Event()
     async with (
@@ -184,7 +186,8 @@ async def _pause(hit: Hit, admin: AdminClient, watcher: AdminClient, options: Pa
 
 
 async def _choose(admin: AdminClient, whom: Whom) -> tuple[int, int]:
-    """Returns who is to sleep, and a partition to look at in which it has the role that is meant."""
+    """Returns the node id of the broker to be paused, and the partition to be observed, for which it has the role
+    `whom`."""
     controller = (await admin.describe_cluster()).controller_id
     coordinator = (await admin.describe_group(GROUP)).coordinator_id if whom is Whom.COORDINATOR else None
     sleeper, leader = choose(whom, controller, coordinator)
@@ -192,7 +195,7 @@ async def _choose(admin: AdminClient, whom: Whom) -> tuple[int, int]:
 
 
 def choose(whom: Whom, controller: int | None, coordinator: int | None) -> tuple[int, int]:
-    """Returns who is to sleep, and who leads the partition to look at."""
+    """Returns the node ids of the broker to be paused and of the leader of the partition to be observed."""
     leader = next(node for node in BROKERS if node != controller)
     match whom:
         case Whom.LEADER:
@@ -208,7 +211,7 @@ def choose(whom: Whom, controller: int | None, coordinator: int | None) -> tuple
 
 
 async def _in_sync(watcher: AdminClient, partition: int) -> tuple[int, ...]:
-    """Returns the in-sync set. A broker that sleeps does not answer: then another one is asked."""
+    """Returns the ISR of a partition; asks another broker if the paused one does not answer."""
     while True:
         with suppress(NoAnswer):
             return (await watcher.describe_topic(ISR)).partitions[partition].isr
@@ -217,8 +220,8 @@ async def _in_sync(watcher: AdminClient, partition: int) -> tuple[int, ...]:
 async def write_steadily(
     to: Connection, topic: str, value_bytes: int, found: dict[int, Done], over: asyncio.Event
 ) -> None:
-    """Sends a record to each partition every `SEND_EVERY_S`, until it is over, and notes when each is
-    acknowledged."""
+    """Sends a record to each partition every `SEND_EVERY_S` seconds until `over` is set, and notes when each was sent
+    and acknowledged."""
     values = make_values("random", value_bytes)
     async with Producer(**to, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
         number = 0
@@ -236,7 +239,7 @@ async def _acknowledge(delivery: Delivery, sent_s: float, found: Done) -> None:
 
 
 async def _commit_steadily(to: Connection, found: Done) -> None:
-    """Reads, and commits offsets every `COMMIT_EVERY_S`, until cancelled."""
+    """Reads, and commits offsets every `COMMIT_EVERY_S` seconds, until cancelled."""
     async with Consumer(ISR, **to, group_id=GROUP, enable_auto_commit=False) as consumer:
         while True:
             await consumer.getmany(timeout_ms=0)
@@ -248,7 +251,8 @@ async def _commit_steadily(to: Connection, found: Done) -> None:
 
 
 def figures(acknowledged: dict[str, dict[int, Done]], committed: Done, pauses: list[Pause]) -> dict[str, float]:
-    """Returns the figures of all pauses together; that of the in-sync set is the median."""
+    """Returns the figures of all pauses together: percentiles of acknowledgement times and stalls, and the median time
+    until the ISR shrank."""
     found: dict[str, float] = {}
     for name, partitions in acknowledged.items():
         looked = [(partitions[pause.partition], pause) for pause in pauses]

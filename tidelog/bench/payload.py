@@ -1,4 +1,4 @@
-"""Values to send: incompressible, or like the JSON that people send, which compresses three- to fourfold."""
+"""Record values for benchmarks: incompressible, or JSON that compresses three- to fourfold."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal
 
 Kind = Literal["random", "json"]
 DISTINCT = 512
-"""Different values; enough that no codec sees the same one again within its window of small batches."""
+"""Number of different values; enough that no codec finds a value again within its window of small batches."""
 
 
 def make_values(kind: Kind, value_bytes: int) -> list[bytes]:
-    """`DISTINCT` values of exactly `value_bytes`, the same in every run."""
+    """Returns `DISTINCT` values of exactly `value_bytes` bytes, the same in every run."""
     dice = random.Random(f"{kind} {value_bytes}")  # noqa: S311 - nothing secret in a benchmark
     if kind == "random":
         return [dice.randbytes(value_bytes) for _ in range(DISTINCT)]

@@ -1,11 +1,11 @@
-"""How late a broker is, seen from outside: a process that asks for the same again and again, a request at a time.
+"""A probe of a broker's response time: a process that repeats one request, and prints how long each answer took.
 
-`HEALTH` does nothing but wait for its turn, so what it takes longer than usual is what others took of the event loop at
-a time. `writes_to` is a client that writes a record and waits until it is acknowledged by all that are in sync. Either
-has a process of its own, because the workload's loop is busy when the broker's is. Its times are of the machine's
-monotonic clock, and so comparable with those of the workload.
+The request `HEALTH` needs nothing but the broker's event loop, so a longer time shows how long other work held the
+loop. The requests of `writes_to` write a record, and wait until all in-sync replicas have it. The probe is a process of
+its own, because the workload's event loop is busy when the broker's is. Its times are of the machine's monotonic clock,
+so they can be compared with the workload's.
 
-It prints a line for each: when it was asked, the seconds it took, and the status of the answer, 0 if none came.
+It prints a line for each request: the time of sending, the seconds until the answer, and its status, 0 if none came.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMEOUT_S = 30.0
 
 
 class Question(NamedTuple):
-    """The request, and how long after its answer it is asked again. One with a body is a POST."""
+    """A request, and the seconds between an answer and the next request. With a body it is a POST, else a GET."""
 
     path: str
     every_s: float
@@ -43,7 +43,7 @@ TEXT: Final = {"Content-Type": "application/vnd.kafka.text.v2+json"}
 
 
 def writes_to(topic: str, value_bytes: int, every_s: float) -> Question:
-    """Returns the request that writes a record, `acks=all`."""
+    """Returns a request that writes one record with `acks=all`, to be repeated every `every_s` seconds."""
     return Question(f"/topics/{topic}", every_s, json.dumps({"records": [{"value": "." * value_bytes}]}))
 
 
@@ -53,28 +53,28 @@ class Probe:
     def __init__(self) -> None:
         self._times: list[tuple[float, float]] = []
         self._refused_s: list[float] = []
-        """The times of the requests that were not answered with success."""
+        """Send times of the requests that were not answered with success."""
 
     def told(self, line: bytes) -> None:
-        """Takes in the next line of the process: when it asked, the seconds until the answer, the status."""
+        """Parses an output line of the probing process: time of sending, seconds until the answer, status."""
         asked_s, seconds, status = map(float, line.split())
         self._times.append((asked_s, seconds))
         if not 200 <= status < 300:
             self._refused_s.append(asked_s)
 
     def refused_between(self, begin_s: float, end_s: float) -> int:
-        """Returns how many of those that were asked then were refused, or not answered."""
+        """Returns the number of requests sent from `begin_s` to `end_s` that were refused or not answered."""
         return sum(begin_s <= asked_s < end_s for asked_s in self._refused_s)
 
     def between(self, begin_s: float, end_s: float) -> list[float]:
-        """How long those took that were under way then."""
+        """Returns the seconds until the answer of each request that was in flight between `begin_s` and `end_s`."""
         return [seconds for asked_s, seconds in self._times if asked_s < end_s and begin_s <= asked_s + seconds]
 
 
 @asynccontextmanager
 async def probing(to: Connection, question: Question = HEALTH) -> AsyncIterator[Probe]:
-    """Asks this broker until the end of the block. The process is given the names of files with secrets, none of
-    them."""
+    """Runs a probing process against a broker until the end of the block. The process gets file names of secrets, not
+    the secrets."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, json.dumps(to), json.dumps(question), stdout=PIPE
     )
@@ -97,7 +97,7 @@ async def probing(to: Connection, question: Question = HEALTH) -> AsyncIterator[
 
 
 def main() -> None:
-    """Asks until it is killed."""
+    """Repeats the request given on the command line until the process is killed."""
     to, question = json.loads(sys.argv[1]), Question(*json.loads(sys.argv[2]))
     url = urlsplit(to.pop("bootstrap_servers"))
     connection, login = _connection(url.scheme, url.netloc, Security(**to))
@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def _connection(scheme: str, address: str, security: Security) -> tuple[http.client.HTTPConnection, dict[str, str]]:
-    """Returns a connection, and the headers that say who is calling."""
+    """Returns a connection, and the headers that authenticate the caller."""
     shown = security.credentials(read_secret)
     login = {} if shown is None else {"Authorization": shown.header}
     if scheme == HTTPS:

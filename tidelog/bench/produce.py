@@ -1,6 +1,6 @@
-"""Workload `produce`: as many records as the producer and the broker can take, every one acknowledged.
+"""Benchmark workload `produce`: sends records as fast as the producer and the broker can, every one acknowledged.
 
-The latency reported is from `send` to the acknowledgement, of one record in `SAMPLE_EVERY`: under full load it is
+The reported latency is from `send` to the acknowledgement, of one record in `SAMPLE_EVERY`: under full load it is
 mostly queueing.
 """
 
@@ -23,7 +23,8 @@ WARM_UP_RECORDS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceOptions(TargetOptions):
-    """The options of the workload: the records to send, and how. With `at_once` > 1 they go by `send_batch`."""
+    """Options of the workload `produce`: the records to send, and how. With `at_once` > 1 they are sent by
+    `send_batch`."""
 
     records: int = 1_000_000
     value_bytes: int = 100
@@ -37,13 +38,13 @@ class ProduceOptions(TargetOptions):
 
 
 async def measure_produce(options: ProduceOptions, progress: Progress) -> Result:
-    """Runs the workload."""
+    """Runs the workload `produce` and returns its figures."""
     async with open_target(options) as target:
         return await produce_to(target, options, progress)
 
 
 async def produce_to(target: Target, options: ProduceOptions, progress: Progress = ignore) -> Result:
-    """Sends the records to a target that is there."""
+    """Sends the records to an existing target, and returns the figures."""
     sampler = _Sampler()
     async with Producer(
         **target.to,

@@ -1,6 +1,6 @@
-"""Workload `raw`: batches made beforehand, posted as they are, several requests in flight. The broker's ceiling.
+"""Benchmark workload `raw`: sends prebuilt batches with several requests in flight, to find a broker's upper limit.
 
-Nothing is encoded, numbered or decoded while the clock runs; what the client still does is HTTP.
+Nothing is encoded, numbered or decoded during the measurement; the client's only work is HTTP.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from tidelog.model.errors import InvalidRequest
 from tidelog.transport.connections import Connections, Pieces
 
 RECORD_BYTES = 12
-"""The bytes that a record has beside its value, about."""
+"""Approximate bytes of a record besides its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawOptions(TargetOptions):
-    """`requests` posts of `batches` batches of about `batch_bytes`, `in_flight` at a time, over the partitions."""
+    """Options of the workload `raw`: `requests` requests of `batches` batches of about `batch_bytes` bytes, `in_flight`
+    at a time, over all partitions."""
 
     transport: str = HTTP_ONLY
     requests: int = 2_000
@@ -39,7 +40,7 @@ class RawOptions(TargetOptions):
 
 
 async def measure_raw(options: RawOptions, progress: Progress) -> Result:
-    """Runs the workload."""
+    """Runs the workload `raw`. Raises `InvalidRequest` for an option below 1."""
     if min(options.requests, options.batches, options.in_flight, options.partitions) < 1:
         raise InvalidRequest("requests, batches, in_flight and partitions must be at least 1")
     async with open_target(options) as target:
@@ -47,7 +48,7 @@ async def measure_raw(options: RawOptions, progress: Progress) -> Result:
 
 
 async def post_to(target: Target, options: RawOptions, progress: Progress = ignore) -> Result:
-    """Posts the batches to a target that is there."""
+    """Sends the batches to an existing target, and returns the figures."""
     connections = connections_to(options.in_flight, **target.to)
     await connections.open()
     try:
@@ -96,7 +97,7 @@ async def _measure(target: Target, options: RawOptions, connections: Connections
 
 
 async def _connect(connections: Connections, leaders: Sequence[str], in_flight: int) -> None:
-    """Has the pool make its connections, so that no handshake is measured."""
+    """Opens the pool's connections, so that no handshake is measured."""
     for leader in dict.fromkeys(leaders):
         asking = [connections.request("GET", URL(f"{leader}/healthz"), timeout_s=60) for _ in range(in_flight)]
         await asyncio.gather(*asking)

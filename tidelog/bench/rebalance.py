@@ -1,16 +1,17 @@
-"""Workload `rebalance`: many members join a group at once; then one joins, and one leaves, again and again.
+"""Benchmark workload `rebalance`: many members join a group at once; then a member joins and another leaves,
+repeatedly.
 
-The members are the shipped ones (`tidelog.consumer`), each with its heartbeats over HTTP, in one event loop; they do
-not read, and give up at once what they are told to. So what is measured is the protocol and the coordinator, not what a
-program does before it lets go. The group is stable when every partition has an owner, nobody has anything to give up,
-and nobody has two more than anybody else. Measured are, for each of the three,
+The members are those of `tidelog.consumer`, each with its heartbeats over HTTP, in one event loop; they do not read,
+and revoke partitions at once when the coordinator asks. So the protocol and the coordinator are measured, not what a
+program does before it gives a partition up. The group is stable when every partition has an owner, no member has a
+partition to revoke, and the members' partition counts differ by one at most. Measured are, for each of the three,
 
-- how long that took, from the first heartbeat of those that come, or the last one of the one that goes;
-- how many partitions have another owner than before, beside the least that is possible;
+- the time until the group is stable, from the first heartbeat of those that join, or the last one of the leaving one;
+- how many partitions changed their owner, and the least possible number;
 - how many heartbeats the brokers answered meanwhile;
-- how long the coordinator's event loop kept others waiting (`probe.py`), beside a time when nothing happened.
+- how long the coordinator's event loop delayed other requests (`probe.py`), and the same without a rebalance.
 
-The topic's partitions have one replica each: nobody reads or writes them. The group's log has three.
+The topic's partitions have one replica each, since they are neither read nor written. The offsets topic has three.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceOptions:
-    """`rounds` is how often one joins, and then one of the others leaves."""
+    """Options of the workload `rebalance`. In each of `rounds` rounds one member joins, and then another one leaves."""
 
     members: int = 100
     partitions: int = 1000
@@ -57,7 +58,7 @@ class RebalanceOptions:
 
 
 class Joined:
-    """A member that gives up at once what it is told to."""
+    """A group member that revokes partitions as soon as it is asked to."""
 
     def __init__(self, session: ClusterSession, options: GroupOptions, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -81,7 +82,7 @@ class Joined:
 
 
 class Members:
-    """The members that are in the group, or join it."""
+    """The members that are in the group or join it, and the event that the group is stable."""
 
     def __init__(self, partitions: int, make: Callable[[Callable[[], None]], Joined]) -> None:
         self._partitions = partitions
@@ -90,7 +91,7 @@ class Members:
         self.all: list[Joined] = []
 
     def join(self, count: int) -> None:
-        """Has `count` more members join at one time."""
+        """Starts `count` more members at one time."""
         self._stable.clear()
         fresh = [self._make(self._changed) for _ in range(count)]
         self.all += fresh
@@ -98,13 +99,13 @@ class Members:
             member.start()
 
     async def leave_first(self) -> None:
-        """The one that has been there for longest."""
+        """Stops the member that has been in the group for longest."""
         self._stable.clear()
         await self.all.pop(0).stop()
         self._changed()
 
     async def until_stable(self) -> None:
-        """Raises `TimeoutError`."""
+        """Waits until the group is stable. Raises `TimeoutError` after `STABLE_S_MAX` seconds."""
         async with asyncio.timeout(STABLE_S_MAX):
             await self._stable.wait()
         assert len(self.owners()) == self._partitions, "a partition has two owners"
@@ -118,13 +119,13 @@ class Members:
         return {partition: member for member in self.all for partition in member.owned}
 
     async def abandon(self) -> None:
-        """All leave."""
+        """Stops all members."""
         await asyncio.gather(*(member.stop() for member in self.all))
 
 
 @dataclass(slots=True)
 class Change:
-    """A rebalance, from the change that caused it until the group is stable."""
+    """The measurements of one rebalance, from the change that caused it until the group is stable."""
 
     begin_s: float
     end_s: float
@@ -135,7 +136,7 @@ class Change:
 
 @dataclass(slots=True)
 class Changes:
-    """All of them, by what was done."""
+    """All rebalances by their cause, and the span before them without any."""
 
     calm: tuple[float, float] = (0.0, 0.0)
     join_all: list[Change] = field(default_factory=list)
@@ -144,7 +145,7 @@ class Changes:
 
 
 async def measure_rebalance(options: RebalanceOptions, progress: Progress) -> Result:
-    """Runs the workload on brokers of its own."""
+    """Runs the workload `rebalance` on brokers started for it."""
     changes = Changes()
     async with secured_cluster(options.security, options.brokers) as (cluster, to), AdminClient(**to) as admin:
         await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=1)
@@ -167,7 +168,7 @@ async def measure_rebalance(options: RebalanceOptions, progress: Progress) -> Re
 
 
 async def _coordinator(cluster: LocalCluster, admin: AdminClient) -> str:
-    """Base URL of the broker that coordinates the group; a reset makes the group, and its log."""
+    """Returns the URL of the broker that coordinates the group, which is created by a reset of its offsets."""
     async with asyncio.timeout(STABLE_S_MAX):
         await admin.reset_group(GROUP, to="earliest", topics={TOPIC: [0]})
         found = (await admin.describe_group(GROUP)).coordinator_id
@@ -198,7 +199,7 @@ async def _members(to: Connection, options: RebalanceOptions) -> AsyncIterator[M
 
 
 class _Measured:
-    """Does one thing at a time, and says what it took."""
+    """Causes rebalances one at a time, and returns the measurements of each."""
 
     def __init__(self, to: Connection, members: Members) -> None:
         self._to = to
@@ -228,7 +229,8 @@ class _Measured:
 
 
 async def _until_described(admin: AdminClient, options: RebalanceOptions) -> None:
-    """The coordinator, too, says that it is so. Raises `TimeoutError`."""
+    """Waits until the coordinator describes the group as stable with all members. Raises `TimeoutError` after
+    `STABLE_S_MAX` seconds."""
     async with asyncio.timeout(STABLE_S_MAX):
         while True:
             group = await admin.describe_group(GROUP)
@@ -238,7 +240,7 @@ async def _until_described(admin: AdminClient, options: RebalanceOptions) -> Non
 
 
 def figures_of(changes: Changes, probe: Probe) -> dict[str, float]:
-    """Returns the figures of all changes: of each kind the median, and the worst."""
+    """Returns the figures of all rebalances, median and maximum for each cause."""
     figures = {f"calm_{name}": found for name, found in _waits_ms(probe, [changes.calm]).items()}
     for kind, found in (
         ("join_all", changes.join_all),

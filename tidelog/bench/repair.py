@@ -1,8 +1,9 @@
-"""Workload `repair`: many batches of one partition rot on its leader's disk, while records are written to it.
+"""Benchmark workload `repair`: many batches of one partition are damaged on its leader's disk while records are
+written.
 
-The partition is filled first, on three brokers. Then bytes turn over in batches that are spread over the whole log, in
-its files, under the broker's feet. A verification of the partition finds them, and the broker repairs them with the
-other replicas' copies. Measured is how long that takes, and how long acknowledgements take before and meanwhile.
+The partition is filled first, on three brokers. Then a byte is changed in batches spread over the whole log, in the
+leader's files, while the broker runs. A verification of the partition finds them, and the broker repairs them with the
+other replicas' copies. Measured are the time of the repair, and the acknowledgement times before and meanwhile.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ TOPIC: Final = "repair"
 LEADER: Final = 1
 BROKERS: Final = (1, 2, 3)
 SETTINGS: Final = {"log.scrub.period.ms": str(86_400_000)}
-"""The scrubber does not come before the verification."""
+"""Settings that keep the background scrubber from repairing before the verification does."""
 FILL_VALUE_BYTES: Final = 1000
 FILL_BATCH_BYTES: Final = 16_384
 LOOK_S: Final = 0.05
 REPAIR_S_MAX: Final = 600.0
 HEAD: Final = struct.Struct(">qi")
-"""Base offset of a batch, and the bytes that follow."""
+"""The first two fields of a batch: base offset, and the number of bytes that follow."""
 REPAIRED: Final = "tidelog_repaired_batches_total"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairOptions:
-    """`data_mb` are written before; then `damaged` batches rot."""
+    """Options of the workload `repair`: `data_mb` megabytes are written first; then `damaged` batches are damaged."""
 
     data_mb: int = 1000
     damaged: int = 1000
@@ -53,7 +54,8 @@ class RepairOptions:
 
 
 async def measure_repair(options: RepairOptions, progress: Progress = ignore) -> Result:
-    """Runs the workload on a cluster of its own. Raises `ValueError` if there are fewer batches than are to rot."""
+    """Runs the workload `repair` on a cluster started for it. Raises `ValueError` if there are fewer batches than are
+    to be damaged."""
     acknowledged, over = Done(), asyncio.Event()
     started = secured_cluster(options.security, len(BROKERS), settings=SETTINGS)
     async with started as (cluster, to), AdminClient(**to) as admin:
@@ -122,8 +124,8 @@ def _log(cluster: LocalCluster) -> list[Path]:
 
 
 def rot(paths: list[Path], count: int) -> tuple[int, int]:
-    """Changes a byte in `count` of the batches in these files, evenly spread; returns how many batches, and bytes,
-    there are. Blocking. Raises `ValueError` if there are fewer."""
+    """Changes a byte in `count` of the batches in these files, evenly spread; returns the number of batches in the
+    files and their bytes. Blocking. Raises `ValueError` if there are fewer batches."""
     batches = [(path, end) for path in paths for end in _ends(path)]
     if len(batches) < count:
         raise ValueError(f"only {len(batches)} batches are there, and {count} are to be damaged; write more before")
@@ -139,7 +141,7 @@ def rot(paths: list[Path], count: int) -> tuple[int, int]:
 
 
 def _ends(path: Path) -> Iterator[int]:
-    """Yields where each batch of a segment ends."""
+    """Yields the end position of each batch in a segment file."""
     position, size = 0, path.stat().st_size
     with path.open("rb") as file:
         while position + HEAD.size <= size:

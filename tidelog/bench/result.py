@@ -1,5 +1,4 @@
-"""The description of a workload, and the measurements of its run: figures with their units in their names, parameters
-beside them."""
+"""The result of a benchmark run: figures with the units in their names, and the parameters of the run."""
 
 from __future__ import annotations
 
@@ -14,21 +13,21 @@ from tidelog.adapters.heap import collect_seldom
 
 Options = TypeVar("Options")
 Progress = Callable[[int, int], None]
-"""Called now and then with what is done, and what there is in all."""
+"""Called from time to time with the finished and the total number of steps."""
 PERCENTILES: Final = MappingProxyType({"p50": 500, "p99": 990, "p999": 999})
-"""Names, and thousandths."""
+"""Percentile names and their thousandths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one run. `figures` are the measurements, `parameters` the options."""
+    """The result of one run of a workload. `figures` are the measurements, `parameters` the options."""
 
     workload: str
     parameters: Mapping[str, object]
     figures: Mapping[str, float]
 
     def lines(self) -> list[tuple[str, str]]:
-        """The figures for people: name and number."""
+        """Returns (name, number) of each figure, formatted for people."""
         return [(name.replace("_", " "), _shown(value)) for name, value in self.figures.items()]
 
 
@@ -36,17 +35,17 @@ Workload = Callable[[Options, Progress], Coroutine[Any, Any, Result]]
 
 
 def ignore(_done: int, _total: int) -> None:
-    """The `Progress` of who does not watch."""
+    """Ignores progress."""
 
 
 def run(workload: Workload[Options], options: Options, progress: Progress = ignore) -> Result:
-    """Runs a workload in an event loop of its own, in a process that looks for garbage seldom from now on."""
+    """Runs a workload in an event loop of its own. The process collects garbage rarely from then on."""
     collect_seldom()
     return uvloop.run(workload(options, progress))
 
 
 def percentiles_ms(seconds: Sequence[float], prefix: str = "") -> dict[str, float]:
-    """p50, p99 and p999 of durations, in milliseconds, by the nearest rank; empty if there are none."""
+    """Returns p50, p99 and p999 of durations in milliseconds, by the nearest-rank method; empty without durations."""
     if not seconds:
         return {}
     ordered = sorted(seconds)
@@ -57,7 +56,7 @@ def percentiles_ms(seconds: Sequence[float], prefix: str = "") -> dict[str, floa
 
 
 def rates(records: int, value_bytes: int, seconds: float) -> dict[str, float]:
-    """Throughput: records, and megabytes (10^6) of values, per second."""
+    """Returns the throughput in records and in megabytes (10^6 bytes) of values per second, and the duration."""
     return {
         "records_per_s": records / seconds,
         "mb_per_s": value_bytes / seconds / 1e6,

@@ -1,9 +1,8 @@
-"""Workload `revocation`: how long somebody who has lost a right still gets something on some broker.
+"""Benchmark workload `revocation`: how long a user who has lost a right is still served by some broker.
 
-A token is revoked, a user is removed, or its ACLs are: each of them again and again, for another user each time, on
-three brokers with TLS. Before that, this user has a read that waits at each broker, and a stream to write through. What
-is measured begins with the answer to the revocation, and ends when all of these have ended, and each broker has refused
-a request that came afterwards.
+A token is revoked, a user is removed, or a user's ACLs are, each many times and for another user each time, on three
+brokers with TLS. Before that, the user has a waiting read on each broker and an open produce stream. Measured is the
+time from the answer to the revocation until all of these have ended and each broker has refused a new request.
 """
 
 from __future__ import annotations
@@ -31,15 +30,16 @@ JSON: Final = {"Content-Type": "application/json"}
 PASSWORD: Final = "for a benchmark alone"  # noqa: S105 -- of users that live for a second
 PATIENCE_S: Final = 30.0
 SETTLE_S: Final = 0.3
-"""After so long, reads and streams that have begun wait on their brokers."""
+"""Seconds after which reads and streams that have begun are waiting on their brokers."""
 LOOK_EVERY_S: Final = 0.01
 REFUSED: Final = frozenset({401, 403, 404})
-"""A topic that one may not see is like one that is not there."""
+"""HTTP statuses that count as a refusal. A topic that a user may not see is answered like a missing one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevocationOptions:
-    """Each kind is revoked so many `times`, `at_once` of different users at one time."""
+    """Options of the workload `revocation`: each kind of right is revoked `times` times, for `at_once` users at
+    a time."""
 
     times: int = 100
     at_once: int = 5
@@ -47,13 +47,13 @@ class RevocationOptions:
 
 @dataclass(slots=True)
 class _Ended:
-    """Holds how long each revocation took, in seconds: for new requests, and for all that was under way."""
+    """Seconds until each revocation took effect: for new requests (`new`), and for requests in flight (`waiting`)."""
 
     new: list[float] = field(default_factory=list)
     waiting: list[float] = field(default_factory=list)
 
     def figures(self, kind: str) -> dict[str, float]:
-        """Returns the percentiles: of new requests, of what was under way, and of the later of the two."""
+        """Returns the percentiles for new requests, for requests in flight, and for the later of the two."""
         both = [max(pair) for pair in zip(self.new, self.waiting, strict=True)]
         named = {f"{kind}_new": self.new, f"{kind}_waiting": self.waiting, kind: both}
         figures: dict[str, float] = {}
@@ -64,7 +64,7 @@ class _Ended:
 
 
 class _Bench:
-    """The cluster, as its administrator, and as users whose rights come and go."""
+    """The cluster under test, with its administrator, and the users whose rights are granted and revoked."""
 
     def __init__(self, cluster: LocalCluster, admin: AdminClient, session: aiohttp.ClientSession) -> None:
         self._admin = admin
@@ -73,7 +73,7 @@ class _Bench:
         self._records = f"/v3/clusters/{cluster.cluster_id}/topics/{TOPIC}/records"
 
     async def revoke_once(self, kind: str, number: int, ended: _Ended) -> None:
-        """Has one user come, wait, and lose its right."""
+        """Creates one user with requests in flight, revokes its right, and notes when it took effect."""
         name = f"{kind}-{number}"
         headers, revoke = await self._let_in(kind, name)
         await asyncio.gather(*(self._until(url, headers, lambda status: status == 200) for url in self._urls))
@@ -89,7 +89,7 @@ class _Bench:
             ended.waiting.append(max(0.0, max(ends_s) - begin_s))
 
     async def _let_in(self, kind: str, name: str) -> tuple[Mapping[str, str], Callable[[], Any]]:
-        """Makes a user; returns what it shows, and how it loses its right."""
+        """Creates a user; returns its authentication headers, and a function that revokes its right."""
         admin, principal = self._admin, f"User:{name}"
         await admin.create_acls([_acl(principal, operation) for operation in ("READ", "WRITE")])
         if kind == "user":
@@ -104,8 +104,8 @@ class _Bench:
         return headers, lambda: admin.delete_acls(principal=principal, **words)
 
     async def _until(self, url: str, headers: Mapping[str, str], is_wanted: Callable[[int], bool]) -> float:
-        """Asks a broker until it answers like this; returns when it does. It knows what changes a little later than
-        the broker that was told."""
+        """Repeats a request to a broker until its status is wanted; returns the time then. A broker learns of a change
+        a little later than the one that made it."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with self._session.get(f"{url}/topics/{TOPIC}", headers=headers) as answer:
@@ -114,14 +114,14 @@ class _Bench:
                 await asyncio.sleep(LOOK_EVERY_S)
 
     async def _read(self, url: str, headers: Mapping[str, str]) -> float:
-        """Waits for records that never come; returns when it was told not to."""
+        """Sends a fetch request that waits for records that never come; returns the time when it was refused."""
         target = f"{url}/topics/{TOPIC}/partitions/0/records?offset=0&timeout={int(1000 * PATIENCE_S)}"
         async with self._session.get(target, headers=headers) as answer:
             assert answer.status in REFUSED, answer.status
             return time.perf_counter()
 
     async def _stream(self, url: str, headers: Mapping[str, str]) -> float:
-        """Keeps a stream of records open; returns when it was cut off."""
+        """Keeps a produce stream open; returns the time when the broker closed it."""
 
         async def records() -> AsyncIterator[bytes]:
             yield b'{"partition_id":1,"value":{"type":"JSON","data":1}}'
@@ -151,7 +151,7 @@ KINDS: Final = ("token", "user", "acl")
 
 
 async def measure_revocation(options: RevocationOptions, progress: Progress) -> Result:
-    """Runs the workload."""
+    """Runs the workload `revocation` and returns its figures."""
     ended = {kind: _Ended() for kind in KINDS}
     async with secured_cluster(Level.LOGIN, BROKERS, settings=SETTINGS) as (cluster, _):
         context = Security(ssl_ca_location=cluster.security["ssl_ca_location"]).context()
@@ -170,5 +170,5 @@ async def measure_revocation(options: RevocationOptions, progress: Progress) -> 
 
 
 def _session(context: ssl.SSLContext) -> aiohttp.ClientSession:
-    """A client without a bound on its connections: whoever waits has one of its own."""
+    """Returns an HTTP session without a limit of connections, since each waiting request occupies one."""
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=context))

@@ -1,10 +1,10 @@
-"""Workload `scale`: the work of the controller in a large cluster, without the cluster.
+"""Benchmark workload `scale`: the controller's work in a large cluster, without the cluster.
 
-The cores of the controller as they are shipped (`tidelog.controller`) are given the commands of so many brokers, on one
-core of this machine and in no time of any network or disk: brokers register and send heartbeats, topics are created,
-one broker is fenced and its partitions get other leaders, a snapshot is written and read, and a new controller begins.
-Measured is the processor's time of each, the bytes of each record that all brokers are sent, and the size of what every
-broker keeps in memory. `docs/scale.md` says what follows.
+The controller's cores (`tidelog.controller`) get the commands of many brokers, on one core of this machine and without
+network or disk: brokers register and send heartbeats, topics are created, one broker is fenced and its partitions get
+other leaders, a snapshot is written and read, and a new controller starts. Measured are the CPU time of each step, the
+bytes of each metadata record that all brokers receive, and the memory that each broker needs for the metadata.
+`docs/scale.md` discusses the results.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleOptions:
-    """Topics have 100 partitions each, with three replicas."""
+    """Options of the workload `scale`: numbers of brokers and partitions. Topics have 100 partitions each, with three
+    replicas."""
 
     brokers: int = 100
     partitions: int = 100_000
 
 
 class _Cluster:
-    """An image, and the commands that have made it."""
+    """A metadata image, and the commands that change it."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -67,7 +68,7 @@ class _Cluster:
         self.do(LeadCluster(CONTROLLER, 1 << 16, "scale", LEVEL_MAX))
 
     def do(self, command: Command) -> int:
-        """Decides and applies; returns the bytes of the records."""
+        """Decides a command and applies its records; returns their bytes."""
         size = 0
         for record in decide(self.image, command, self.config).records:
             size += len(encode_record(record))
@@ -79,7 +80,7 @@ class _Cluster:
 
 
 async def measure_scale(options: ScaleOptions, progress: Progress) -> Result:
-    """Runs the workload, in a thread: it does nothing but compute."""
+    """Runs the workload `scale` in a thread, since it only computes."""
     return Result("scale", asdict(options), await asyncio.to_thread(_measured, options, progress))
 
 
@@ -100,7 +101,7 @@ def _measured(options: ScaleOptions, progress: Progress) -> dict[str, float]:
 
 
 def _with_room(options: ScaleOptions) -> BrokerConfig:
-    """Settings as they are by default, but for a broker that is to hold more than it may."""
+    """Returns the default settings, with a higher limit of partitions per broker if the options need it."""
     usual = BrokerConfig().broker_partitions_max
     return BrokerConfig(broker_partitions_max=max(usual, 2 * REPLICAS * options.partitions // options.brokers))
 
@@ -131,7 +132,7 @@ def _create_topics(cluster: _Cluster, topics: int, progress: Progress) -> int:
 
 
 def _steady(cluster: _Cluster, options: ScaleOptions) -> dict[str, float]:
-    """Returns what heartbeats and the controller's ticks cost while nothing happens."""
+    """Returns the cost of heartbeats and of the controller's ticks while nothing changes."""
     config, sessions = cluster.config, Sessions(cluster.config.broker_session_timeout_ms, cluster.config.lease_ms)
     sessions.begin(cluster.image, 0.0)
 
@@ -162,7 +163,7 @@ def _steady(cluster: _Cluster, options: ScaleOptions) -> dict[str, float]:
 
 
 def _failing_over(cluster: _Cluster) -> dict[str, float]:
-    """Returns what it costs to fence a broker: deciding once, and applying the record on every broker."""
+    """Returns the cost of fencing a broker: deciding once, and applying the records on every broker."""
     victim = max(cluster.image.brokers)
     broker = cluster.image.brokers[victim]
     led = sum(info.leader == victim for topic in cluster.image.topics.values() for info in topic.partitions)
@@ -186,7 +187,7 @@ def _failing_over(cluster: _Cluster) -> dict[str, float]:
 
 
 def _beginning(cluster: _Cluster) -> dict[str, float]:
-    """Returns what a snapshot costs, and what a new controller has to do before it decides."""
+    """Returns the cost of a snapshot, and of what a new controller does before it decides."""
     encode_s, body = _timed(lambda: encode_image(cluster.image))
     decode_s, _ = _timed(lambda: decode_image(body))
     sessions = Sessions(cluster.config.broker_session_timeout_ms, cluster.config.lease_ms)

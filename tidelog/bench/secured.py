@@ -1,7 +1,7 @@
-"""Clusters that a workload starts, as open or as closed as it is told: plain text, TLS, or TLS with tokens and ACLs.
+"""Clusters that a benchmark starts, in plain text, with TLS, or with TLS, tokens and ACLs.
 
-The token that clients show is that of a user who is no super user, since super users are not judged by ACLs, and it is
-one of many: `ACLS` that name other users and other topics lie beside those that let it in.
+The clients' token is that of an ordinary user, since super users are not checked against ACLs. There are `ACLS` more
+ACLs, for other users and topics.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tidelog.transport.session import ClusterSession
 
 ACLS: Final = 1_000
 AT_ONCE: Final = 250
-"""So many ACLs are made by one request."""
+"""ACLs that are created by one request."""
 USER: Final = "User:bench"
 
 
 class Level(StrEnum):
-    """How brokers that are started for a run are secured."""
+    """Security of the brokers that a benchmark starts: plain text, TLS, or TLS with tokens and ACLs."""
 
     PLAIN = "plain"
     TLS = "tls"
@@ -38,13 +38,13 @@ class Level(StrEnum):
 
 
 class Connection(SecurityParameters):
-    """The keyword arguments by which a client connects."""
+    """The keyword arguments with which a client connects to a cluster."""
 
     bootstrap_servers: Required[str]
 
 
 class Secured(NamedTuple):
-    """A cluster that runs, and how a client that is measured connects to it."""
+    """A running cluster, and how the measured client connects to it."""
 
     cluster: LocalCluster
     to: Connection
@@ -59,7 +59,8 @@ async def secured_cluster(
     start_timeout_s: float = START_TIMEOUT_S,
     kafka: bool = False,
 ) -> AsyncIterator[Secured]:
-    """Starts brokers, with a listener for Kafka's protocol if `kafka` says so, and has them stop at the end."""
+    """Starts brokers, with a listener for Kafka's protocol if `kafka` is True, and stops them at the end of the
+    block."""
     has_tls, is_closed = level is not Level.PLAIN, level is Level.LOGIN
     async with LocalCluster(
         brokers, settings=settings, start_timeout_s=start_timeout_s, tls=has_tls, login=is_closed, kafka=kafka
@@ -69,12 +70,13 @@ async def secured_cluster(
 
 
 def connection_of(cluster: LocalCluster) -> Connection:
-    """Returns how whoever has started a cluster connects to it."""
+    """Returns the connection arguments of the cluster's administrator."""
     return cast("Connection", {"bootstrap_servers": cluster.bootstrap, **cluster.security})
 
 
 async def _let_in(cluster: LocalCluster, to: Connection) -> Connection:
-    """Makes a user's token and ACLs, and those of others."""
+    """Creates the benchmark user's token and ACLs, and the ACLs of other users; returns the connection with
+    that token."""
     acls = [*map(_of_others, range(ACLS)), *(_of_the_user(kind) for kind in ("TOPIC", "GROUP", "CLUSTER"))]
     assert cluster.token_file is not None
     async with AdminClient(**to) as admin:
@@ -87,18 +89,18 @@ async def _let_in(cluster: LocalCluster, to: Connection) -> Connection:
 
 
 def at(to: Connection, url: str) -> Connection:
-    """Returns the connection to this one broker."""
+    """Returns the connection arguments for this one broker."""
     return {**to, "bootstrap_servers": url}
 
 
 def write_token(file: Path, token: str) -> None:
-    """Writes a file that only this user may read."""
+    """Writes a token to a file that only the current user may read."""
     file.touch(mode=0o600)
     file.write_text(token)
 
 
 def _of_others(number: int) -> AclDescription:
-    """Returns one of many: every tenth is about topics whose names begin alike."""
+    """Returns the ACL with this number, for another user; every tenth is for a prefix of topic names."""
     return AclDescription(
         resource_type="TOPIC",
         resource_name=f"others-{number}",
@@ -123,7 +125,7 @@ def _of_the_user(kind: str) -> AclDescription:
 def session_to(
     connections_max: int, entropy: Entropy, bootstrap_servers: str, **security: Unpack[SecurityParameters]
 ) -> ClusterSession:
-    """Returns a client's session, for a workload that is made of a client's parts; not open yet."""
+    """Returns a session of a client, not open yet, for a workload that uses parts of a client."""
     secure = Security(**security)
     return ClusterSession(
         bootstrap_servers,
@@ -135,7 +137,7 @@ def session_to(
 
 
 def connections_to(connections_max: int, bootstrap_servers: str, **security: Unpack[SecurityParameters]) -> Connections:
-    """Returns a pool of connections for requests that a workload makes itself; not open yet."""
+    """Returns a connection pool, not open yet, for a workload that sends requests itself."""
     secure = Security(**security)
     return Connections(
         connections_max=connections_max,

@@ -1,12 +1,12 @@
-"""Workload `security`: what TLS, tokens and ACLs cost, beside brokers without them.
+"""Benchmark workload `security`: the costs of TLS, tokens and ACLs, compared with brokers without them.
 
 Three clusters of three brokers run at the same time: one in plain text, one with TLS everywhere, and one whose clients
-show a token besides and are judged among a thousand ACLs. The same work is done on one after the other, again and
-again, each time beginning with another one, so that what the machine does besides falls on all of them alike; what is
-lost is told of the bursts of one round, and the median of the rounds is taken. A burst is batches that were made
-beforehand, of records of 100 bytes or of 1,000, as fast as the brokers take them, or single records, one at a time.
+also send a token and are checked against a thousand ACLs. The same burst of work is repeated on each in turn, each
+round beginning with another one, so that other load of the machine affects all alike. Losses are computed from the
+bursts of one round, and the median of the rounds is reported. A burst is prebuilt batches, of records of 100 or of
+1,000 bytes, as fast as the brokers take them, or single records, one at a time.
 
-Then come connections (`handshakes.py`), and what finding out rights costs alone (`rights.py`).
+Then new connections (`handshakes.py`) and permission checks (`rights.py`) are measured.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ COSTS: Final = {"broker_cpu_s_per_gb": "brokers_cpu_s_per_gb", "client_cpu_s_per
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityOptions:
-    """Each cluster is given in each of the `rounds`: `requests` of `batches` of `batch_bytes` for each size of
-    records, and `records` one at a time. A round of connections makes so many `connections`."""
+    """Options of the workload `security`. In each of `rounds` rounds each cluster gets, for each record size,
+    `requests` requests of `batches` batches of `batch_bytes` bytes, and `records` single records. Each round of
+    connections opens `connections`."""
 
     rounds: int = 7
     requests: int = 300
@@ -49,15 +50,15 @@ class SecurityOptions:
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """Holds what was measured on one cluster, one entry a round."""
+    """Measurements of one cluster, with an entry for each round."""
 
     posted: dict[int, list[Figures]] = field(default_factory=lambda: {size: [] for size in SIZES})
-    """Figures by the size of records."""
+    """Figures of the batch bursts, by record size in bytes."""
     single: list[Figures] = field(default_factory=list)
 
 
 async def measure_security(options: SecurityOptions, progress: Progress) -> Result:
-    """Runs the workload."""
+    """Runs the workload `security` and returns its figures."""
     bursts = {level: Bursts() for level in Level}
     done, total = 0, options.rounds * len(Level) + LAST_STEPS
     async with AsyncExitStack() as stack:
@@ -97,7 +98,7 @@ async def _burst(target: Target, options: SecurityOptions, bursts: Bursts) -> No
 
 
 def figures_of(bursts: Mapping[Level, Bursts]) -> dict[str, float]:
-    """Returns medians over the rounds, and the medians of what each round lost against plain text."""
+    """Returns the medians over the rounds, and the medians of each round's loss compared with plain text."""
     figures: dict[str, float] = {}
     for level, name in NAMES.items():
         found, plain = bursts[level], bursts[Level.PLAIN]
@@ -121,5 +122,5 @@ def _median(rounds: list[Figures], name: str) -> float:
 
 
 def _ratio(rounds: list[Figures], plain: list[Figures], name: str) -> float:
-    """Returns the median of what is found in each round, as a part of what plain text had in it."""
+    """Returns the median over the rounds of the figure `name` divided by the same figure in plain text."""
     return statistics.median(one[name] / other[name] for one, other in zip(rounds, plain, strict=True))

@@ -1,7 +1,7 @@
-"""This is the part `spread` of the workload `partitions`: one producer writes round robin to many partitions.
+"""Part `spread` of the benchmark workload `partitions`: one producer writes round robin to many partitions.
 
-Every partition has had a record before. What it costs is told as by the workload `produce`, and also how full batches
-and requests are.
+Every partition has had a record before. The figures are those of the workload `produce`, and how many records a batch
+and how many batches a request had.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tidelog.producer import Producer
 
 CHUNK: Final = 10_000
 REQUESTS: Final = ("tidelog_http_requests_total{", 'method="POST"', '/batches"')
-"""Parts of the names of counters of requests that write batches."""
+"""Parts of the metric names that count the requests that write batches."""
 
 
 def steps_of(options: PartitionsOptions) -> int:
-    """Returns how many steps this part has."""
+    """Returns the number of progress steps of this part."""
     return -(-options.records // CHUNK) if options.spread else 0
 
 
 async def measure_spread(options: PartitionsOptions, steps: Steps) -> dict[str, float]:
-    """Runs the part on brokers of its own."""
+    """Runs the part `spread` on brokers started for it, and returns its figures."""
     chosen = TargetOptions(
         brokers=options.brokers,
         partitions=options.spread,
@@ -60,7 +60,7 @@ async def measure_spread(options: PartitionsOptions, steps: Steps) -> dict[str, 
 async def _send_all(
     producer: Producer, target: Target, values: list[bytes], options: PartitionsOptions, steps: Steps
 ) -> None:
-    """Every record is acknowledged when this returns."""
+    """Sends all records, and returns when every one is acknowledged."""
     for begin in range(0, options.records, CHUNK):
         await _send(producer, target.topic, values, options.spread, min(CHUNK, options.records - begin), begin)
         steps.did_one()
@@ -76,12 +76,12 @@ async def _send(
 
 
 def requests_of(counters: Mapping[str, float]) -> float:
-    """Returns how many requests with record batches were answered."""
+    """Returns the number of answered requests with record batches."""
     return sum(value for name, value in counters.items() if all(part in name for part in REQUESTS))
 
 
 def fullness(records: int, batches: float, requests: float) -> dict[str, float]:
-    """Returns how full they were; what is not known is left out."""
+    """Returns records per batch and batches per request; a ratio whose divisor is 0 is left out."""
     figures = {"batches": batches, "requests": requests}
     if batches:
         figures["records_per_batch"] = records / batches

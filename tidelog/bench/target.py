@@ -1,6 +1,4 @@
-"""The target of a workload: brokers that run already, or fresh ones; a topic of the run's own; the brokers'
-own counts.
-"""
+"""The target of a benchmark: brokers that run already or are started for it, a topic, and the brokers' counters."""
 
 from __future__ import annotations
 
@@ -26,10 +24,12 @@ HTTP_ONLY: Final = "http"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
-    """The options that say what is measured. `bootstrap` None: `brokers` that are started for the run. `topic` None:
-    one that is made for it, with that many `partitions`, that `commit.protocol` and `ack.durability`, and a replica on
-    each of at most three brokers. `security` is that of brokers that are started, `connection` the parameters for those
-    of `bootstrap`. `transport` is that of producers and consumers; brokers that are started have a listener for it.
+    """Options of a workload that say which brokers and which topic it uses.
+
+    If `bootstrap` is None, `brokers` brokers with this `security` are started; else `connection` has the parameters for
+    connecting to the running ones. If `topic` is None, one is created with these `partitions`, `protocol`
+    (`commit.protocol`) and `durability` (`ack.durability`), with a replica on up to three brokers. `transport` is that
+    of producers and consumers; brokers started here have a listener for it.
     """
 
     bootstrap: str | None = None
@@ -44,30 +44,30 @@ class TargetOptions:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Returns what a result tells of what was asked for; the names of its files are nobody's business."""
+        """Returns the options for the result, without `connection`, which names files."""
         return {name: value for name, value in asdict(self).items() if name != "connection"}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Brokers and a topic on them. `pids` are known of brokers that were started here."""
+    """The brokers and the topic of a workload. `pids` are the process ids of brokers started here."""
 
     to: Connection
     topic: str
     pids: tuple[int, ...] = ()
 
     async def begin(self) -> Reading:
-        """Reads all counts, CPU time last: what asking for counts costs is no part of the run."""
+        """Reads all counters and then the CPU times, so that reading counters does not count in the run."""
         counters = await read_counters(**self.to)
         return Reading(time.perf_counter(), own_cpu(), tuple(map(cpu_of, self.pids)), counters)
 
     async def end(self) -> Reading:
-        """Reads all counts, CPU time first."""
+        """Reads the CPU times and then all counters, so that reading counters does not count in the run."""
         moment_s, client, brokers = time.perf_counter(), own_cpu(), tuple(map(cpu_of, self.pids))
         return Reading(moment_s, client, brokers, await read_counters(**self.to))
 
     async def leaders(self) -> list[str]:
-        """The base URL of each partition's leader, in the order of the partitions."""
+        """Returns the base URL of each partition's leader, in the order of the partitions."""
         async with AdminClient(**self.to) as admin:
             addresses = {broker.broker_id: broker.address for broker in await admin.list_brokers()}
             topic = await admin.describe_topic(self.topic)
@@ -76,7 +76,7 @@ class Target:
 
 @asynccontextmanager
 async def open_target(options: TargetOptions) -> AsyncIterator[Target]:
-    """Yields the target that the options describe; brokers and topics made for the run are gone after it."""
+    """Yields the target that the options describe; brokers and topics made for the run are removed afterwards."""
     if options.bootstrap is None:
         has_frames = options.transport != HTTP_ONLY
         async with (
@@ -109,8 +109,8 @@ async def _topic(to: Connection, options: TargetOptions) -> AsyncIterator[str]:
 async def read_counters(
     bootstrap_servers: str, *, labelled: bool = False, **security: Unpack[SecurityParameters]
 ) -> dict[str, float]:
-    """Returns the counters without labels, or those that have some, with them; summed over the brokers that are named,
-    but for those that show them at http.ops.listener alone, which nobody here knows."""
+    """Returns the metrics without labels, or if `labelled` those with labels, summed over the named brokers. Brokers
+    that serve metrics at http.ops.listener only are left out."""
     total: Counter[str] = Counter()
     connections = connections_to(1, bootstrap_servers, **security)
     await connections.open()

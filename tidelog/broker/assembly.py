@@ -1,10 +1,10 @@
-"""Assembly of a broker process: builds and wires its parts, and decides the order of start and stop.
+"""Assembly of a broker process: builds and connects its parts, and defines the order of start and stop.
 
-Start: disk, broker, listener (so that port 0 becomes a number), then the broker joins its cluster under that address
-and is ready; until then it may be stopped as at any time. Stop: the broker hands over what it leads, and serves
-meanwhile; the listener takes no more connections, ends its waits and finishes the requests under way; the lines of the
-audit log go to their topic; the broker leaves its cluster and flushes what is appended, the logs are marked clean, the
-disk threads end.
+Start: disk, broker, listener (so that a configured port 0 gets its number); then the broker joins its cluster under
+that address and is ready. It may be stopped at any time before. Stop: the broker hands over its leaderships while it
+still serves; the listeners accept no more connections, end waiting requests and finish those in progress; pending audit
+events are written to their topic; the broker leaves its cluster, flushes appended records, marks the logs as clean, and
+the disk threads end.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ if TYPE_CHECKING:
     from tidelog.broker.kafka.server import KafkaServer
 
 STOP_GRACE_S = 5.0
-"""How long requests may take to end once the broker has handed over what it leads."""
+"""Seconds that requests may take to end once the broker has handed over its leaderships."""
 LINGER_S = 0.5
-"""Connections without a request stay open for so long, if there are other brokers: the client may be just about to send
-one, and learns with the answer that it is the last. Clients of a lone broker have nowhere to go."""
+"""Seconds that connections without a request stay open at a stop, if there are other brokers: a client that is about to
+send a request learns from the answer that the connection closes. The clients of a single broker have no other broker to
+go to."""
 CLOSE_S_MAX = 20.0
-"""How long it may take to flush and close what is open, after that and after the cluster was told: many logs, on a busy
-machine. Who kills earlier loses nothing but time at the next start."""
+"""Seconds that it may take to flush and close all logs after the broker has left the cluster. A broker that is killed
+earlier loses only time at its next start."""
 LEAVE_S_MAX = HAND_OVER_S_MAX + HOLD_S_MAX + IN_FORCE_S_MAX + STEP_ASIDE_S_MAX
-"""How long it may take to hand over; a hundredth of that is usual."""
+"""Seconds that handing over the leaderships may take; a hundredth of that is usual."""
 STOP_S_MAX = LEAVE_S_MAX + STOP_GRACE_S + SHUTDOWN_S_MAX + CLOSE_S_MAX
 KAFKA_WORDS = PortWords(
     "This port of a tidelog broker speaks Kafka's protocol.",
@@ -82,7 +83,7 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
-    """Runs one broker until SIGTERM or SIGINT; `announce` gets the ready line once requests are served.
+    """Runs one broker until SIGTERM or SIGINT; `announce` is called with the ready line once requests are served.
 
     Returns the process's exit status: 0 after a graceful stop, 1 if a fault stopped it. Raises `TidelogError` or
     `OSError` if the broker cannot start.
@@ -110,18 +111,19 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> int:
 
 
 def _clients(config: BrokerConfig) -> int:
-    """Returns how many connections of clients the settings allow."""
+    """Returns the number of client connections that the settings allow."""
     return config.http_connections_max + (0 if config.kafka_address is None else config.kafka_connections_max)
 
 
 def _shared_out(config: BrokerConfig, clients: int) -> dict[str, int]:
-    """Returns the bounds of both listeners, in proportion, where there are fewer places than they allow."""
+    """Returns the connection limits of the HTTP and the Kafka listener, reduced in proportion to `clients` connections
+    in all."""
     http = max(1, clients * config.http_connections_max // _clients(config))
     return {"http_connections_max": http, "kafka_connections_max": max(1, clients - http)}
 
 
 def _other_connections(config: BrokerConfig) -> int:
-    """Returns how many there may be that are not clients': of brokers, of operators, and in their handshakes."""
+    """Returns the maximum number of other connections: of brokers, of operators, and in their TLS handshakes."""
     protocols = (
         config.http_security_protocol,
         config.security_inter_broker_protocol,
@@ -133,16 +135,17 @@ def _other_connections(config: BrokerConfig) -> int:
 
 
 class Safeguards(NamedTuple):
-    """The start settles who may come in."""
+    """Secrets and access rules that are settled before the broker starts."""
 
     secret: ClusterSecret | None
     insecure_listeners: list[str]
     first_token: Token | None
-    """The first administrator's."""
+    """The token of the first administrator, from `http.bootstrap.token.file`; None if there is none."""
 
 
 def _secure(config: BrokerConfig) -> Safeguards:
-    """Reads what is secret, and looks for what is open to strangers. Raises `ConfigError` if that is not allowed."""
+    """Reads the secrets, and checks for listeners that are open to strangers. Raises `ConfigError` if that is not
+    allowed."""
     path = config.cluster_secret_file
     secret = ClusterSecret(read_shared_secret(path, "cluster.secret.file")) if path is not None else None
     insecure_listeners = exposed(config, addresses_of)
@@ -155,7 +158,8 @@ def _secure(config: BrokerConfig) -> Safeguards:
 
 
 def _first_token(config: BrokerConfig) -> Token | None:
-    """Returns the first administrator's token. Raises `ConfigError` for it, or if passwords cannot be verified here."""
+    """Returns the first administrator's token, None if no file names one. Raises `ConfigError` if it is invalid, or if
+    passwords cannot be verified on this machine."""
     problem = check_library() if "basic" in config.http_authentication else ""
     if problem:
         raise ConfigError(f"http.authentication: {problem}")
@@ -168,7 +172,8 @@ def _first_token(config: BrokerConfig) -> Token | None:
 
 
 def _contacts(config: BrokerConfig, entropy: Entropy) -> Contacts:
-    """Returns how to find the cluster that this broker is to join. Raises `InvalidRequest` for its token."""
+    """Returns a function that finds the brokers of the cluster that this broker is to join. Raises `InvalidRequest` for
+    an invalid token."""
     if config.cluster_join is None:
         return no_contacts
     security = _as_client(config)
@@ -240,8 +245,8 @@ async def _serve(
 
 
 async def _open_kafka(config: BrokerConfig, face: BrokerFace, tls: TlsStore | None, brake: Brake) -> KafkaServer | None:
-    """Binds the address for Kafka's clients; None if there is none, or if it is nobody's wish and taken. Raises
-    `OSError`."""
+    """Binds the address for Kafka clients. Returns None if none is configured, or if the default address is taken.
+    Raises `OSError` if a configured address is taken."""
     if config.kafka_address is None:
         return None
     from tidelog.broker.kafka.server import KafkaServer, kafka_listener  # noqa: PLC0415 -- a start without it is quicker
@@ -263,7 +268,7 @@ async def _open_kafka(config: BrokerConfig, face: BrokerFace, tls: TlsStore | No
 
 
 def _network(config: BrokerConfig, tls: TlsStore | None) -> TcpNetwork:
-    """Peers, in plain text or encrypted."""
+    """Returns the network to the other brokers, in plain text or with TLS."""
 
     def directions() -> str:
         return config.http_listener
@@ -274,7 +279,8 @@ def _network(config: BrokerConfig, tls: TlsStore | None) -> TcpNetwork:
 
 
 def _as_client(config: BrokerConfig) -> Security:
-    """A broker that joins a cluster asks one of its brokers over HTTP, with its own certificate if it has one."""
+    """Returns the security parameters with which this broker, as a client, asks a broker of the cluster to join over
+    HTTP."""
     if not (config.cluster_join or "").startswith("https:"):
         return Security(token_file=config.cluster_token_file)
     return Security(
@@ -287,7 +293,8 @@ def _as_client(config: BrokerConfig) -> Security:
 async def _stop(
     servers: Sequence[HttpServer | KafkaServer], broker: Broker, auditing: Auditing, *threads: DiskThreads
 ) -> bool:
-    """Stops in order; False if that takes too long. Then the process ends as if it were killed."""
+    """Stops listeners, broker and disk threads in order. Returns False if that takes longer than `STOP_S_MAX` seconds;
+    the process then ends as if killed."""
     try:
         async with asyncio.timeout(STOP_S_MAX):
             await broker.hand_over()
@@ -306,15 +313,15 @@ async def _stop(
 
 
 def _status(broker: Broker) -> int:
-    """A broker that its cluster removed has ended well: whatever restarts one that failed would have it join again.
-    Raises `OldDirectory` if it has to begin anew."""
+    """Returns the exit status of the process: 0 also for a broker that was removed from its cluster, since a restart
+    would let it join again. Raises `OldDirectory` if it has to begin anew on its directory."""
     if broker.failed.is_set() and broker.is_old:
         raise OldDirectory("the data directory is an old copy")
     return 1 if broker.failed.is_set() and not broker.is_removed else 0
 
 
 async def _start(broker: Broker, listeners: Mapping[str, Endpoint], stop_requested: asyncio.Event) -> bool:
-    """Starts the broker; False if it was stopped, or failed, before it was ready."""
+    """Starts the broker; returns False if it was stopped, or failed, before it was ready."""
     started = asyncio.Event()
     starting = asyncio.ensure_future(broker.start(listeners))
     starting.add_done_callback(lambda _: started.set())
@@ -341,8 +348,8 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def _settle_memory() -> None:
-    """Takes all objects that exist now out of garbage collection: first the modules, then those of the start. They
-    stay, so looking through them again and again would only delay the start and stall requests. They are not collected
-    even once: of 66,000 objects 2,000 are garbage, not worth an eighth of the time that a start takes."""
+    """Takes all existing objects out of garbage collection: the modules, and later the objects of the start. They stay,
+    so examining them repeatedly would only delay requests. They are not collected even once: of 66,000 objects 2,000
+    are garbage, not worth an eighth of the start's time."""
     gc.freeze()
     collect_seldom()

@@ -1,4 +1,4 @@
-"""Opens the audit log of a broker process, if its settings name a place for one, and closes it at the end."""
+"""The audit log of a broker process: opened if the settings name a file or a topic for it, and closed at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.config.schema import BrokerConfig
 
 
 class Auditing:
-    """The audit log of one broker, or none. `open` before its listeners."""
+    """The audit log of one broker, if it has one. `open` has to be called before its listeners start."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -29,8 +29,8 @@ class Auditing:
         self._thread = DiskThreads(1, name="tidelog-audit")
 
     def open(self, broker: Broker, tls: TlsStore | None = None) -> BrokerFace:
-        """Begins to hear of what the broker refuses, and of handshakes that fail; returns the face for its listeners.
-        Raises `OSError` if there can be no such file."""
+        """Begins to log what the broker refuses, and failed TLS handshakes; returns the broker's request handling
+        (`BrokerFace`) with the audit log, for its listeners. Raises `OSError` if the file cannot be opened."""
         config = self._config
         if config.audit_log_file is None and not config.audit_log_topic:
             return broker.face
@@ -55,7 +55,8 @@ class Auditing:
             self._audit.refused_connection(refusal.listener, refusal.remote, why)
 
     async def note_recoveries(self, broker: Broker) -> None:
-        """Notes that an operator has begun the metadata log anew while no broker ran, if the file does not have it."""
+        """Logs recoveries of the metadata log that an operator made while no broker ran, if the audit file does not
+        have them yet."""
         if self._audit is None or self._file is None:
             return
         for recovery in broker.image.recoveries:
@@ -72,14 +73,14 @@ class Auditing:
                 )
 
     async def publish(self) -> None:
-        """Brings what waits to the topic, if it takes it in good time; before the broker stops."""
+        """Writes the waiting audit events to the topic, within a time limit. Called before the broker stops."""
         if self._audit is not None and self._topic is not None:
             await self._audit.stop()
             self._audit.start()
             await self._topic.flush()
 
     async def close(self) -> None:
-        """Writes what waits, if the disk takes it in good time. Idempotent."""
+        """Writes the waiting audit events to the file, within a time limit, and closes it. Idempotent."""
         if self._publishing is not None:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)

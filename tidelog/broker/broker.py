@@ -1,12 +1,12 @@
-"""A broker: its copy of the cluster's metadata, and a runtime for every partition that it leads. No HTTP in here.
+"""A broker: its copy of the cluster's metadata, and a runtime for every partition that it leads. Independent of HTTP.
 
-The listener calls it, the simulator calls it, and both see the same. What changes the cluster is decided by the active
-controller, which may be any broker; what is decided is in force here before whoever asked is answered.
+Listeners and the simulator call it alike. Changes of the cluster are decided by the active controller, which may be any
+broker; a change is in force on this broker before the client that asked for it gets its answer.
 
-Order at start: lock the directory, listen for peers, open the metadata, find the cluster or found it, register, come to
-the state that the metadata describes, be counted as live. A log that cannot be opened costs its partition, not the
-broker. Order at stop: others lead what this one led, and decide what it decided, while it serves still; then, when the
-listeners have no requests under way any more, leave the cluster, make everything durable, leave the clean mark.
+Order at start: lock the directory, listen for peers, open the metadata, find or found the cluster, register, open the
+logs that the metadata assign, and be counted as live. A log that cannot be opened makes its partition unavailable, not
+the broker. Order at stop: hand over leaderships and the controller's role while still serving; then, when the listeners
+have no requests in progress, leave the cluster, flush everything, and leave the clean mark.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from tidelog.transport.peer.hello import are_apart, is_left_behind, recovered_ap
 OPEN_FILES_MAX = 1_024
 LOOK_AT_VOTERS_S = 2.0
 STEP_ASIDE_S_MAX = 1.0
-"""How long a controller that stops waits until another one decides."""
+"""Seconds that a stopping controller waits until another broker is the active controller."""
 
 __all__ = ["Broker", "NewTopic"]
 
@@ -82,10 +82,10 @@ logger = structlog.get_logger("tidelog.broker")
 
 
 class Broker:
-    """A broker of a cluster. `start` comes before anything else; `stop` once at the end."""
+    """A broker of a cluster. `start` has to be called first; `stop` once at the end."""
 
     is_leaving = False
-    """True from when it is to stop; it may serve still."""
+    """True from the beginning of a stop; the broker may still serve."""
     is_ready = False
     controller_changes = 0
     """The number of times that this broker has learned of another active controller."""
@@ -106,10 +106,13 @@ class Broker:
         secret: ClusterSecret | None = None,
         insecure_listeners: Sequence[str] = (),
     ) -> None:
-        """`contacts` finds peer addresses in an existing cluster, for a broker that is to join it. `open_files_max` is
-        how many files of logs it keeps open. `worker` runs what codecs do, `hasher` what passwords take; without them
-        that is done on the loop. With a `secret` it talks to no broker that does not know it. `insecure_listeners` are
-        for whoever looks."""
+        """`contacts` returns peer addresses of an existing cluster, for a broker that is to join one. At most
+        `open_files_max` files of logs are kept open.
+
+        `worker` runs codecs, `hasher` verifies passwords; without them both run on the event loop. With a `secret`,
+        connections of brokers that do not know it are refused. `insecure_listeners` describes listeners that are open
+        to strangers.
+        """
         time = ClusterTime(clock, config.clock_skew_ms_max)
         self.config = config
         self.insecure_listeners = insecure_listeners
@@ -117,7 +120,7 @@ class Broker:
         self.stats = Stats()
         self.purgatory = Purgatory()
         self.stage = "it is looking at its disk"
-        """The broker does this until it is ready, and when it is stopping; for whoever wonders why it is not ready."""
+        """What the broker is doing until it is ready, and while it stops, as a sentence for operators."""
         self.work = HeavyWork(worker)
         self._files = files
         self._contacts = contacts
@@ -180,7 +183,7 @@ class Broker:
         self._registration = Registration(config, self._channel, time, lease, incarnation, self._reports)
         self._routing = Routing(self, self._peers)
         self.groups = Groups(self, config, time, entropy, self.stats, self._routing, self.admin, failed=self.on_failed)
-        """Consumer groups: what is asked of their coordinators, wherever those are."""
+        """Consumer groups of the cluster: requests to their coordinators, on this broker or another."""
         self.group_lags = GroupLags(self)
         self.rest_consumers = RestConsumers(
             self.node_id,
@@ -193,16 +196,16 @@ class Broker:
             entropy,
             self._readable_topics,
         )
-        """Consumers whose memory is a broker's, wherever they live."""
+        """REST consumer instances of the cluster: requests to them, on this broker or another."""
         self.face = self._make_face(time, Login(lambda: self.image.access, time, entropy, hasher))
-        """All that listeners may ask of this broker."""
+        """The request handling of this broker that all listeners share (`BrokerFace`)."""
         self._open_to_peers(service)
         self._peers.on_peer_down.append(self._on_peer_down)
         self._peers.on_peer_silent.append(self._on_peer_silent)
         self._peers.on_refused.append(self._on_refused)
 
     def _make_face(self, time: ClusterTime, login: Login) -> BrokerFace:
-        """Makes it of parts that are all there."""
+        """Makes the request handling that all listeners share, from the parts of this broker."""
         return BrokerFace(
             cluster=self,
             partitions=Partitions(self._routing, self.purgatory, self.data),
@@ -228,7 +231,7 @@ class Broker:
         )
 
     def _open_to_peers(self, service: PeerService) -> None:
-        """Gives the service its parts."""
+        """Connects the handler of other brokers' messages with the parts of this broker."""
         service.claims, service.statistics = ClaimChecks(lambda: self.image), self._peers.statistics
         service.groups, service.rest_consumers = self.groups, self.rest_consumers
         service.metadata, service.controller, service.routing = self._metadata, self._controller, self._routing
@@ -248,11 +251,11 @@ class Broker:
     # -- start and stop -------------------------------------------------------------------------------------------
 
     async def start(self, listeners: Mapping[str, Endpoint]) -> None:
-        """Opens everything, joins the cluster under the advertised addresses of its listeners, by their names, and
-        returns when the cluster counts on this broker. That may take as long as the others need to be started.
+        """Opens the metadata and the logs, joins the cluster under the advertised addresses of the named listeners, and
+        returns when this broker is live and its logs are open. That may take until enough other brokers are started.
 
         Raises `MetadataDamaged`, `WrongDirectory`, `ConfigError`, `NodeIdInUse`, `WrongCluster`, `InvalidRequest` or
-        `OSError`: this broker cannot run; call `stop` all the same.
+        `OSError`: this broker cannot run; `stop` has to be called all the same.
         """
         self._tasks.spawn("log-writer", self.log_writer.run())
         peer_address = await self._listen(listeners)
@@ -286,7 +289,8 @@ class Broker:
         self.is_ready = True
 
     async def _look_for_lost_voters(self) -> None:
-        """Says so, and what to do, if there can be no controller any more."""
+        """Logs, and shows as the stage, that there can be no active controller any more, and what the operator
+        can do."""
         while True:
             await asyncio.sleep(LOOK_AT_VOTERS_S)
             reason = await self._metadata.find_loss()
@@ -295,7 +299,8 @@ class Broker:
                 self.stage = reason
 
     async def _listen(self, listeners: Mapping[str, Endpoint]) -> tuple[str, int]:
-        """The address that peers are told. A broker that is alone by configuration can do without one."""
+        """Listens for other brokers; returns the address that is advertised to them. If the address is taken, a broker
+        that is configured to be alone goes on without it."""
         host, port = split_address(self.config.peer_listener)
         try:
             bound = await self._peers.listen(host, port)
@@ -346,8 +351,8 @@ class Broker:
                 logger.warning("a directory belongs to no known topic; it is left alone", topic_id=topic_id)
 
     async def hand_over(self) -> None:
-        """The first half of a stop in good order: has others lead what this broker leads, if there are any, and decide
-        if it decides. It serves all the while, and afterwards until `stop`. Never takes long, come of it what may."""
+        """Hands over this broker's leaderships, and its role as controller, to other live brokers, while it keeps
+        serving until `stop`. Returns within a time limit even if that fails."""
         if not self.is_ready or self.is_leaving or self.failed.is_set():
             return
         self.is_leaving = True
@@ -372,11 +377,12 @@ class Broker:
 
     @property
     def others(self) -> list[NodeId]:
-        """The other brokers that are live."""
+        """Node ids of the other live brokers."""
         return [broker.node_id for broker in self.image.live_brokers if broker.node_id != self.node_id]
 
     async def stop(self) -> None:
-        """Leads nothing any more, flushes what is appended, marks the logs clean, gives the directory back."""
+        """Leaves the cluster, closes all partitions, flushes appended records, marks the logs as clean, and unlocks the
+        directory."""
         is_clean = self.is_ready and not self.failed.is_set()
         self.is_ready, self.is_leaving = False, True
         self.stage = "it is stopping: it leaves the cluster"
@@ -411,18 +417,18 @@ class Broker:
 
     @property
     def is_old(self) -> bool:
-        """True if its data directory was found to be an old copy: it has to begin anew on it."""
+        """True if its data directory was found to be an old copy, on which it has to begin anew."""
         identity = self._manager.identity.current
         return identity is not None and identity.is_old
 
     @property
     def failed(self) -> asyncio.Event:
-        """Set when this broker must not go on; the process should stop."""
+        """Set when this broker must not go on, so that the process stops."""
         return self._tasks.failed
 
     @property
     def is_removed(self) -> bool:
-        """True if that is because it was removed from its cluster: nothing is wrong with it."""
+        """True if this broker has to stop because it was removed from its cluster, and not because of a fault."""
         return self._tasks.is_removed
 
     # -- what the metadata says -----------------------------------------------------------------------------------
@@ -434,17 +440,17 @@ class Broker:
 
     @property
     def position_in_force(self) -> int:
-        """The metadata up to here are in force on this broker."""
+        """The metadata position up to which this broker's partitions follow the metadata."""
         return self.data.replicas.position
 
     @property
     def cluster_id(self) -> str:
-        """Empty until it is known."""
+        """The id of the cluster; empty until it is known."""
         return self._metadata.cluster_id
 
     @property
     def is_controller(self) -> bool:
-        """True if this broker decides for the cluster."""
+        """True if this broker is the active controller."""
         return self._controller.is_active
 
     def is_admitted(self, image: ClusterImage) -> bool:
@@ -466,7 +472,8 @@ class Broker:
         return ControllerElsewhere(self.image.position, known.node_id, known.peer_host, known.peer_port)
 
     def metadata_lags(self) -> dict[NodeId, int]:
-        """Returns what `ActiveController.lags` does."""
+        """Returns by how many records each live broker is behind in applying the metadata log; empty if this broker is
+        not the active controller."""
         return self._controller.lags
 
     @property
@@ -475,36 +482,37 @@ class Broker:
         return self._introduction.levels
 
     def levels_of(self, broker: BrokerInfo) -> LevelRange | None:
-        """Returns what `Introduction.levels_of` says."""
+        """Returns the feature levels that a registered broker speaks; None if they are not known here."""
         return self._introduction.levels_of(broker)
 
     def image_changed(self, image: ClusterImage) -> None:
-        """For the metadata: something has been applied."""
+        """Follows a changed metadata image: partitions are opened, closed, or change their leader."""
         self._introduction.image_changed(image)
         self.data.follow(image)
 
     def waits(self, reason: str) -> None:
-        """For the metadata: this broker has no cluster yet."""
+        """Sets the stage to the reason why this broker belongs to no cluster yet."""
         self.stage = reason
 
     def leading(self, number: int) -> None:
-        """For the metadata: this broker leads its log, under this number."""
+        """Begins the controller's work, as this broker was elected leader of the metadata log under ballot number
+        `number`."""
         logger.info("elected", number=number)
         self._controller.on_elected(self.image.controller_epoch + 1, self.cluster_id)
 
     def deposed(self) -> None:
-        """For the metadata: it leads no more."""
+        """Ends the controller's work, as this broker no longer leads the metadata log."""
         self._controller.on_lost()
 
     def leader_changed(self, node_id: int | None) -> None:
-        """For the metadata: who leads, as far as this broker knows."""
+        """Notes which node leads the metadata log, as far as this broker knows; None if no leader is known."""
         self.controller_changes += node_id is not None
         self._channel.on_leader_changed(node_id)
         self._progress.changed.wake_all()
         self._registration.hurry()
 
     def fail(self, reason: str) -> None:
-        """For the metadata: this broker must not go on."""
+        """Stops this broker for a fault, and logs the reason."""
         logger.critical("stopping", reason=reason)
         self.failed.set()
 
@@ -516,14 +524,15 @@ class Broker:
         self._reports.report_silence(self.own_epoch(), node_id)
 
     def on_peer_refused(self, hear: Callable[[str, str], None]) -> None:
-        """Tells of all whose connections are refused from now on: their addresses, and why."""
+        """Registers a function that is called with address and reason of each refused connection of another broker."""
         self._peers.on_complaint.append(hear)
 
     def _on_refused(self, theirs: Hello) -> None:
-        """Says why this broker does not get ready, if it does not speak its cluster's level.
+        """Handles a refusal by another broker: sets the stage if this broker does not speak its cluster's feature
+        level.
 
-        Stops it beside one that was recovered apart, if it is starting, or is not with a majority of all brokers: so at
-        most one side serves.
+        Stops this broker if the two clusters come from separate recoveries of one, and this broker is starting or is
+        not in a majority of all brokers: so at most one side serves.
         """
         ours = self._introduction.hello
         if not self.is_ready and is_left_behind(ours, theirs):
@@ -534,7 +543,7 @@ class Broker:
             self.fail(f"{recovered_apart(ours.generation, found)} ({WrongCluster.code})")
 
     def on_metadata_applied(self) -> None:
-        """This broker is in line with more of the metadata."""
+        """Wakes the parts that wait for metadata, as this broker's partitions follow more of it now."""
         self.groups.on_metadata_applied()
         self._routing.on_metadata_applied()
         self._progress.changed.wake_all()
@@ -544,23 +553,23 @@ class Broker:
         return [topic.name for topic in self.image.topics.values() if not topic.is_internal]
 
     def on_topic_removed(self, topic_id: TopicId) -> None:
-        """For the replicas: nothing is left here of a deleted topic."""
+        """Reports to the controller that this broker holds nothing of a deleted topic any more."""
         self._registration.report_removed(topic_id)
 
     def on_failed(self) -> None:
-        """For the replicas: this broker must not go on; its log says why."""
+        """Stops this broker for a fault that is logged already."""
         self.failed.set()
 
     async def in_force(self, position: int) -> bool:
-        """Returns when `Progress.in_force` does."""
+        """Waits until this broker follows the metadata up to `position`; returns False if that takes too long."""
         return await self._progress.in_force(position)
 
     def is_opening(self, partition_id: PartitionId) -> bool:
-        """True if this broker holds a replica whose log is on its way open. Who asks waits for it."""
+        """Returns True if this broker holds a replica whose log is being opened; requests for it should wait."""
         return self.data.replicas.is_opening(partition_id)
 
     async def opened(self, topic: str) -> None:
-        """Returns when no log of a topic is on its way open here any more, or after a while."""
+        """Waits until no log of a topic is being opened on this broker, with a time limit."""
         described = self.image.topics.get(topic)
         if described is not None:
             await self._progress.opened(PartitionId(described.topic_id, one.partition) for one in described.partitions)
@@ -569,21 +578,21 @@ class Broker:
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
-        """The partitions that this broker leads and could open."""
+        """The partitions that this broker leads and whose logs are open."""
         return self.data.replicas.partitions
 
     def topic(self, name: str) -> Topic:
-        """Raises `UnknownTopic`."""
+        """Returns the metadata of a topic. Raises `UnknownTopic`."""
         topic = self.image.topics.get(name)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name!r}; create it first")
         return topic
 
     def topic_config(self, name: str) -> TopicConfig:
-        """The settings in force for a topic. Raises `UnknownTopic`."""
+        """Returns the settings in force for a topic. Raises `UnknownTopic`."""
         return topic_config(self.config, self.topic(name).configs)
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
-        """A partition, here or on the broker that leads it. Raises `UnknownTopic`, `UnknownPartition`,
+        """Returns a partition, on this broker or on the one that leads it. Raises `UnknownTopic`, `UnknownPartition`,
         `LeaderNotAvailable`."""
         return self._routing.partition(topic, partition)

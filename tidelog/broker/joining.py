@@ -1,4 +1,4 @@
-"""Finding the cluster to join: from the HTTP address of any of its brokers to the peer addresses of all."""
+"""Finding the cluster to join: asks the HTTP address of any of its brokers for the peer addresses of all brokers."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _PEERS = msgspec.json.Decoder(_Peers)
 async def peer_contacts(
     url: str, entropy: Entropy, credentials: Credentials | None = None, security: Security = PLAIN
 ) -> list[tuple[str, int]]:
-    """Returns where the brokers of the cluster at this address listen for other brokers; tries again for a while. The
-    `credentials` are shown to that cluster.
+    """Returns the peer addresses of the brokers of the cluster at this URL. The `credentials` authenticate this broker
+    there. Repeats the request `TRIES` times.
 
-    Raises `ConfigError` if nobody answers there.
+    Raises `ConfigError` if no broker answers.
     """
     for tries in range(TRIES):
         session = ClusterSession(

@@ -1,13 +1,12 @@
-"""An answer of another broker is believed as far as a correct one could have given it, to what was asked.
+"""Checks of the answers of other brokers: an answer is accepted only if a correct broker could have given it.
 
-Requests are judged by who sends them (`peer_claims`); an answer comes on the connection of whom was asked, so it is
-judged by the question. It has to be of a kind that answers it, to be about what was asked, and to fit what comes
-behind it. Numbers that no field can hold are refused by the types (`model.wire_numbers`) before that. What a broker
-says of its own disk, or as the leader of what it leads, and could be true, is believed.
+Requests are checked by their sender (`peer_claims`). An answer comes on the connection to the broker that was asked, so
+it is checked against the request: it must be of a type that answers it, be about the same things, and fit the payload
+that follows. Numbers that no field can hold are refused before by the field types (`model.wire_numbers`). Statements of
+a broker about its own disk, or as the leader about its partitions, are accepted if they could be true.
 
-An answer that is not believed is none: whoever asked is told what it is told of a connection that was lost, and asks
-again. `ANSWERED_BY` has every message that is asked, or the brokers do not start; those that are in it nowhere are
-notifications.
+A refused answer counts as none: the caller gets the error of a lost connection, and asks again. `ANSWERED_BY` must name
+every request, or brokers do not start; a message that it does not name is a notification.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ from tidelog.transport.peer import Answer, Hello
 from tidelog.transport.peer.frames import BadFrame
 
 AHEAD_MAX: Final = 2**32
-"""How much further than all that is known here a position of the metadata, or an epoch, may be, and be believed."""
+"""How far a metadata position or an epoch in an answer may be beyond the known ones."""
 PORT_MAX: Final = 65_535
 Message = type[msgspec.Struct]
 NOTHING: Final = type(None)
@@ -151,7 +150,7 @@ ANSWERED_BY: Final[Mapping[Message, tuple[type, ...]]] = {
         (NOTHING,),
     ),
 }
-"""The kinds of answers to what is asked; `NOTHING` is no message."""
+"""The types of the answers to each request; `NOTHING` stands for an empty answer."""
 NOTIFICATIONS: Final[tuple[Message, ...]] = (
     PaxosFrame,
     ElectionFrame,
@@ -160,9 +159,9 @@ NOTIFICATIONS: Final[tuple[Message, ...]] = (
     ReplicasFlushed,
     TakeBack,
 )
-"""These are not answered."""
+"""One-way messages, which have no answer."""
 NOTICED: Final[tuple[Message, ...]] = (*NOTIFICATIONS, MetadataApplied, ReportSilence)
-"""These come as notifications; the last two, commands, are asked as well."""
+"""Messages that may be sent one-way; the last two are commands, which may be sent as requests too."""
 GROUPS_ANSWERED_BY: Final[Mapping[Message, Message]] = {
     groups.Heartbeat: groups.HeartbeatAnswer,
     groups.CommitOffsets: groups.CommitAnswer,
@@ -182,11 +181,11 @@ GROUPS_ANSWERED_BY: Final[Mapping[Message, Message]] = {
         groups.GroupDone,
     ),
 }
-"""The same for what is asked about groups."""
+"""The type of the answer to each request to a group coordinator."""
 
 
 def check_paired(messages: Sequence[Message]) -> None:
-    """Raises `TypeError` unless each message is asked, answers, or is a notification; and only one of these."""
+    """Raises `TypeError` unless each message type is exactly one of request, answer and notification."""
     answers = {kind for kinds in ANSWERED_BY.values() for kind in kinds} - {NOTHING}
     for message in messages:
         if (message in ANSWERED_BY) + (message in answers) + (message in NOTIFICATIONS) != 1:
@@ -194,13 +193,14 @@ def check_paired(messages: Sequence[Message]) -> None:
 
 
 class AnswerChecks:
-    """Judges the answers that come to one broker. `image` is that of the cluster, as far as it is known here."""
+    """Checks of the answers that one broker receives. `image` returns its metadata image."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
 
     def check(self, answerer: Hello, asked: msgspec.Struct, answer: Answer) -> None:
-        """Raises `BadFrame` for what answers something else, `ForeignSender`, `ImplausibleNumber`."""
+        """Raises `BadFrame` for an answer of a wrong type, `ForeignSender` or `ImplausibleNumber` for one that no
+        correct broker could have given."""
         message = answer.message
         if type(message) not in ANSWERED_BY[type(asked)]:
             raise BadFrame(f"{_name(message)} answers no {_name(asked)}")
@@ -237,7 +237,8 @@ def _check_command(asked: msgspec.Struct, answer: CommandAnswer, position: int) 
 def _check_partitions(
     asked: Sequence[IsrAsked] | Sequence[MembersAsked], answered: Sequence[IsrAnswer] | Sequence[MembersAnswer]
 ) -> None:
-    """There is one answer for each partition, in their order, and epochs are counted up one by one."""
+    """Checks that there is one answer for each requested partition, in the same order, with plausible epochs. Raises
+    `ImplausibleNumber`."""
     named = [(entry.topic_id, entry.partition) for entry in asked]
     told = [(entry.topic_id, entry.partition) for entry in answered]
     _demand(named == told, "an answer is about other partitions than was asked")
@@ -249,7 +250,7 @@ def _check_partitions(
 
 
 def _check_description(answerer: Hello, told: QuorumDescribed) -> None:
-    """A broker describes itself. Whoever founds or joins a cluster acts on it."""
+    """Checks that a broker describes itself and names valid voters. Raises `ForeignSender`, `BadFrame`."""
     if told.node_id != answerer.node_id:
         raise ForeignSender(f"node {answerer.node_id} described node {told.node_id} instead of itself")
     if told.voters:
@@ -260,7 +261,8 @@ def _check_description(answerer: Hello, told: QuorumDescribed) -> None:
 
 
 def _check_sizes(asked: msgspec.Struct, answer: msgspec.Struct | None, size: int) -> None:
-    """The bytes that follow are those that the answer tells of."""
+    """Checks that the answer describes as many bytes as follow it, and fits the request. Raises `ImplausibleNumber`,
+    `BadFrame`."""
     match answer:
         case ReplicasFetched():
             _demand_size(sum(entry.size for entry in answer.partitions), size)

@@ -1,17 +1,17 @@
-"""A broker names itself in its messages, and is believed only so far.
+"""Checks of the senders of messages: a broker may send messages in its own name only.
 
-Whoever is at the other end of a connection, and however it has proved that, a message is believed only as far as a
-correct broker could have sent it. A broker speaks for itself alone: the node that a message names as its sender is the
-one that said hello on the connection, in the process that said it, and in no later epoch than the metadata give that
-process. Ids of engines are judged by the log that they belong to (`consensus.routes`), numbers by what the log has
-(`consensus.plausible`) and by the types of the fields (`model.wire_numbers`). What a broker says of its own disk, and
-could be true, is believed: against a broker that lies about itself there is no help but to have more than one.
+However the process at the other end of a connection has authenticated itself, a message is accepted only if a correct
+broker could have sent it. The node that a message names as its sender must be the one that introduced itself on the
+connection, in the same process, and with no later broker epoch than the metadata give that process. Engine ids are
+checked by the log that they belong to (`consensus.routes`), numbers by the log's state (`consensus.plausible`) and by
+the field types (`model.wire_numbers`). Statements of a broker about its own disk are accepted if they could be true:
+the only protection against a broker that lies about itself is to have more than one.
 
-Every message has an entry in `CLAIMS`, or the brokers do not start; commands have theirs in the one list of commands,
-`controller/command_table.py`. `OPEN` are those that a process may send before the
-metadata name it as its node's broker: to found a cluster, to join it, to vote in its log, and to catch up with it. They
-change nothing but by the rules of that log. A broker that is behind in the metadata takes others for strangers until it
-has caught up, which takes only these; what it refuses meanwhile comes again.
+Every message type has an entry in `CLAIMS`, or brokers do not start; those of commands are in
+`controller/command_table.py`. The types in `OPEN` may be sent by a process that the metadata do not name yet: to found
+or join a cluster, to vote in its log, and to catch up with it. They change nothing outside that log's rules. A broker
+that is behind in the metadata refuses messages of brokers that it does not know yet, until these types have let it
+catch up; refused messages are repeated by their senders.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tidelog.model.ids import NodeId
 from tidelog.transport.peer import Hello
 
 NOBODY: Final = -1
-"""`ElectLeaders` of an older version names no broker; the other fields cannot be -1."""
+"""The node id -1, by which `ElectLeaders` of an older version names no broker; the other messages cannot contain it."""
 
 CLAIMS: Final[Mapping[type[msgspec.Struct], Claim]] = {
     **dict.fromkeys(
@@ -72,8 +72,8 @@ CLAIMS: Final[Mapping[type[msgspec.Struct], Claim]] = {
     ReplicasFlushed: Claim("replica", "broker_epoch"),
     **{kind: COMMANDS[kind].claim for kind in WIRE_COMMANDS},
 }
-"""How each message names its sender. Those without a claim do not: their engine ids are judged by the log that they
-belong to, what a broker hands on for a client is judged by the client's rights, and answers come to who has asked."""
+"""The fields in which each message type names its sender. Types without a claim name none: engine ids are checked by
+their log, forwarded client requests by the client's rights, and answers by their request."""
 
 OPEN: Final = (
     DescribeQuorum,
@@ -84,8 +84,8 @@ OPEN: Final = (
     RegisterBroker,
     BrokerHeartbeat,
 )
-"""A process that the metadata do not name may send these. The controller judges heartbeats itself, since a broker that
-was removed, or has a later life, is to be told so."""
+"""Message types that a process may send before the metadata name it. The controller checks heartbeats itself, so that
+it can tell a broker that it was removed or that its node has registered in a later process."""
 
 
 def check_complete(messages: Sequence[type[msgspec.Struct]]) -> None:
@@ -99,13 +99,14 @@ def check_complete(messages: Sequence[type[msgspec.Struct]]) -> None:
 
 
 class ClaimChecks:
-    """Judges the messages that come to one broker. `image` is that of the cluster, as far as it is known here."""
+    """Checks of the senders of messages that one broker receives. `image` returns its metadata image."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
 
     def check(self, caller: Hello, message: msgspec.Struct, *, is_open: bool = False) -> None:
-        """Raises `ForeignSender`, `BrokerNotRegistered`. `is_open`: whoever sends it, it does no harm here now."""
+        """Raises `BrokerNotRegistered` if the metadata do not name the sending process, `ForeignSender` if the message
+        names another sender. `is_open` allows any process to send it."""
         broker = self._image().brokers.get(NodeId(caller.node_id))
         is_member = broker is not None and broker.incarnation == caller.incarnation
         if not is_member and not is_open and type(message) not in OPEN:
@@ -129,7 +130,8 @@ def _check_claim(caller: Hello, broker: BrokerInfo | None, message: msgspec.Stru
 
 
 def _check_epoch(caller: Hello, broker: BrokerInfo, message: msgspec.Struct, epoch: int) -> None:
-    """An older epoch is found stale by whoever acts on it; a later one of another process may be to be read yet."""
+    """Raises `ForeignSender` if the sender names an epoch that is not its own. An older epoch is refused later, by the
+    handler; a later one of another process may be in metadata that this broker has yet to apply."""
     is_member = broker.incarnation == caller.incarnation
     if epoch > broker.epoch if is_member else epoch == broker.epoch:
         whose = "its process" if is_member else "another process"

@@ -1,4 +1,4 @@
-"""The dispatch of messages from other brokers: which message goes to which part."""
+"""Dispatch of the messages of other brokers to the parts of a broker that handle them."""
 
 from __future__ import annotations
 
@@ -121,17 +121,19 @@ PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
     *GROUP_MESSAGES,
     *REST_CONSUMER_MESSAGES,
 )
-"""All messages that brokers exchange."""
+"""The types of all messages between brokers."""
 
 
 def _without_newer_reasons(report: ReportUnfitReplicas, level: int) -> ReportUnfitReplicas:
-    """Leaves out what an older controller would refuse the whole report for."""
+    """Returns the report without replicas whose reason is newer than the feature level: an older controller would
+    refuse the whole report."""
     known = [one for one in report.replicas if UNFIT_REASON_LEVELS.get(one.reason, LEVEL_MIN) <= level]
     return msgspec.structs.replace(report, replicas=known)
 
 
 def _checked_frame(frame: PaxosFrame, level: int) -> PaxosFrame:
-    """Refuses a value by its name alone: an older acceptor would wait for the payload."""
+    """Returns the frame. Raises `UnsupportedLevel` for a value without its payload below `NAMED_LEVEL`, where the
+    acceptor would wait for the payload."""
     if level < NAMED_LEVEL and isinstance(frame.message, WriteRequest) and frame.message.is_named:
         raise UnsupportedLevel(f"values are not accepted by name at feature level {level}")
     return frame
@@ -152,7 +154,7 @@ def _election_frame_of_level(frame: ElectionFrame, level: int) -> ElectionFrame:
 FREE_LEVEL: Final = 3
 """Since which feature level a voter says for how long it has granted no earlier leader a lease."""
 NAMED_LEVEL: Final = 2
-"""Since which feature level acceptors take a value whose payload is lost everywhere."""
+"""The feature level from which on acceptors take a value whose payload is lost on all replicas."""
 
 MESSAGE_ADDITIONS: Final = Additions(
     types={AlterQuotas: QUOTAS_LEVEL}
@@ -207,7 +209,7 @@ MESSAGE_ADDITIONS: Final = Additions(
         PartitionFrame: _checked_partition_frame,
     },
 )
-"""Since which feature level there are messages, and fields and values in them."""
+"""Feature levels from which on newer message types, fields and values may be sent."""
 
 
 check_complete(PEER_MESSAGES)
@@ -219,18 +221,19 @@ REASONS: Final[Mapping[type[TidelogError], str]] = {
     ImplausibleNumber: NUMBER,
     BrokerNotRegistered: UNREGISTERED,
 }
-"""Under which a message is counted that is refused so."""
+"""Metric labels of the errors for which messages of other brokers are refused."""
 REFUSED: Final = (NotAsked, ForeignSender, ImplausibleNumber, BrokerNotRegistered)
 COMPLAINT_S: Final = 60.0
-"""How often a refusal for the same reason is logged; all are counted."""
+"""Seconds between two log lines about refusals for the same reason; all refusals are counted."""
 
 
 class PeerService:
-    """A `PeerHandler`. Its parts are set by the broker as they come to life."""
+    """The `PeerHandler` of a broker, which dispatches messages of other brokers. The broker sets its parts when they
+    exist."""
 
     claims: ClaimChecks
     statistics: PeerStatistics
-    """The counts of the broker's `PeerNode`: refused messages count there."""
+    """Counters of the broker's `PeerNode`, which also count refused messages."""
 
     metadata: ClusterMetadata
     controller: ActiveController
@@ -243,7 +246,7 @@ class PeerService:
     loss_finder: LossFinder
     remains_finder: RemainsFinder
     controller_elsewhere: Callable[[], ControllerElsewhere | None]
-    """Returns the address of the active controller, if it is another broker and known."""
+    """Returns the address of the active controller; None if it is this broker or not known."""
 
     def __init__(self) -> None:
         self._requests: dict[type[msgspec.Struct], AnswerPeer] = {}
@@ -251,12 +254,12 @@ class PeerService:
         self._complained_s: dict[str, float] = {}
 
     def add(self, protocol: ProtocolRuntime) -> None:
-        """Gives a commit protocol its messages, which are most of what brokers exchange."""
+        """Adds the message handlers of a commit protocol."""
         self._requests |= protocol.requests
         self._notifications |= protocol.notifications
 
     async def handle(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> Answer:
-        """Answers a request; see `PeerHandler`."""
+        """Answers a request of another broker. Raises the error that the other broker gets as its answer."""
         try:
             _check_kind(message, ANSWERED_BY)
             self.claims.check(caller, message, is_open=isinstance(message, Command) and not self.controller.decides)
@@ -297,9 +300,8 @@ class PeerService:
         return Answer(await self.verifier.answer(message))
 
     async def _decided(self, command: Command) -> CommandAnswer:
-        """Decides a command, or answers where the controller is: a broker that has been away does not know which
-        brokers vote by now, let alone which one leads.
-        """
+        """Decides a command as the controller, or answers with the controller's address, which a broker that was away
+        does not know."""
         try:
             return await self.controller.handle(command)
         except NotController:
@@ -309,7 +311,7 @@ class PeerService:
             return elsewhere
 
     def notified(self, caller: Hello, message: msgspec.Struct, payload: memoryview) -> None:
-        """Takes a message that needs no answer; see `PeerHandler`."""
+        """Handles a one-way message of another broker; a refused one is counted and dropped."""
         try:
             _check_kind(message, NOTICED)
             self.claims.check(caller, message)
@@ -318,7 +320,7 @@ class PeerService:
             self._refused(caller, message, error)
 
     def _refused(self, caller: Hello, message: msgspec.Struct, error: TidelogError) -> None:
-        """Counts it, and says so once in a while."""
+        """Counts a refused message, and logs it at most every `COMPLAINT_S` seconds for each reason."""
         reason = REASONS[type(error)]
         self.statistics.refused[reason] += 1
         now_s = asyncio.get_running_loop().time()
