@@ -120,7 +120,7 @@ class Broker:
         self.stats = Stats()
         self.purgatory = Purgatory()
         self.stage = "it is looking at its disk"
-        """What the broker is doing until it is ready, and while it stops, as a sentence for operators."""
+        """The activity of the broker until it is ready, and while it stops, as a sentence for operators."""
         self.work = HeavyWork(worker)
         self._files = files
         self._contacts = contacts
@@ -528,11 +528,11 @@ class Broker:
         self._peers.on_complaint.append(hear)
 
     def _on_refused(self, theirs: Hello) -> None:
-        """Handles a refusal by another broker: sets the stage if this broker does not speak its cluster's feature
-        level.
+        """Handles that a connection with another broker was refused: sets the stage if this broker does not speak its
+        cluster's feature level.
 
-        Stops this broker if the two clusters come from separate recoveries of one, and this broker is starting or is
-        not in a majority of all brokers: so at most one side serves.
+        Stops this broker if the other one's cluster comes from a separate recovery of the same metadata log, and this
+        broker is starting or is not in a majority of all brokers: so at most one side serves.
         """
         ours = self._introduction.hello
         if not self.is_ready and is_left_behind(ours, theirs):

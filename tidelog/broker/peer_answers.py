@@ -159,7 +159,7 @@ NOTIFICATIONS: Final[tuple[Message, ...]] = (
     ReplicasFlushed,
     TakeBack,
 )
-"""One-way messages, which have no answer."""
+"""Message types that are sent one-way, without an answer."""
 NOTICED: Final[tuple[Message, ...]] = (*NOTIFICATIONS, MetadataApplied, ReportSilence)
 """Messages that may be sent one-way; the last two are commands, which may be sent as requests too."""
 GROUPS_ANSWERED_BY: Final[Mapping[Message, Message]] = {

@@ -86,7 +86,7 @@ class PendingAppend:
 
 
 class ElectedLog:
-    """One broker's member of a log that elects its own leader. `start` has to be called first, with the task of `disk`
+    """A broker's member of a log that elects its own leader. `start` has to be called first, with the task of `disk`
     running. Not thread-safe: for the event loop only."""
 
     def __init__(

@@ -41,7 +41,7 @@ class InFlightProposal(Generic[W]):
     def __init__(self, value: Value, durability: str = "fsynced") -> None:
         self.value = value
         self.durability = durability
-        """What an acknowledgement of this value promises: "fsynced" or "replicated"."""
+        """The promise of an acknowledgement of this value: "fsynced" or "replicated"."""
         self.waiters: list[W] = []
         self.accepted_by: tuple[int, ...] = ()
         """Engine ids of the quorum that accepted the value; empty while it is not known."""

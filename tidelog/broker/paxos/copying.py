@@ -75,11 +75,11 @@ class Copier:
         self._entropy = entropy
         self._era = era
         self._damaged: dict[int, int] = {}
-        """By node id: the end offset of the damaged range, for each broker that has the batch at `_damaged_at` damaged,
-        or that no longer knows it (`doubts`)."""
+        """End offset of the damaged range by node id, for each broker that has the batch at `_damaged_at` damaged, or
+        that no longer knows it (`doubts`)."""
         self._damaged_at = (-1, False)
         self._told: dict[int, str] = {}
-        """By node id: the error of the last failed request that was already written to the operator's log."""
+        """Error of the last failed request by node id, as already written to the operator's log."""
 
     async def run(self) -> None:
         """Copies until `wanted` returns None or the log is offline."""

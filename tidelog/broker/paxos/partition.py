@@ -147,7 +147,7 @@ class PaxosPartition(LedPartition):
 
     @property
     def replica_lags(self) -> dict[int, int]:
-        """By node id: how many records each replica's log lacks."""
+        """Number of records that each replica's log lacks, by node id."""
         return self._proposer.lags()
 
     @property

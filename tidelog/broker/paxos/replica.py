@@ -70,8 +70,8 @@ logger = structlog.get_logger("tidelog.paxos")
 
 
 class PaxosReplica:
-    """One replica of a Paxos partition, made from the opened files. `start` has to be called first. Not thread-safe:
-    for the event loop only."""
+    """A replica of a Paxos partition, made from the opened files. `start` has to be called first. Not thread-safe: for
+    the event loop only."""
 
     def __init__(
         self, identity: ReplicaIdentity, contacts: VoterSet, files: ReplicaFiles, context: PartitionContext
