@@ -115,7 +115,6 @@ def _drawn(partitions: int) -> Iterator[int]:
 
 
 def _clocks(partitions: int) -> list[_Clocked]:
-    """Returns a new counter for each partition."""
     return [_Clocked() for _ in range(partitions)]
 
 

@@ -174,7 +174,6 @@ async def _write(to: Connection, options: IdleConsumersOptions, records: int) ->
 
 
 def _resident_bytes(cluster: LocalCluster) -> int:
-    """Returns the resident memory of all brokers."""
     return sum(resident_bytes(cluster.broker(node_id).pid) for node_id in cluster.node_ids)
 
 

@@ -206,7 +206,8 @@ class ReplicaDisk:
                 timer.cancel()
 
     def refresh(self, metadata: Metadata) -> None:
-        """Writes the metainfo again, since the part that its owner adds has changed. Does not wait."""
+        """Writes the metainfo (promises and ids of the replica) again, since the part that its owner adds has changed.
+        Does not wait."""
         self._newest = self._encode_metainfo(metadata)
         self._metainfo_asked += 1
         self._has_metainfo.set()
@@ -227,8 +228,8 @@ class ReplicaDisk:
         return not self._has_failed
 
     async def end(self, metadata: Metadata) -> None:
-        """Writes the waiting records, and then this metainfo, which records a clean stop. The metainfo is left out if
-        that fails, or takes more than `END_S_MAX` seconds."""
+        """Writes the waiting records, and then this metainfo (promises and ids), which records a clean stop. The
+        metainfo is left out if that fails, or takes more than `END_S_MAX` seconds."""
         self.resume()
         self._log_writer.submit(self)
         await self._log_writer.at_rest(self._store)
@@ -299,7 +300,7 @@ class ReplicaDisk:
     # -- becoming durable --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Writes metainfo until cancelled."""
+        """Writes the newest metainfo (promises and ids of the replica) whenever it has changed, until cancelled."""
         while True:
             await self._has_metainfo.wait()
             self._has_metainfo.clear()
@@ -325,7 +326,7 @@ class ReplicaDisk:
             self._report()
 
     def _try_again(self, metainfo: bytes) -> None:
-        """Schedules writing this metainfo again, unless newer metainfo waits."""
+        """Schedules writing this metainfo (promises and ids of the replica) again, unless newer metainfo waits."""
         if self._newest is None:
             self._newest = metainfo
         self._has_metainfo.set()

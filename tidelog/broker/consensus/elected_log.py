@@ -184,7 +184,7 @@ class ElectedLog:
 
     @property
     def belongs(self) -> bool:
-        """True unless this broker is still founding its cluster."""
+        """True if this broker belongs to its cluster already, False while it still takes part in founding it."""
         return self.status is Status.VOTING or self.engine.node.node > NODE_MAX
 
     def open_entries(self) -> Iterator[tuple[bytes, int]]:

@@ -161,7 +161,8 @@ class Leadership:
     # -- what the engine says ------------------------------------------------------------------------------------------
 
     def on_elected(self, number: int) -> None:
-        """Begins the term, as this member's barrier is applied; writes voters first if it was elected for that."""
+        """Begins the term, as this member's barrier (the first entry of its term) is applied; writes voters first if it
+        was elected for that."""
         if self.voter_changer.write(number):
             return
         replica = self._engine.node.replica

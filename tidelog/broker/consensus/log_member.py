@@ -39,7 +39,7 @@ class MemberMetainfo(msgspec.Struct, frozen=True):
 
 
 def metainfo_of(stored: StoredSlots) -> MemberMetainfo | None:
-    """Returns the metainfo of a disk; None if it is new."""
+    """Returns the metainfo (identity, promises and known voters) of a disk; None if it is new."""
     return None if stored.metainfo is None else msgspec.msgpack.decode(stored.metainfo, type=MemberMetainfo)
 
 
@@ -83,7 +83,7 @@ class LogMember:
 
     @property
     def is_new(self) -> bool:
-        """True of a disk that remembers no log."""
+        """True if this disk belongs to no log yet."""
         return not self.cluster_id
 
     @property
@@ -120,7 +120,8 @@ class LogMember:
         return membership
 
     def encode_metainfo(self, metadata: Metadata) -> bytes:
-        """Returns the encoded metainfo to be stored, which includes the engine's metadata."""
+        """Returns the encoded metainfo (identity, promises and known voters) to be stored, which includes the engine's
+        metadata."""
         assert self.contacts is not None, "a log is known"
         contacts = encode_voters(self.contacts)
         return msgspec.msgpack.encode(

@@ -1,15 +1,16 @@
-"""The voters of one log, and the one way in which they change, for every owner of an engine.
+"""The voters of one log, and the only procedure that changes them, for every owner of an engine.
 
-`Membership` (`replication.paxos.voters`) says who decides; this has the engine go by it. A leader changes the voters
-from C to C', which differ by one voter more, one less, or one in the place of another, in a chain of named steps:
+`Membership` (`replication.paxos.voters`) decides who votes; this module keeps the engine in line with it. A leader
+changes the voters from C to C', which differ by one added, removed or replaced voter, in these steps:
 
     change -> hold -> join -> write -> settle
 
 *Why no two quorums decide differently, and what a crash leaves.* Every candidate needs promises of a majority of C as
-long as it has not applied VOTERS(C'), the value that puts C' in force. Let n be the number of the term in `write`.
+long as it has not applied VOTERS(C'), the value that puts C' in force. Let n be the ballot number of the term in
+`write`.
 
 hold     The leader takes no more values, and waits until all of its own are applied. Only majorities of C decide. The
-         engine demands it once more: it refuses VOTERS while anything of the term is not applied, and anything behind
+         engine enforces this as well: it refuses VOTERS while a value of the term is not applied, and any value behind
          them. A crash leaves nothing: the change is in this process's memory alone.
 
 join     The term ends. Under n, a fresh number, a majority of C *and* one of C' have to elect this leader again. (The
@@ -18,21 +19,22 @@ join     The term ends. Under n, a fresh number, a majority of C *and* one of C'
          writes, as in plain Paxos. A crash leaves a number that is used up: the next candidate is one of C.
 
 write    VOTERS(C') is the only value of n behind its barrier, and its last. It is chosen when majorities of C and of C'
-         have accepted it. Until then nobody goes by C' alone, because nobody has applied it. A crash leaves it with
+         have accepted it. Until then no node decides by C' alone, because none has applied it. A crash leaves it with
          some voters. A later candidate of C either meets none of them: then it is not chosen, another value comes to
-         its position, and C' never is in force. Or it finds it, ends with `VotersFound`, and needs both majorities too.
+         its position, and C' is never in force. Or it finds the value, ends with `VotersFound`, and needs both
+         majorities too.
 
-settle   Whoever applies VOTERS(C') goes by C', and this leader is elected again, under a fresh number, by C' alone. A
-         candidate that still goes by C meets, in each majority of C, somebody who accepted VOTERS(C') under n: with a
-         smaller number it is refused; with a larger one it is told, and joins C' to its quorum. A promise counts for a
-         candidate of C' only if its sender has VOTERS(C') on disk, so from this election on a majority of C' knows that
-         it decides, and C is not needed any more. A crash before leaves VOTERS(C') chosen: anybody who applies it goes
-         on from here. Until this election is won, majorities of both may be needed.
+settle   A node that applies VOTERS(C') decides by C', and this leader is elected again, under a fresh number, by C'
+         alone. A candidate that still decides by C meets, in each majority of C, a voter that accepted VOTERS(C') under
+         n: with a smaller number it is refused; with a larger one it learns of C', and joins C' to its quorum. A
+         promise counts for a candidate of C' only if its sender has VOTERS(C') on disk, so from this election on a
+         majority of C' knows that it decides, and C is not needed any more. A crash before leaves VOTERS(C') chosen:
+         any node that applies it continues from here. Until this election is won, majorities of both may be needed.
 
 A change that is not written yet is given up when its term, its time, or its caller ends: n wrote no voters, and never
-will. One that is written is left to its term, and if that is lost to the log, which tells whether it was chosen. An id
-is one disk's for ever (`VoterSet.check_step`), so a disk that forgot its promises is in no majority. That all this
-stays true over several changes, with candidates that missed them all, is proved in docs/replication-paxos.md
+will. A written change is left to its term, and if that is lost to the log, which shows whether it was chosen. An id
+belongs to one disk for ever (`VoterSet.check_step`), so a disk that forgot its promises is in no majority. That all
+this stays true over several changes, with candidates that missed them all, is proved in docs/replication-paxos.md
 ("Changing the voters").
 """
 

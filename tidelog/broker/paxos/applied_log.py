@@ -1,8 +1,9 @@
 """The state machine of a Paxos partition: its `PartitionLog`, which holds exactly the applied batches, in log order.
 
 The leader assigns offsets before it proposes a batch, so every replica's log has the same bytes at the same offsets. A
-void value leaves a gap in the offsets; values without batches leave none. The log's end is the high watermark, since
-everything in the log is chosen. Appending wakes waiting readers and, at the leader, answers producers.
+void value (chosen, but without effect) leaves a gap in the offsets; values without batches leave none. The log's end is
+the high watermark, since everything in the log is chosen. Appending wakes waiting readers and, at the leader, answers
+producers.
 
 **After a restart** the log's own rows are compared (`comparison`) with the values that are applied again, and the log
 is truncated where another value is chosen. Rows below the journal's floor, whose values are not applied again, are
@@ -119,7 +120,6 @@ class AppliedLog:
         durable up to it."""
         self._retry: asyncio.TimerHandle | None = None
         self._due: asyncio.TimerHandle | None = None
-        """The timer of the next flush."""
         self._unflushed_bytes = 0
 
     @property
@@ -314,7 +314,8 @@ class AppliedLog:
         return offset is not None
 
     def jumped(self, floor: Prefix) -> None:
-        """Compares the log with a floor to which the engine has jumped, skipping the values below it."""
+        """Compares the log with a floor (start of a journal) to which the engine has jumped, skipping the values below
+        it."""
         self._order_truncation(self._comparison.jumped(floor))
 
     def doubted(self) -> range:

@@ -97,8 +97,8 @@ class Applying:
             self.copy()
 
     def on_jumped(self, floor: Prefix) -> None:
-        """Continues at a floor to which the engine has jumped: the values below it have to be copied from another
-        replica's log."""
+        """Continues at a floor (start of another replica's journal) to which the engine has jumped: the values below it
+        have to be copied from another replica's log."""
         self.delivery.jumped(floor.position)
         self._applied.jumped(floor)
         self._applied.delete_below(self._engine.node.replica.floor.start_offset)
@@ -173,8 +173,8 @@ class Applying:
         return 0 < value.base_offset + value.count <= self._engine.node.replica.applied.start_offset
 
     def _on_copied(self, floor: Floor) -> None:
-        """Continues at the floor of another replica's journal, which the log here has reached. It may lie behind this
-        replica's own floor: no journal has the positions between any more."""
+        """Continues at the floor (start) of another replica's journal, which the log here has reached. It may lie
+        behind this replica's own floor: no journal has the positions between any more."""
         if floor.position > self.delivery.position:
             self._applied.jumped(floor)
         # The floor may be passed only when the log is known to hold what it stands for.

@@ -62,7 +62,8 @@ def birth_of(number: int) -> int:
 
 
 def rows_beyond(log: PartitionLog, floor: Prefix) -> list[AppliedRow]:
-    """Returns the log's rows that name a position at or behind the floor, in order. Blocking; raises `Overloaded`."""
+    """Returns the log's catalog rows that name a position at or behind the journal's floor (its start), in order.
+    Blocking; raises `Overloaded`."""
     return [
         AppliedRow(row.base_offset, row.position, birth_of(row.number), row.number >= ACCOUNTED)
         for row in log.entries(max(floor.next_offset, log.log_start_offset))
@@ -71,8 +72,8 @@ def rows_beyond(log: PartitionLog, floor: Prefix) -> list[AppliedRow]:
 
 
 def unnamed_beyond(log: PartitionLog, floor: Prefix) -> list[tuple[int, int]]:
-    """Returns (base offset, leader epoch) of the log's rows behind the floor that name no position, in order. Blocking;
-    raises `Overloaded`."""
+    """Returns (base offset, leader epoch) of the log's catalog rows behind the journal's floor (its start) that name no
+    log position, in order. Blocking; raises `Overloaded`."""
     return [
         (row.base_offset, row.epoch)
         for row in log.entries(max(floor.next_offset, log.log_start_offset))
@@ -204,9 +205,9 @@ class Comparison:
             self._unnamed.popleft()
 
     def jumped(self, floor: Prefix) -> int | None:
-        """Continues at a floor whose earlier values no journal knows any more; returns the offset from which on the log
-        contradicts the floor, or None. Hidden rows below the floor become doubted, all other rows below it are trusted.
-        """
+        """Continues at a journal's floor (its start) whose earlier values no journal knows any more; returns the offset
+        from which on the log contradicts the floor, or None. Hidden rows below the floor become doubted, all other rows
+        below it are trusted."""
         distrusted = []
         hidden_from = self._rows_hidden_from
         while self._rows and self._rows[0].position < floor.position:

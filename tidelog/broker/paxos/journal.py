@@ -71,7 +71,7 @@ def era_begin(era: int) -> int:
 
 
 def metainfo_of(stored: StoredSlots) -> ReplicaMetainfo | None:
-    """Returns the metainfo stored in a replica's journal; None if the journal is new."""
+    """Returns the metainfo (ids, promises and origin of a replica) stored in a journal; None if the journal is new."""
     return None if stored.metainfo is None else msgspec.msgpack.decode(stored.metainfo, type=ReplicaMetainfo)
 
 
@@ -131,7 +131,8 @@ class VoterHistory:
         self._end = max(self._end, end)
 
     def floor(self, prefix: Prefix) -> Floor:
-        """Returns this floor with the voters in force there, if they are known. Drops older voters from the history."""
+        """Returns this floor (start of the journal) with the voters in force there, if they are known. Drops older
+        voters from the history."""
         # VOTERS below the floor go with their slots; the newest of them are in force at the floor.
         while len(self._known) > 1 and self._known[1][0] < prefix.position <= self._end:
             del self._known[0]

@@ -175,8 +175,8 @@ def _compared(files: ReplicaFiles, partition_id: PartitionId) -> ReplicaFiles:
 
 
 def _without_vote(metainfo: ReplicaMetainfo) -> ReplicaMetainfo:
-    """Returns the metainfo of a disk whose promises may be forgotten: its ids are marked as forgotten, and it may not
-    vote."""
+    """Returns the metainfo (ids and promises) of a disk whose promises may be forgotten: its ids are marked as
+    forgotten, and it may not vote."""
     metadata = structs.replace(metainfo.metadata, status=Status.EMPTY, may_forget=False)
     # Ids rise, so the largest one stands for all: none up to it may vote again.
     forgotten_id = max(metainfo.engine_id, *metainfo.former_ids, metainfo.forgotten_id)

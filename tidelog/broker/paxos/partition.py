@@ -157,8 +157,8 @@ class PaxosPartition(LedPartition):
 
     @property
     def appended_end(self) -> int:
-        """End offset of the batches that are applied or in flight. A void value may leave a gap in the offsets before
-        the next batch."""
+        """End offset of the batches that are applied or in flight. A void value (chosen, but without effect) may leave
+        a gap in the offsets before the next batch."""
         return self._appended_end if self._is_serving or self._is_held else self.log.log_end_offset
 
     @property
@@ -168,7 +168,8 @@ class PaxosPartition(LedPartition):
 
     @property
     def is_settled(self) -> bool:
-        """True if no value is in flight. The offsets need not be contiguous: a void value leaves a gap."""
+        """True if no value is in flight. The offsets need not be contiguous: a void value (chosen, but without effect)
+        leaves a gap."""
         return not self._in_flight
 
     @property
@@ -179,7 +180,8 @@ class PaxosPartition(LedPartition):
     # -- what the replica beside it says ----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begins to serve: this broker is elected, and all values before its barrier are applied here."""
+        """Begins to serve: this broker is elected, and all values before its barrier (the first value of its term) are
+        applied here."""
         # The barrier of this leader is applied, so the log's table knows all that counts of what came before; whatever
         # an earlier leader still has on its way is void. A copy, for batches in flight are remembered here before they
         # are in the log, and the log's table must not know of one that is never chosen.

@@ -475,7 +475,8 @@ class PaxosReplica:
         self._serve_if_ready()
 
     def _serve_if_ready(self) -> None:
-        """Makes an elected leader serve, once all values before its barrier are in its log."""
+        """Makes an elected leader serve, once all values before its barrier (the first value of its term) are in its
+        log."""
         leader, node = self.leader, self.engine.node
         if leader is None or leader.is_serving or node.coordinator is None:
             return

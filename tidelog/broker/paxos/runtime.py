@@ -1,7 +1,7 @@
-"""Partitions that commit by majority at work on one broker. The parts meet here.
+"""The parts of one broker that serve Paxos partitions, and their connections:
 
-metadata -> PaxosRoles: PaxosReplica, and PaxosPartition beside it where this broker leads
-frames of other brokers' replicas -> PaxosService, at the rate of moves (MoveThrottle) where a replica is being moved
+metadata -> PaxosRoles: a PaxosReplica for each partition, with a PaxosPartition where this broker leads
+frames of other brokers' replicas -> PaxosService, throttled (MoveThrottle) where a replica is being reassigned
 members of a partition's log -> VoterReconciler, from and to the controller
 """
 
