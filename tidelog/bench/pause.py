@@ -142,8 +142,8 @@ def _asleep(cluster: LocalCluster, node_id: int) -> Iterator[None]:
 
 
 async def measure_hits(to: Connection, hit: Hit, options: PauseOptions, progress: Progress) -> dict[str, float]:
-    """Runs the workload on a running cluster whose brokers are disturbed by `hit`, one after the other. Returns the
-    figures."""
+    """Runs the workload `pause` on a running cluster whose brokers are disturbed by `hit`, one after the other. Returns
+    the figures."""
     run, over = _Run(), asyncio.Event()
     async with (
         AdminClient(**to) as admin,

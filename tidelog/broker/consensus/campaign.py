@@ -130,7 +130,7 @@ class Campaigner:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake, at_s)
 
     def _wake(self, at_s: float) -> None:
-        """Passes the core the end of its deadline, or waits on if the timer fired early."""
+        """Signals the election core that its deadline has passed, or waits on if the timer fired early."""
         # Timers of event loops count in milliseconds: this one came early by a part of one, and the core would see no
         # deadline passed, ask for none, and sleep for ever.
         if self._clock.monotonic_s() < at_s:

@@ -33,13 +33,13 @@ class Payloads:
         return len(self._held)
 
     def hold(self, payload: Buffer) -> bytes:
-        """Keeps a payload, whose bytes never change again; returns its digest."""
+        """Keeps a payload in memory, whose bytes never change again; returns its digest."""
         digest = digest_of(payload)
         self.hold_as(digest, payload)
         return digest
 
     def hold_as(self, digest: bytes, payload: Buffer) -> None:
-        """Keeps a payload under its digest."""
+        """Keeps a payload in memory, under its digest."""
         # One payload may be held for several positions; it is counted once.
         if digest not in self._held:
             self._held[digest] = payload

@@ -337,8 +337,8 @@ class AppliedLog:
         self.watchers.wake_all()
 
     def compare(self, reported: Iterable[ReportedBatch]) -> bool:
-        """Compares the doubted batches (`doubted`) with those of another replica's log; returns True if at least one
-        could be decided, by showing it or by truncating the log."""
+        """Compares the doubted batches (no journal can confirm them) with those of another replica's log; returns True
+        if at least one could be decided, by showing it or by truncating the log."""
         doubted = self.doubted()
         offset, is_at_odds = compare(self.log, doubted, reported)
         if offset > doubted.start:
@@ -346,8 +346,8 @@ class AppliedLog:
         return self._order_truncation(offset if is_at_odds else None) or offset > doubted.start
 
     def begins_later(self, offset: int) -> bool:
-        """Deletes the doubted batches below `offset`, the log start offset of another replica. Returns True if they are
-        deleted or about to be."""
+        """Deletes the doubted batches (no journal can confirm them) below `offset`, the log start offset of another
+        replica. Returns True if they are deleted or about to be."""
         start = self.log.log_start_offset
         # Nothing of the other log can be compared, and all that is here was deleted there: another log stands for it.
         if offset >= self.log.log_end_offset:

@@ -231,7 +231,7 @@ class Comparison:
         return min(distrusted, default=None)
 
     def settled(self, offset: int) -> None:
-        """Takes the doubted offsets below `offset` as compared."""
+        """Takes the doubted offsets (which no journal can confirm) below `offset` as compared."""
         if self._rows_hidden_from is not None:
             self._rows_hidden_from = max(self._rows_hidden_from, offset)
         self._show()

@@ -118,8 +118,8 @@ class Copier:
             self._applied.append_lost(offset)
 
     def _next(self) -> tuple[int, bool]:
-        """Returns the next offset to request, and whether the log has a doubted batch there, which is to be compared
-        and not copied."""
+        """Returns the next offset to request, and whether the log has a doubted batch there (no journal can confirm
+        it), which is to be compared and not copied."""
         doubted = self._applied.doubted()
         return doubted.start if doubted else self._applied.log.log_end_offset, bool(doubted)
 
@@ -168,8 +168,8 @@ class Copier:
         return self._wanted() is None or log.log_end_offset > offset
 
     def _compare(self, node: int, read: AppliedRead, data: Buffer, offset: int, floor: Floor) -> bool:
-        """Compares the doubted batches from this offset on with those of another replica's log; returns True if at
-        least one could be decided."""
+        """Compares the doubted batches (no journal can confirm them) from this offset on with those of another
+        replica's log; returns True if at least one could be decided."""
         if read.log_start_offset > offset:
             return self._applied.begins_later(read.log_start_offset)
         reported = reported_by(read, data, offset)

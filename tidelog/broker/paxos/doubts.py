@@ -56,8 +56,8 @@ def reported_by(read: AppliedRead, data: Buffer, offset: int) -> list[ReportedBa
 
 
 def compare(log: PartitionLog, doubted: range, reported: Iterable[ReportedBatch]) -> tuple[int, bool]:
-    """Compares the doubted offsets of a log with the batches that another log reports. Returns the offset up to which
-    they are compared, and whether the logs differ there. Raises `Overloaded`."""
+    """Compares the doubted offsets of a log (which no journal can confirm) with the batches that another log reports.
+    Returns the offset up to which they are compared, and whether the logs differ there. Raises `Overloaded`."""
     offset, entries = doubted.start, log.entries(doubted.start)
     entry = next(entries, None)
     for batch in reported:

@@ -76,7 +76,7 @@ def metainfo_of(stored: StoredSlots) -> ReplicaMetainfo | None:
 
 
 def decode_floor(content: bytes) -> Floor:
-    """Decodes a floor. Raises `msgspec.DecodeError`."""
+    """Decodes the stored bytes of a floor (the start of a journal). Raises `msgspec.DecodeError`."""
     return msgspec.msgpack.decode(content, type=Floor)
 
 

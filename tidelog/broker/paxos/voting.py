@@ -125,13 +125,14 @@ class Voting:
             self.voter_changer.settle()
 
     def on_lost(self, lost: Lost) -> None:
-        """Ends this node's term or attempt under a ballot number, and the change of voters that depended on it."""
+        """Ends this node's term or election attempt under a ballot number, and the change of voters that depended on
+        it."""
         self._end_change_of(lost.number)
         if self.ballots.on_lost(lost):
             self._host.stop_leader()
 
     def on_refused(self, number: int) -> None:
-        """Ends an attempt that the engine could not begin, and the change of voters that depended on it."""
+        """Ends an election attempt that the engine could not begin, and the change of voters that depended on it."""
         self._end_change_of(number)
         self.ballots.on_refused(number)
 
