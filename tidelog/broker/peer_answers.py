@@ -16,70 +16,15 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.consensus.messages import (
-    DescribeQuorum,
-    DescribeSnapshots,
-    ElectionFrame,
-    FetchSnapshot,
-    PaxosFrame,
-    QuorumDescribed,
-    SnapshotPart,
-    SnapshotsDescribed,
-)
+from tidelog.broker.consensus import messages as quorum
 from tidelog.broker.consensus.plausible import check_prefix
 from tidelog.broker.groups.messages import ForwardGroup, GroupAnswered
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFetched, ReplicasFlushed
+from tidelog.broker.paxos import messages as paxos
 from tidelog.broker.paxos.journal import decode_floor
-from tidelog.broker.paxos.messages import (
-    AppliedDurable,
-    AppliedRead,
-    PartitionFrame,
-    ReadApplied,
-    ReadValue,
-    ValueRead,
-)
-from tidelog.broker.repair.repair_messages import (
-    DamageQuery,
-    DamageReply,
-    RecoverQuery,
-    RecoverReply,
-    ReplicaState,
-    ReplicaStateQuery,
-    VerifyFilesQuery,
-    VerifyFilesReply,
-    VerifyQuery,
-    VerifyReply,
-)
-from tidelog.broker.rest_consumers.requests import (
-    Assign,
-    CloseInstance,
-    CommitPositions,
-    CommittedFetched,
-    FetchCommitted,
-    OffsetsCommitted,
-    OpenInstance,
-    Reading,
-    ReadRecords,
-    RecordsRead,
-    Seek,
-    SeekToEdge,
-    ShowReading,
-    Subscribe,
-    TakeBack,
-)
-from tidelog.broker.routing.forwarding_messages import (
-    BatchesRead,
-    Fingerprints,
-    ForwardChangeWait,
-    ForwardDataWait,
-    ForwardDeletion,
-    ForwardFingerprints,
-    ForwardOffsets,
-    ForwardProduce,
-    ForwardRead,
-    OffsetsFound,
-    Produced,
-)
+from tidelog.broker.repair import repair_messages as repair
+from tidelog.broker.rest_consumers import requests as rest
+from tidelog.broker.routing import forwarding_messages as forwarding
 from tidelog.controller.command_table import COMMANDS, WIRE_COMMANDS
 from tidelog.controller.commands import (
     BrokerAdmitted,
@@ -115,49 +60,49 @@ NOTHING: Final = type(None)
 
 ANSWERED_BY: Final[Mapping[Message, tuple[type, ...]]] = {
     **{kind: (*COMMANDS[kind].answers, ControllerElsewhere) for kind in WIRE_COMMANDS},
-    DescribeQuorum: (QuorumDescribed,),
-    DescribeSnapshots: (SnapshotsDescribed,),
-    FetchSnapshot: (SnapshotPart,),
+    quorum.DescribeQuorum: (quorum.QuorumDescribed,),
+    quorum.DescribeSnapshots: (quorum.SnapshotsDescribed,),
+    quorum.FetchSnapshot: (quorum.SnapshotPart,),
     FetchReplicas: (ReplicasFetched,),
-    ReadApplied: (AppliedRead,),
-    ReadValue: (ValueRead,),
-    ForwardProduce: (Produced,),
-    ForwardRead: (BatchesRead,),
-    ForwardOffsets: (OffsetsFound,),
-    ForwardFingerprints: (Fingerprints,),
-    RecoverQuery: (RecoverReply,),
-    VerifyQuery: (VerifyReply,),
-    DamageQuery: (DamageReply,),
-    ReplicaStateQuery: (ReplicaState,),
-    VerifyFilesQuery: (VerifyFilesReply,),
+    paxos.ReadApplied: (paxos.AppliedRead,),
+    paxos.ReadValue: (paxos.ValueRead,),
+    forwarding.ForwardProduce: (forwarding.Produced,),
+    forwarding.ForwardRead: (forwarding.BatchesRead,),
+    forwarding.ForwardOffsets: (forwarding.OffsetsFound,),
+    forwarding.ForwardFingerprints: (forwarding.Fingerprints,),
+    repair.RecoverQuery: (repair.RecoverReply,),
+    repair.VerifyQuery: (repair.VerifyReply,),
+    repair.DamageQuery: (repair.DamageReply,),
+    repair.ReplicaStateQuery: (repair.ReplicaState,),
+    repair.VerifyFilesQuery: (repair.VerifyFilesReply,),
     ForwardGroup: (GroupAnswered,),
-    ShowReading: (Reading,),
-    ReadRecords: (RecordsRead,),
-    CommitPositions: (OffsetsCommitted,),
-    FetchCommitted: (CommittedFetched,),
+    rest.ShowReading: (rest.Reading,),
+    rest.ReadRecords: (rest.RecordsRead,),
+    rest.CommitPositions: (rest.OffsetsCommitted,),
+    rest.FetchCommitted: (rest.CommittedFetched,),
     **dict.fromkeys(
         (
-            ForwardDeletion,
-            ForwardDataWait,
-            ForwardChangeWait,
-            OpenInstance,
-            CloseInstance,
-            Subscribe,
-            Assign,
-            Seek,
-            SeekToEdge,
+            forwarding.ForwardDeletion,
+            forwarding.ForwardDataWait,
+            forwarding.ForwardChangeWait,
+            rest.OpenInstance,
+            rest.CloseInstance,
+            rest.Subscribe,
+            rest.Assign,
+            rest.Seek,
+            rest.SeekToEdge,
         ),
         (NOTHING,),
     ),
 }
 """The types of the answers to each request; `NOTHING` stands for an empty answer."""
 NOTIFICATIONS: Final[tuple[Message, ...]] = (
-    PaxosFrame,
-    ElectionFrame,
-    PartitionFrame,
-    AppliedDurable,
+    quorum.PaxosFrame,
+    quorum.ElectionFrame,
+    paxos.PartitionFrame,
+    paxos.AppliedDurable,
     ReplicasFlushed,
-    TakeBack,
+    rest.TakeBack,
 )
 """Message types that are sent one-way, without an answer."""
 NOTICED: Final[tuple[Message, ...]] = (*NOTIFICATIONS, MetadataApplied, ReportSilence)
@@ -206,7 +151,7 @@ class AnswerChecks:
             raise BadFrame(f"{_name(message)} answers no {_name(asked)}")
         if isinstance(message, CommandAnswer):
             _check_command(asked, message, self._image().position)
-        elif isinstance(message, QuorumDescribed):
+        elif isinstance(message, quorum.QuorumDescribed):
             _check_description(answerer, message)
         elif isinstance(asked, ForwardGroup) and isinstance(message, GroupAnswered):
             if type(message.answer) is not GROUPS_ANSWERED_BY[type(asked.request)]:
@@ -249,7 +194,7 @@ def _check_partitions(
         _demand(is_near, f"the epochs {later} are more than 2^32 ahead of {epochs}, those that were asked about")
 
 
-def _check_description(answerer: Hello, told: QuorumDescribed) -> None:
+def _check_description(answerer: Hello, told: quorum.QuorumDescribed) -> None:
     """Checks that a broker describes itself and names valid voters. Raises `ForeignSender`, `BadFrame`."""
     if told.node_id != answerer.node_id:
         raise ForeignSender(f"node {answerer.node_id} described node {told.node_id} instead of itself")
@@ -266,24 +211,24 @@ def _check_sizes(asked: msgspec.Struct, answer: msgspec.Struct | None, size: int
     match answer:
         case ReplicasFetched():
             _demand_size(sum(entry.size for entry in answer.partitions), size)
-        case RecoverReply() if isinstance(asked, RecoverQuery):
+        case repair.RecoverReply() if isinstance(asked, repair.RecoverQuery):
             _demand(len(answer.held) <= len(asked.wanted), "an answer has more batches than were asked for")
             _demand_size(sum(held.size for held in answer.held), size)
-        case SnapshotPart():
+        case quorum.SnapshotPart():
             # Each chunk has a byte, at least, so that nobody counts up to what a count may be.
             _demand(answer.count <= size, f"{answer.count} chunks are told of, and {size} bytes follow")
-        case AppliedRead():
+        case paxos.AppliedRead():
             _demand(answer.producers_size <= size, f"{answer.producers_size} bytes are told of, and {size} follow")
             _check_floor(answer.floor)
-        case VerifyFilesReply() if isinstance(asked, VerifyFilesQuery):
+        case repair.VerifyFilesReply() if isinstance(asked, repair.VerifyFilesQuery):
             names = [asked.after, *(one.name for one in answer.checked)]
             _demand(all(map(str.__lt__, names, names[1:])), "files are told of that were checked before")
             _demand(answer.is_last or bool(answer.checked), "no files are told of, and there are more")
-        case OffsetsFound() if isinstance(asked, ForwardOffsets):
+        case forwarding.OffsetsFound() if isinstance(asked, forwarding.ForwardOffsets):
             _demand(len(answer.entries) == len(asked.asked), "offsets are told of other partitions than was asked")
-        case Fingerprints() if isinstance(asked, ForwardFingerprints):
+        case forwarding.Fingerprints() if isinstance(asked, forwarding.ForwardFingerprints):
             _demand(len(answer.found) == len(asked.partitions), "an answer is about other partitions than was asked")
-        case BatchesRead() if isinstance(asked, ForwardRead):
+        case forwarding.BatchesRead() if isinstance(asked, forwarding.ForwardRead):
             _demand(answer.next_offset >= asked.offset, f"a read from {asked.offset} on led to {answer.next_offset}")
 
 
