@@ -9,50 +9,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from tidelog.broker.consensus.messages import (
-    QUORUM_MESSAGES,
-    DescribeQuorum,
-    DescribeSnapshots,
-    ElectionFrame,
-    FetchSnapshot,
-    PaxosFrame,
-    QuorumDescribed,
-    SnapshotPart,
-    SnapshotsDescribed,
-)
+from tidelog.broker.consensus import messages as quorum
 from tidelog.broker.groups.messages import GROUP_MESSAGES, ForwardGroup
 from tidelog.broker.isr.replica_messages import REPLICA_MESSAGES
-from tidelog.broker.paxos.messages import (
-    PAXOS_MESSAGES,
-    AppliedDurable,
-    AppliedRead,
-    PartitionFrame,
-    ReadApplied,
-    ReadValue,
-    ValueRead,
-)
+from tidelog.broker.paxos import messages as paxos
 from tidelog.broker.peer_answers import ANSWERED_BY, NOTICED, check_paired
 from tidelog.broker.peer_claims import ClaimChecks, check_complete
-from tidelog.broker.repair.repair_messages import (
-    REPAIR_MESSAGES,
-    DamageQuery,
-    DamageReply,
-    RecoverQuery,
-    RecoverReply,
-    ReplicaState,
-    ReplicaStateQuery,
-    VerifyFilesQuery,
-    VerifyFilesReply,
-    VerifyQuery,
-)
-from tidelog.broker.rest_consumers.requests import (
-    INSTANCE_REQUESTS,
-    REST_CONSUMER_MESSAGES,
-    InstanceRequest,
-    RecordsRead,
-    TakeBack,
-)
-from tidelog.broker.routing.forwarding_messages import FORWARDING_MESSAGES, BatchesRead, ForwardProduce
+from tidelog.broker.repair import repair_messages as repair
+from tidelog.broker.rest_consumers import requests as rest
+from tidelog.broker.routing import forwarding_messages as forwarding
 from tidelog.controller.access_commands import ACCESS_COMMANDS
 from tidelog.controller.command_table import ANSWERS, CLIENT_COMMANDS, WIRE_COMMANDS
 from tidelog.controller.commands import (
@@ -111,15 +76,15 @@ if TYPE_CHECKING:
 logger = structlog.get_logger("tidelog.peer")
 
 PEER_MESSAGES: Final[tuple[type[msgspec.Struct], ...]] = (
-    *QUORUM_MESSAGES,
+    *quorum.QUORUM_MESSAGES,
     *WIRE_COMMANDS,
     *ANSWERS,
-    *FORWARDING_MESSAGES,
+    *forwarding.FORWARDING_MESSAGES,
     *REPLICA_MESSAGES,
-    *REPAIR_MESSAGES,
-    *PAXOS_MESSAGES,
+    *repair.REPAIR_MESSAGES,
+    *paxos.PAXOS_MESSAGES,
     *GROUP_MESSAGES,
-    *REST_CONSUMER_MESSAGES,
+    *rest.REST_CONSUMER_MESSAGES,
 )
 """The types of all messages between brokers."""
 
@@ -131,7 +96,7 @@ def _without_newer_reasons(report: ReportUnfitReplicas, level: int) -> ReportUnf
     return msgspec.structs.replace(report, replicas=known)
 
 
-def _checked_frame(frame: PaxosFrame, level: int) -> PaxosFrame:
+def _checked_frame(frame: quorum.PaxosFrame, level: int) -> quorum.PaxosFrame:
     """Returns the frame. Raises `UnsupportedLevel` for a value without its payload below `NAMED_LEVEL`, where the
     acceptor would wait for the payload."""
     if level < NAMED_LEVEL and isinstance(frame.message, WriteRequest) and frame.message.is_named:
@@ -139,12 +104,12 @@ def _checked_frame(frame: PaxosFrame, level: int) -> PaxosFrame:
     return frame
 
 
-def _checked_partition_frame(message: PartitionFrame, level: int) -> PartitionFrame:
+def _checked_partition_frame(message: paxos.PartitionFrame, level: int) -> paxos.PartitionFrame:
     _checked_frame(message.frame, level)
     return message
 
 
-def _election_frame_of_level(frame: ElectionFrame, level: int) -> ElectionFrame:
+def _election_frame_of_level(frame: quorum.ElectionFrame, level: int) -> quorum.ElectionFrame:
     message = frame.message
     if level >= FREE_LEVEL or not isinstance(message, HeartbeatAnswer):
         return frame
@@ -168,16 +133,16 @@ MESSAGE_ADDITIONS: Final = Additions(
             HandOver,
             AcceptLoss,
             RegroupPartition,
-            DescribeSnapshots,
-            SnapshotsDescribed,
-            ReadValue,
-            ValueRead,
-            DamageQuery,
-            DamageReply,
-            ReplicaStateQuery,
-            ReplicaState,
-            VerifyFilesQuery,
-            VerifyFilesReply,
+            quorum.DescribeSnapshots,
+            quorum.SnapshotsDescribed,
+            paxos.ReadValue,
+            paxos.ValueRead,
+            repair.DamageQuery,
+            repair.DamageReply,
+            repair.ReplicaStateQuery,
+            repair.ReplicaState,
+            repair.VerifyFilesQuery,
+            repair.VerifyFilesReply,
         ),
         2,
     ),
@@ -187,26 +152,26 @@ MESSAGE_ADDITIONS: Final = Additions(
         BrokerHeartbeat: dict.fromkeys(("wall_ms", "stamp"), 2),
         HeartbeatAnswered: {"clock_offset_ms": 2},
         ElectLeaders: dict.fromkeys(("by", "via", "at_ms"), 2) | {"caller": CALLER_LEVEL},
-        QuorumDescribed: dict.fromkeys(("remembers", "generation", "recovery_id", "directories", "lacks"), 2),
-        FetchSnapshot: {"header": 2},
-        SnapshotPart: dict.fromkeys(("indexes", "end"), 2),
-        PartitionFrame: {"era": 2},
-        AppliedDurable: {"era": 2},
-        ReadApplied: dict.fromkeys(("era", "takes_rows"), 2),
-        AppliedRead: dict.fromkeys(("producers_size", "damaged_to", "damaged_digest"), 2),
-        RecoverQuery: {"aligned_epoch": 2},
-        RecoverReply: {"is_aligned": 2},
-        BatchesRead: {"lost": 2},
-        **{kind: {"caller": ACCESS_LEVEL} for kind in INSTANCE_REQUESTS},
-        ForwardProduce: {"is_own": ACCESS_LEVEL},
+        quorum.QuorumDescribed: dict.fromkeys(("remembers", "generation", "recovery_id", "directories", "lacks"), 2),
+        quorum.FetchSnapshot: {"header": 2},
+        quorum.SnapshotPart: dict.fromkeys(("indexes", "end"), 2),
+        paxos.PartitionFrame: {"era": 2},
+        paxos.AppliedDurable: {"era": 2},
+        paxos.ReadApplied: dict.fromkeys(("era", "takes_rows"), 2),
+        paxos.AppliedRead: dict.fromkeys(("producers_size", "damaged_to", "damaged_digest"), 2),
+        repair.RecoverQuery: {"aligned_epoch": 2},
+        repair.RecoverReply: {"is_aligned": 2},
+        forwarding.BatchesRead: {"lost": 2},
+        **{kind: {"caller": ACCESS_LEVEL} for kind in rest.INSTANCE_REQUESTS},
+        forwarding.ForwardProduce: {"is_own": ACCESS_LEVEL},
         CreateOffsetsTopic: {"name": ACCESS_LEVEL},
-        RecordsRead: {"lost": 2},
+        rest.RecordsRead: {"lost": 2},
     },
     values={
         ReportUnfitReplicas: _without_newer_reasons,
-        ElectionFrame: _election_frame_of_level,
-        PaxosFrame: _checked_frame,
-        PartitionFrame: _checked_partition_frame,
+        quorum.ElectionFrame: _election_frame_of_level,
+        quorum.PaxosFrame: _checked_frame,
+        paxos.PartitionFrame: _checked_partition_frame,
     },
 )
 """Feature levels from which on newer message types, fields and values may be sent."""
@@ -271,33 +236,32 @@ class PeerService:
         except REFUSED as error:
             self._refused(caller, message, error)
             raise
-        if isinstance(message, ForwardGroup | InstanceRequest):
-            return await self._about_groups(message)
-        if isinstance(message, RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | ReplicaStateQuery):
-            return await self._about_damage(message)
-        if isinstance(message, DescribeQuorum):
-            return Answer(self.metadata.described())
-        if isinstance(message, DescribeSnapshots | FetchSnapshot):
-            return self.metadata.about_snapshots(message)
-        return await self.routing.handle(message, payload)
+        return await self._answer(message, payload)
 
-    async def _about_groups(self, message: ForwardGroup | InstanceRequest) -> Answer:
-        if isinstance(message, ForwardGroup):
-            return await self.groups.handle(message)
-        return await self.rest_consumers.handle(message)
-
-    async def _about_damage(
-        self, message: RecoverQuery | VerifyQuery | VerifyFilesQuery | DamageQuery | ReplicaStateQuery
-    ) -> Answer:
-        if isinstance(message, RecoverQuery):
-            return self.copies.answer(message)
-        if isinstance(message, DamageQuery):
-            return Answer(self.loss_finder.answer(message))
-        if isinstance(message, ReplicaStateQuery):
-            return Answer(self.remains_finder.answer(message))
-        if isinstance(message, VerifyFilesQuery):
-            return Answer(await self.files_verifier.answer(message))
-        return Answer(await self.verifier.answer(message))
+    async def _answer(self, message: msgspec.Struct, payload: memoryview) -> Answer:
+        answer: msgspec.Struct
+        match message:
+            case ForwardGroup():
+                return await self.groups.handle(message)
+            case rest.InstanceRequest():
+                return await self.rest_consumers.handle(message)
+            case repair.RecoverQuery():
+                return self.copies.answer(message)
+            case quorum.DescribeSnapshots() | quorum.FetchSnapshot():
+                return self.metadata.about_snapshots(message)
+            case quorum.DescribeQuorum():
+                answer = self.metadata.described()
+            case repair.DamageQuery():
+                answer = self.loss_finder.answer(message)
+            case repair.ReplicaStateQuery():
+                answer = self.remains_finder.answer(message)
+            case repair.VerifyFilesQuery():
+                answer = await self.files_verifier.answer(message)
+            case repair.VerifyQuery():
+                answer = await self.verifier.answer(message)
+            case _:
+                return await self.routing.handle(message, payload)
+        return Answer(answer)
 
     async def _decided(self, command: Command) -> CommandAnswer:
         """Decides a command as the controller, or answers with the controller's address, which a broker that was away
@@ -338,7 +302,7 @@ class PeerService:
         take = self._notifications.get(type(message))
         if take is not None:
             take(caller.node_id, message, payload)
-        elif isinstance(message, TakeBack):
+        elif isinstance(message, rest.TakeBack):
             self.rest_consumers.take_back(message)
         elif isinstance(message, MetadataApplied | ReportSilence):
             self.controller.noted(message)
