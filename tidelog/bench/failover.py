@@ -20,12 +20,11 @@ from itertools import islice
 from random import Random
 
 from tidelog.admin import AdminClient
-from tidelog.bench.payload import make_values
+from tidelog.bench.pause import Done, write_steadily
 from tidelog.bench.result import Progress, Result
 from tidelog.bench.secured import Connection, Level, secured_cluster
 from tidelog.consumer import Consumer
 from tidelog.model.ids import TopicPartition
-from tidelog.producer import Delivery, Producer
 from tidelog.testing import LocalCluster
 
 REPLICAS = 3
@@ -54,27 +53,6 @@ class FailoverOptions:
 
 
 @dataclass(slots=True)
-class _Clocked:
-    """Count of acknowledgements or reads of one partition, and the gaps between them."""
-
-    count: int = 0
-    gaps: list[tuple[float, float]] = field(default_factory=list)
-    """(end, length) of the gaps in seconds that are longer than `SEND_EVERY_S`."""
-    last_s: float = 0.0
-
-    def tick(self, count: int = 1) -> None:
-        now_s = time.monotonic()
-        if self.count and now_s - self.last_s > SEND_EVERY_S:
-            self.gaps.append((now_s, now_s - self.last_s))
-        self.count += count
-        self.last_s = now_s
-
-    def longest_since_ms(self, since_s: float) -> float:
-        """Returns the longest gap, in milliseconds, that ended after `since_s`."""
-        return 1000 * max((length for end_s, length in self.gaps if end_s >= since_s), default=0.0)
-
-
-@dataclass(slots=True)
 class _Stalls:
     """Stalls of the writer and the reader in milliseconds, one entry for each killed leader, and whether it was the
     active controller."""
@@ -86,18 +64,22 @@ class _Stalls:
 
 async def measure_failover(options: FailoverOptions, progress: Progress) -> Result:
     """Runs the workload `failover` on a cluster started for it."""
-    acknowledged, read, stalls = _clocks(options.brokers), _clocks(options.brokers), _Stalls()
+    acknowledged, read = ({partition: Done() for partition in range(options.brokers)} for _ in range(2))
+    stalls = _Stalls()
     over = asyncio.Event()
     async with secured_cluster(options.security, options.brokers) as (cluster, to), AdminClient(**to) as admin:
         configs = {"commit.protocol": options.protocol}
         await admin.create_topic(TOPIC, partitions=options.brokers, replication_factor=REPLICAS, configs=configs)
         async with asyncio.TaskGroup() as tasks:
-            writing = tasks.create_task(_produce(to, options.value_bytes, acknowledged, over))
+            every_s = SEND_EVERY_S * options.brokers
+            writing = tasks.create_task(
+                write_steadily(to, TOPIC, options.value_bytes, acknowledged, over, every_s=every_s)
+            )
             reading = tasks.create_task(_consume(to, read))
             try:
                 for number, partition in enumerate(islice(_drawn(options.brokers), options.kills)):
-                    clocks = acknowledged[partition], read[partition]
-                    await _fail_over(cluster, admin, partition, clocks, stalls, graceful=options.graceful)
+                    done = acknowledged[partition], read[partition]
+                    await _fail_over(cluster, admin, partition, done, stalls, graceful=options.graceful)
                     progress(number + 1, options.kills)
             finally:
                 over.set()
@@ -114,19 +96,15 @@ def _drawn(partitions: int) -> Iterator[int]:
         yield from rng.sample(range(partitions), partitions)
 
 
-def _clocks(partitions: int) -> list[_Clocked]:
-    return [_Clocked() for _ in range(partitions)]
-
-
-def _count(clocks: list[_Clocked]) -> int:
-    return sum(clock.count for clock in clocks)
+def _count(found: dict[int, Done]) -> int:
+    return sum(len(done.times) for done in found.values())
 
 
 async def _fail_over(
     cluster: LocalCluster,
     admin: AdminClient,
     partition: int,
-    clocks: tuple[_Clocked, _Clocked],
+    done: tuple[Done, Done],
     stalls: _Stalls,
     *,
     graceful: bool,
@@ -141,9 +119,8 @@ async def _fail_over(
     begin_s = time.monotonic()
     await asyncio.to_thread(cluster.stop if graceful else cluster.kill, leader)
     await asyncio.sleep(DOWN_S)
-    acknowledged, read = clocks
-    stalls.produce_ms.append(acknowledged.longest_since_ms(begin_s))
-    stalls.consume_ms.append(read.longest_since_ms(begin_s))
+    for found, stalls_ms in zip(done, (stalls.produce_ms, stalls.consume_ms), strict=True):
+        stalls_ms.append(1000 * found.stall_touching_s((begin_s, math.inf)))
     await asyncio.to_thread(cluster.restart, leader)
 
 
@@ -155,7 +132,7 @@ async def _until_in_sync(admin: AdminClient) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _until_read(read: list[_Clocked], count: int) -> None:
+async def _until_read(read: dict[int, Done], count: int) -> None:
     """Waits until all acknowledged records are read. Raises `TimeoutError` if they do not come within `IN_SYNC_S_MAX`
     seconds."""
     async with asyncio.timeout(IN_SYNC_S_MAX):
@@ -163,32 +140,16 @@ async def _until_read(read: list[_Clocked], count: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _produce(to: Connection, value_bytes: int, acknowledged: list[_Clocked], over: asyncio.Event) -> None:
-    values = make_values("random", value_bytes)
-    async with Producer(**to, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
-        number = 0
-        while not over.is_set():
-            partition = number % len(acknowledged)
-            delivery = await producer.send(TOPIC, values[number % len(values)], partition=partition)
-            tasks.create_task(_acknowledge(delivery, acknowledged[partition]))
-            number += 1
-            await asyncio.sleep(SEND_EVERY_S)
-
-
-async def _acknowledge(delivery: Delivery, acknowledged: _Clocked) -> None:
-    await delivery
-    acknowledged.tick()
-
-
-async def _consume(to: Connection, read: list[_Clocked]) -> None:
+async def _consume(to: Connection, read: dict[int, Done]) -> None:
     async with Consumer(**to, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(TOPIC, partition) for partition in range(len(read))])
         while True:
             for found, records in (await consumer.getmany(timeout_ms=1_000)).items():
-                read[found.partition].tick(len(records))
+                now_s = time.monotonic()
+                read[found.partition].times += [(now_s, now_s)] * len(records)
 
 
-def _figures(stalls: _Stalls, acknowledged: list[_Clocked], read: list[_Clocked]) -> dict[str, float]:
+def _figures(stalls: _Stalls, acknowledged: dict[int, Done], read: dict[int, Done]) -> dict[str, float]:
     figures: dict[str, float] = {}
     for name, found in (("produce", stalls.produce_ms), ("consume", stalls.consume_ms)):
         figures[f"{name}_stall_median_ms"] = statistics.median(found)

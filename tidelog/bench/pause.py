@@ -218,9 +218,15 @@ async def _in_sync(watcher: AdminClient, partition: int) -> tuple[int, ...]:
 
 
 async def write_steadily(
-    to: Connection, topic: str, value_bytes: int, found: dict[int, Done], over: asyncio.Event
+    to: Connection,
+    topic: str,
+    value_bytes: int,
+    found: dict[int, Done],
+    over: asyncio.Event,
+    *,
+    every_s: float = SEND_EVERY_S,
 ) -> None:
-    """Sends a record to each partition every `SEND_EVERY_S` seconds until `over` is set, and notes when each was sent
+    """Sends a record to each partition every `every_s` seconds until `over` is set, and notes when each was sent
     and acknowledged."""
     values = make_values("random", value_bytes)
     async with Producer(**to, linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
@@ -230,7 +236,7 @@ async def write_steadily(
             delivery = await producer.send(topic, values[number % len(values)], partition=partition)
             tasks.create_task(_acknowledge(delivery, sent_s, found[partition]))
             number += 1
-            await asyncio.sleep(SEND_EVERY_S / len(found))
+            await asyncio.sleep(every_s / len(found))
 
 
 async def _acknowledge(delivery: Delivery, sent_s: float, found: Done) -> None:
