@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from tidelog.testing import LocalCluster
+
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 APPENDED = "tidelog_appended_batches_total"
 FSYNCS = "tidelog_fsyncs_total"
@@ -116,6 +118,16 @@ def cpu_of(pid: int) -> Cpu:
     """Returns the CPU time of another process (proc(5), fields 14 and 15)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return Cpu(int(fields[11]) / CLOCK_TICKS, int(fields[12]) / CLOCK_TICKS)
+
+
+def cpu_s_of(cluster: LocalCluster) -> float:
+    """Returns the CPU seconds of all brokers of a cluster together."""
+    return sum(cpu_of(cluster.broker(node_id).pid).total_s for node_id in cluster.node_ids)
+
+
+def resident_bytes_of(cluster: LocalCluster) -> int:
+    """Returns the resident memory of all brokers of a cluster together."""
+    return sum(resident_bytes(cluster.broker(node_id).pid) for node_id in cluster.node_ids)
 
 
 def resident_bytes(pid: int) -> int:

@@ -11,7 +11,7 @@ import time
 from itertools import pairwise
 from typing import Final
 
-from tidelog.bench.costs import cpu_of
+from tidelog.bench.costs import cpu_s_of
 from tidelog.bench.many_partitions import until_open
 from tidelog.bench.partition_options import PartitionsOptions, Steps, admin_of, cluster_for, counts_of, create, pieces
 from tidelog.bench.payload import make_values
@@ -48,9 +48,9 @@ async def measure_growth(options: PartitionsOptions, steps: Steps) -> dict[str, 
 async def _at(cluster: LocalCluster, to: Connection, options: PartitionsOptions, name: str) -> dict[str, float]:
     async with Producer(**to) as producer:
         await _write(producer, options, WARM_UP_RECORDS)
-        before_s = _cpu_s(cluster)
+        before_s = cpu_s_of(cluster)
         seconds = await _write(producer, options, options.latency_records)
-        cpu_s = _cpu_s(cluster) - before_s
+        cpu_s = cpu_s_of(cluster) - before_s
     return {
         **percentiles_ms(seconds, f"{name}_ack_"),
         f"{name}_brokers_cpu_ms_per_record": 1000 * cpu_s / options.latency_records,
@@ -65,7 +65,3 @@ async def _write(producer: Producer, options: PartitionsOptions, records: int) -
         await producer.send_and_wait(MEASURED, values[number % len(values)], partition=0)
         seconds.append(time.perf_counter() - begin_s)
     return seconds
-
-
-def _cpu_s(cluster: LocalCluster) -> float:
-    return sum(cpu_of(cluster.broker(node_id).pid).total_s for node_id in cluster.node_ids)

@@ -26,7 +26,7 @@ from typing import Final
 from yarl import URL
 
 from tidelog.admin import AdminClient
-from tidelog.bench.costs import resident_bytes
+from tidelog.bench.costs import resident_bytes_of
 from tidelog.bench.payload import make_values
 from tidelog.bench.result import Progress, Result, percentiles_ms
 from tidelog.bench.secured import Connection, Level, connections_to, secured_cluster
@@ -124,16 +124,12 @@ async def measure_idle_consumers(options: IdleConsumersOptions, progress: Progre
         async with AdminClient(**to) as admin:
             factor = min(REPLICAS, options.brokers)
             await admin.create_topic(TOPIC, partitions=options.partitions, replication_factor=factor)
-        connections = connections_to(options.at_once, **to)
-        await connections.open()
-        try:
+        async with connections_to(options.at_once, **to) as connections:
             instances = _Instances(to, options, connections)
             await _warm_up(to, instances, options)
             for number in range(options.rounds):
                 await _round(cluster, to, instances, options, measured)
                 progress(number + 1, options.rounds)
-        finally:
-            await connections.close()
     return Result("idle-consumers", asdict(options), figures_of(options.instances, measured))
 
 
@@ -149,12 +145,12 @@ async def _round(
     cluster: LocalCluster, to: Connection, instances: _Instances, options: IdleConsumersOptions, measured: _Measured
 ) -> None:
     measured.without_s.append(await _write(to, options, options.records))
-    before = _resident_bytes(cluster)
+    before = resident_bytes_of(cluster)
     begin_s = time.perf_counter()
     await instances.create(instances.paths)
     measured.create_s.append(time.perf_counter() - begin_s)
     await asyncio.sleep(SETTLE_S)
-    measured.rss_bytes.append((before, _resident_bytes(cluster)))
+    measured.rss_bytes.append((before, resident_bytes_of(cluster)))
     measured.with_s.append(await _write(to, options, options.records))
     begin_s = time.perf_counter()
     await instances.delete(instances.paths)
@@ -171,10 +167,6 @@ async def _write(to: Connection, options: IdleConsumersOptions, records: int) ->
             await producer.send_and_wait(TOPIC, values[number % len(values)], partition=number % options.partitions)
             seconds.append(time.perf_counter() - begin_s)
     return seconds
-
-
-def _resident_bytes(cluster: LocalCluster) -> int:
-    return sum(resident_bytes(cluster.broker(node_id).pid) for node_id in cluster.node_ids)
 
 
 def figures_of(instances: int, measured: _Measured) -> dict[str, float]:

@@ -19,7 +19,7 @@ import time
 from typing import Final
 
 from tidelog.admin import AdminClient
-from tidelog.bench.costs import cpu_of, resident_bytes
+from tidelog.bench.costs import cpu_s_of, resident_bytes_of
 from tidelog.bench.partition_options import (
     PartitionsOptions,
     Steps,
@@ -78,14 +78,9 @@ async def _idle_percent(cluster: LocalCluster, options: PartitionsOptions) -> fl
     if not options.idle_s:
         return 0.0
     await asyncio.sleep(SETTLE_S)
-    pids = [cluster.broker(node_id).pid for node_id in cluster.node_ids]
-    before_s, begin_s = sum(cpu_of(pid).total_s for pid in pids), time.monotonic()
+    before_s, begin_s = cpu_s_of(cluster), time.monotonic()
     await asyncio.sleep(options.idle_s)
-    return 100 * (sum(cpu_of(pid).total_s for pid in pids) - before_s) / (time.monotonic() - begin_s)
-
-
-def _resident_bytes(cluster: LocalCluster) -> int:
-    return sum(resident_bytes(cluster.broker(node_id).pid) for node_id in cluster.node_ids)
+    return 100 * (cpu_s_of(cluster) - before_s) / (time.monotonic() - begin_s)
 
 
 async def _made(
@@ -101,7 +96,7 @@ async def _made(
     async with probing(at(to, leader.url), writes_to(OTHER, options.value_bytes, WRITE_EVERY_S)) as writer:
         calm_s = time.monotonic()
         await asyncio.sleep(CALM_S)
-        before, begin_s = _resident_bytes(cluster), time.monotonic()
+        before, begin_s = resident_bytes_of(cluster), time.monotonic()
         for topic, count in topics.items():
             await create(admin, options, topic, count)
             steps.did_one()
@@ -110,7 +105,7 @@ async def _made(
         open_s = time.monotonic()
         steps.did_one()
         await asyncio.sleep(SETTLE_S)
-    grown = _resident_bytes(cluster) - before
+    grown = resident_bytes_of(cluster) - before
     return {
         "topics": len(topics),
         "created_s": created_s - begin_s,

@@ -49,12 +49,8 @@ async def measure_raw(options: RawOptions, progress: Progress) -> Result:
 
 async def post_to(target: Target, options: RawOptions, progress: Progress = ignore) -> Result:
     """Sends the batches to an existing target, and returns the figures."""
-    connections = connections_to(options.in_flight, **target.to)
-    await connections.open()
-    try:
+    async with connections_to(options.in_flight, **target.to) as connections:
         return await _measure(target, options, connections, progress)
-    finally:
-        await connections.close()
 
 
 async def _measure(target: Target, options: RawOptions, connections: Connections, progress: Progress) -> Result:

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import aiohttp
 
-from tidelog.admin import AclDescription, AdminClient
+from tidelog.admin import AdminClient
 from tidelog.bench.result import Progress, Result, percentiles_ms
-from tidelog.bench.secured import Level, connection_of, secured_cluster
+from tidelog.bench.secured import Level, allow, connection_of, secured_cluster
 from tidelog.testing import LocalCluster
 from tidelog.transport.security import Security
 
@@ -91,7 +91,7 @@ class _Bench:
     async def _let_in(self, kind: str, name: str) -> tuple[Mapping[str, str], Callable[[], Any]]:
         """Creates a user; returns its authentication headers, and a function that revokes its right."""
         admin, principal = self._admin, f"User:{name}"
-        await admin.create_acls([_acl(principal, operation) for operation in ("READ", "WRITE")])
+        await admin.create_acls([allow(principal, operation, "TOPIC", TOPIC) for operation in ("READ", "WRITE")])
         if kind == "user":
             await admin.create_user(name, PASSWORD)
             shown = b64encode(f"{name}:{PASSWORD}".encode()).decode()
@@ -134,17 +134,6 @@ class _Bench:
         except aiohttp.ClientError:
             return time.perf_counter()
         raise AssertionError("a stream ended by itself")
-
-
-def _acl(principal: str, operation: str) -> AclDescription:
-    return AclDescription(
-        resource_type="TOPIC",
-        resource_name=TOPIC,
-        pattern_type="LITERAL",
-        principal=principal,
-        operation=operation,
-        permission="ALLOW",
-    )
 
 
 KINDS: Final = ("token", "user", "acl")

@@ -77,7 +77,7 @@ def connection_of(cluster: LocalCluster) -> Connection:
 async def _let_in(cluster: LocalCluster, to: Connection) -> Connection:
     """Creates the benchmark user's token and ACLs, and the ACLs of other users; returns the connection with
     that token."""
-    acls = [*map(_of_others, range(ACLS)), *(_of_the_user(kind) for kind in ("TOPIC", "GROUP", "CLUSTER"))]
+    acls = [*map(_of_others, range(ACLS)), *(allow(USER, "ALL", kind, "*") for kind in ("TOPIC", "GROUP", "CLUSTER"))]
     assert cluster.token_file is not None
     async with AdminClient(**to) as admin:
         for begin in range(0, len(acls), AT_ONCE):
@@ -99,27 +99,24 @@ def write_token(file: Path, token: str) -> None:
     file.write_text(token)
 
 
+def allow(
+    principal: str, operation: str, resource_type: str, name: str, pattern_type: str = "LITERAL"
+) -> AclDescription:
+    """Returns an ACL that allows a user one operation on the resources that match the name."""
+    return AclDescription(
+        resource_type=resource_type,
+        resource_name=name,
+        pattern_type=pattern_type,
+        principal=principal,
+        operation=operation,
+        permission="ALLOW",
+    )
+
+
 def _of_others(number: int) -> AclDescription:
     """Returns the ACL with this number, for another user; every tenth is for a prefix of topic names."""
-    return AclDescription(
-        resource_type="TOPIC",
-        resource_name=f"others-{number}",
-        pattern_type="LITERAL" if number % 10 else "PREFIXED",
-        principal=f"User:other-{number % 100}",
-        operation="READ",
-        permission="ALLOW",
-    )
-
-
-def _of_the_user(kind: str) -> AclDescription:
-    return AclDescription(
-        resource_type=kind,
-        resource_name="*",
-        pattern_type="LITERAL",
-        principal=USER,
-        operation="ALL",
-        permission="ALLOW",
-    )
+    pattern_type = "LITERAL" if number % 10 else "PREFIXED"
+    return allow(f"User:other-{number % 100}", "READ", "TOPIC", f"others-{number}", pattern_type)
 
 
 def session_to(
@@ -136,11 +133,19 @@ def session_to(
     )
 
 
-def connections_to(connections_max: int, bootstrap_servers: str, **security: Unpack[SecurityParameters]) -> Connections:
-    """Returns a connection pool, not open yet, for a workload that sends requests itself."""
+@asynccontextmanager
+async def connections_to(
+    connections_max: int, bootstrap_servers: str, **security: Unpack[SecurityParameters]
+) -> AsyncIterator[Connections]:
+    """Opens a connection pool for a workload that sends requests itself, and closes it at the end of the block."""
     secure = Security(**security)
-    return Connections(
+    connections = Connections(
         connections_max=connections_max,
         context=secure.context() if scheme_of(secure.addresses(bootstrap_servers)) == HTTPS else None,
         credentials=secure.credentials(read_secret),
     )
+    await connections.open()
+    try:
+        yield connections
+    finally:
+        await connections.close()

@@ -112,9 +112,7 @@ async def read_counters(
     """Returns the metrics without labels, or if `labelled` those with labels, summed over the named brokers. Brokers
     that serve metrics at http.ops.listener only are left out."""
     total: Counter[str] = Counter()
-    connections = connections_to(1, bootstrap_servers, **security)
-    await connections.open()
-    try:
+    async with connections_to(1, bootstrap_servers, **security) as connections:
         for address in parse_bootstrap(bootstrap_servers):
             answer = await connections.request("GET", URL(f"{address}/metrics"), timeout_s=30)
             if isinstance(answer.error, NotFound):
@@ -123,6 +121,4 @@ async def read_counters(
                 raise answer.error
             lines = (line.rpartition(" ") for line in answer.body.decode().splitlines() if not line.startswith("#"))
             total.update({name: float(value) for name, _, value in lines if ("{" in name) is labelled})
-    finally:
-        await connections.close()
     return dict(total)
