@@ -335,16 +335,10 @@ async def _start(broker: Broker, listeners: Mapping[str, Endpoint], stop_request
 
 
 async def _first_of(*events: asyncio.Event) -> None:
-    happened = asyncio.Event()
-
-    async def watch(event: asyncio.Event) -> None:
-        await event.wait()
-        happened.set()
-
-    watchers = [asyncio.ensure_future(watch(event)) for event in events]
-    await happened.wait()
-    for watcher in watchers:
-        watcher.cancel()
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
 
 
 def _settle_memory() -> None:
