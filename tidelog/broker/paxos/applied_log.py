@@ -111,7 +111,7 @@ class AppliedLog:
         self._applied = applied
         self._durable = durable
         self._failed = failed
-        self._comparison = comparison
+        self.comparison = comparison
         self._is_accounted = is_accounted
         self._differs = differs
         self._waiting: deque[_Waiting] = deque()
@@ -128,18 +128,8 @@ class AppliedLog:
         values are hidden."""
         return self._shown(self.log.log_end_offset)
 
-    @property
-    def is_compared(self) -> bool:
-        """True if no batch of the log has to be compared with the chosen values any more."""
-        return self._comparison.is_done
-
-    def hidden_below(self, offset: int) -> int:
-        """Returns the offset from which on batches below `offset` are hidden, because the journal may have forgotten
-        their values; -1 if none is."""
-        return self._comparison.hidden_below(offset)
-
     def _shown(self, offset: int) -> int:
-        hidden_from = self._comparison.hidden_from
+        hidden_from = self.comparison.hidden_from
         # What was not compared yet may be something that nobody else has ever heard of.
         return offset if hidden_from is None else min(offset, hidden_from)
 
@@ -176,7 +166,7 @@ class AppliedLog:
         # Offsets are given out once and rise with the positions, so the end alone tells what is here.
         if value.kind is not Kind.APPEND or value.base_offset + value.count > self._end:
             return False
-        return self._comparison.is_done or (not self._waiting and self._comparison.agrees(position, value))
+        return self.comparison.is_done or (not self._waiting and self.comparison.agrees(position, value))
 
     def payload_of(self, value: Value) -> bytes | None:
         """Returns the payload of a value from the log; None if the log does not hold it whole and readable."""
@@ -297,13 +287,13 @@ class AppliedLog:
     def _is_at_odds(self, applied: Applied) -> bool:
         """Compares the next applied value with the batch that the log holds there; returns True if the log has to be
         truncated first."""
-        if self._comparison.is_done:
+        if self.comparison.is_done:
             return False
-        shown = self._comparison.hidden_from
-        self._comparison.pass_over(self.log.log_start_offset)
-        offset = self._comparison.at_odds(applied)
+        shown = self.comparison.hidden_from
+        self.comparison.pass_over(self.log.log_start_offset)
+        offset = self.comparison.at_odds(applied)
         # More of the log was compared just now, and may be shown.
-        if shown != self._comparison.hidden_from:
+        if shown != self.comparison.hidden_from:
             self.watchers.wake_all()
         return self._order_truncation(offset)
 
@@ -316,12 +306,12 @@ class AppliedLog:
     def jumped(self, floor: Prefix) -> None:
         """Compares the log with a floor (start of a journal) to which the engine has jumped, skipping the values below
         it."""
-        self._order_truncation(self._comparison.jumped(floor))
+        self._order_truncation(self.comparison.jumped(floor))
 
     def doubted(self) -> range:
         """Returns the offsets of this log that have to be compared with other replicas' logs before readers may see
         them. Offsets that are deleted or beyond the log's end are taken as compared."""
-        doubted_offsets = self._comparison.doubted
+        doubted_offsets = self.comparison.doubted
         here = range(
             max(doubted_offsets.start, self.log.log_start_offset), min(doubted_offsets.stop, self.log.log_end_offset)
         )
@@ -333,7 +323,7 @@ class AppliedLog:
 
     def settle(self, offset: int) -> None:
         """Shows the batches below `offset` to readers, as they have been compared with other replicas' logs."""
-        self._comparison.settled(offset)
+        self.comparison.settled(offset)
         self.watchers.wake_all()
 
     def compare(self, reported: Iterable[ReportedBatch]) -> bool:
@@ -363,7 +353,7 @@ class AppliedLog:
             self, lambda: self.log.truncate_to(offset, high_watermark=offset, now_ms=now_ms)
         )
         # Only now, when the truncation has ended: a failed one leaves everything to be compared again.
-        self._comparison.truncated(offset)
+        self.comparison.truncated(offset)
         self.is_truncating = False
         self._go_on()
         self.watchers.wake_all()

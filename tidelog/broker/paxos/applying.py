@@ -85,7 +85,7 @@ class Applying:
         """Returns True if every value below `next_offset` that is applied is written to the log, and nothing in the log
         has yet to be compared with the chosen values."""
         is_written = self._applied.end_offset == self._applied.log.log_end_offset >= next_offset
-        return is_written and self._applied.is_compared and not self._applied.is_truncating
+        return is_written and self._applied.comparison.is_done and not self._applied.is_truncating
 
     def on_applied(self, applied: Applied) -> None:
         """Takes the next value that the engine has applied, and delivers all values that can be delivered now."""

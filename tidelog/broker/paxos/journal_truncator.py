@@ -31,7 +31,7 @@ class JournalTruncator:
         self._store = store
         self._applied = applied
         self._links = links
-        self._truncation = JournalTruncation(bounds)
+        self.truncation = JournalTruncation(bounds)
         self._on_its_way: int | None = None
         """Position of a proposed TRUNCATE that is not applied yet; None if there is none."""
         self._timer: asyncio.TimerHandle | None = None
@@ -51,18 +51,14 @@ class JournalTruncator:
     def heard(self, engine_id: int, durable_offset: int) -> None:
         """Handles a replica's report that its log is durable up to `durable_offset`; proposes a TRUNCATE if one is due
         and worth its round."""
-        self._truncation.heard(engine_id, durable_offset)
+        self.truncation.heard(engine_id, durable_offset)
         usage = self._usage()
         # One at a time: a second TRUNCATE would be proposed by what the first has yet to give up.
-        if self._node.coordinator is None or self._on_its_way is not None or not self._truncation.is_due(usage):
+        if self._node.coordinator is None or self._on_its_way is not None or not self.truncation.is_due(usage):
             return
-        begin = self._position_of(self._truncation.covered(self._node.quorum, self._links.live(), usage))
-        if self._truncation.is_worth_it(begin - self._node.replica.begin, usage):
+        begin = self._position_of(self.truncation.covered(self._node.quorum, self._links.live(), usage))
+        if self.truncation.is_worth_it(begin - self._node.replica.begin, usage):
             self._engine.step(Truncate(begin))
-
-    def durable_end_of(self, engine_id: int) -> int:
-        """Returns the offset up to which a replica last reported its log as durable; -1 if it has not reported."""
-        return self._truncation.durable_end_of(engine_id)
 
     def _usage(self) -> JournalUsage:
         return JournalUsage(self._store.journal.log_bytes, len(self._node.replica.slots))
@@ -87,7 +83,7 @@ class JournalTruncator:
         if applied.position == self._on_its_way:
             self._on_its_way = None
         if applied.value.kind is Kind.TRUNCATE:
-            self._truncation.truncated(self._usage())
+            self.truncation.truncated(self._usage())
 
     def lost(self) -> None:
         """Forgets the TRUNCATE in flight, which may never be chosen now that the term is lost."""

@@ -59,7 +59,6 @@ from tidelog.replication.paxos.events import (
     Started,
     StatusChanged,
     VotersFound,
-    VotesLost,
 )
 from tidelog.replication.paxos.node import PaxosNode
 from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Status
@@ -205,11 +204,6 @@ class PaxosReplica:
             self._disk.refresh(self.engine.node.replica.metadata)
             self.voting.enlist(engine_id)
 
-    def set_lost_votes(self, engine_ids: tuple[int, ...]) -> None:
-        """Sets the ids of members whose disks have lost their votes, according to the metadata; no election waits for
-        them."""
-        self.engine.step(VotesLost(engine_ids))
-
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def lead(self, leader_epoch: int, config: TopicConfig) -> PaxosPartition:
@@ -250,11 +244,6 @@ class PaxosReplica:
         """Sets the voters and the brokers that hold a replica, as the metadata name them; replicas without a vote are
         sent chosen values. The log itself decides who votes."""
         self._links.set_members(voters, nodes)
-
-    async def change_voters(self, voters: VoterSet) -> None:
-        """Changes the voters of the log, which this replica must lead. Raises `LeaderNotAvailable` if the change has
-        not begun, `ControllerLost` if it may have."""
-        await self.voting.change(voters)
 
     # -- from other replicas -------------------------------------------------------------------------------------------
 
@@ -329,11 +318,6 @@ class PaxosReplica:
         return self.voting.membership.voters
 
     @property
-    def knows_members(self) -> bool:
-        """True of an elected leader without an open change of voters, for whom the voters in force are certain."""
-        return self.voting.is_settled
-
-    @property
     def lost_engine_id(self) -> int:
         """The id under which this disk has forgotten its promises; 0 if there is none, or if it has another id
         by now."""
@@ -371,7 +355,7 @@ class PaxosReplica:
     def durable_end_of(self, engine_id: int) -> int:
         """Returns the offset up to which another replica last reported its log as durable; -1 if it has not
         reported."""
-        return self._truncator.durable_end_of(engine_id)
+        return self._truncator.truncation.durable_end_of(engine_id)
 
     def is_silent(self, engine_id: int) -> bool:
         """Returns True if the disk of this id's voter has reported that it does not vote under it."""
@@ -548,7 +532,9 @@ class PaxosReplica:
 
     def _floor(self, prefix: Prefix) -> Floor:
         # What is hidden below the floor is not applied again, so the floor itself has to remember it.
-        return structs.replace(self._history.floor(prefix), hidden_from=self.applied.hidden_below(prefix.next_offset))
+        return structs.replace(
+            self._history.floor(prefix), hidden_from=self.applied.comparison.hidden_below(prefix.next_offset)
+        )
 
     def _on_copied(self, floor: Floor) -> None:
         self.voting.on_copied(floor)

@@ -26,6 +26,7 @@ from tidelog.controller.quorum_leadership import is_replaced
 from tidelog.model.cluster import ClusterImage, PartitionInfo
 from tidelog.model.ids import PartitionId
 from tidelog.model.ports import Buffer
+from tidelog.replication.paxos.events import VotesLost
 from tidelog.storage.new_logs import NewLog
 from tidelog.transport.peer import Answer, Lane, PeerNode
 
@@ -67,7 +68,9 @@ class PaxosRoles:
         self.infos[partition_id] = info
         replica.set_members(voters_of(info.members), info.replicas)
         replica.set_engine_id(self._engine_id(info, image))
-        replica.set_lost_votes(tuple(member.engine_id for member in info.members if is_replaced(info, member)))
+        # No election waits for a member whose disk has lost its vote.
+        lost = tuple(member.engine_id for member in info.members if is_replaced(info, member))
+        replica.engine.step(VotesLost(lost))
         replica.log.settings = log_settings(config)
         if replica.leader_epoch != info.leader_epoch:
             await self._change_role(replica, assigned)
@@ -139,12 +142,6 @@ class PaxosRoles:
         if partition is not None:
             partition.close(is_deposed=True)
             await self._tasks.cancel(partition_id)
-
-    def mark_journals(self) -> None:
-        """Records on disk how far the journal of each replica is durable, so that a later loss below that is
-        noticed."""
-        for replica in self.holders.values():
-            replica.mark_journal()
 
     def unfit(self) -> dict[PartitionId, UnfitReason]:
         """Returns the halted replicas, with the reason `OFFLINE`."""

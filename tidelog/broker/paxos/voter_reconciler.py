@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 
 import structlog
 
@@ -101,14 +102,8 @@ class VoterReconciler:
             }
             # Everything is looked up before the first wait: the partitions may be others afterwards.
             votes = list(self._lost_votes(partitions))
-            lost = [
-                term for partition_id, info in partitions if (term := self._lost_term(partition_id, info)) is not None
-            ]
-            members_asked = [
-                members
-                for partition_id, info in partitions
-                if (members := self._reconcile_members(partition_id, info)) is not None
-            ]
+            lost = list(filter(None, starmap(self._lost_term, partitions)))
+            members_asked = list(filter(None, starmap(self._reconcile_members, partitions)))
             node_id, epoch = self._context.node_id, self._context.own_epoch()
             if votes:
                 await self._submit(ReportLostVotes(node_id, epoch, votes[:AT_ONCE]), Done)
@@ -167,7 +162,7 @@ class VoterReconciler:
         if replica.leader is None:
             return None
         # An open change may still come to either set, and a report must name the one in force.
-        if replica.leader_epoch != info.leader_epoch or not replica.knows_members:
+        if replica.leader_epoch != info.leader_epoch or not replica.voting.is_settled:
             return None
         watch = self._watches[partition_id]
         watch.mark(replica.agreed_end, self._context.clock.monotonic_s())
@@ -211,7 +206,7 @@ def _member_set(voters: VoterSet) -> MemberSet:
 async def _change(replica: PaxosReplica, voters: VoterSet) -> None:
     partition = str(replica.partition_id)
     try:
-        await replica.change_voters(voters)
+        await replica.voting.change(voters)
     except TidelogError as error:
         logger.info("the members of a partition could not be changed now", partition=partition, reason=str(error))
     else:

@@ -479,7 +479,7 @@ class Stage:
             await until(lambda: self.sites[add].replica.is_voting)
         assert site.process is not None
         loop = asyncio.get_running_loop()
-        await loop.create_task(site.replica.change_voters(voters), context=context_of(site.process))
+        await loop.create_task(site.replica.voting.change(voters), context=context_of(site.process))
 
     async def tend(self) -> None:
         """The controller's part where a disk has forgotten what it accepted: it gets another id, and the leader puts
@@ -502,13 +502,13 @@ class Stage:
 
     async def _replace_voter(self, leader: Site) -> None:
         replica = leader.replica
-        if not replica.knows_members:
+        if not replica.voting.is_settled:
             return
         for voter in replica.voters.voters:
             site = self.sites[voter.node_id]
             if site.engine_id != voter.voter_id and site.is_ready and site.replica.is_voting:
                 add = Voter(site.engine_id, site.node, "", "", 0)
-                task = leader.run(replica.change_voters(replica.voters.with_change(add=add, remove=voter.voter_id)))
+                task = leader.run(replica.voting.change(replica.voters.with_change(add=add, remove=voter.voter_id)))
                 await asyncio.wait([task])
                 if not task.cancelled():
                     assert task.exception() is None or isinstance(task.exception(), TidelogError | Crashed)
@@ -518,7 +518,7 @@ class Stage:
     def is_whole(self) -> bool:
         """Does every voter in force remember all that it accepted, as far as the leader knows?"""
         leader = self.sites.get(self.leader)
-        if leader is None or not leader.is_ready or not leader.replica.knows_members:
+        if leader is None or not leader.is_ready or not leader.replica.voting.is_settled:
             return False
         ids = {site.node: site.engine_id for site in self.sites.values() if site.is_ready and site.replica.is_voting}
         return {voter.node_id: voter.voter_id for voter in leader.replica.voters.voters} == ids

@@ -182,7 +182,7 @@ def test_what_lies_below_the_floor_that_a_log_was_copied_up_to_is_not_missed_whe
         lose_all_from(third, HIDDEN_FROM)
         with patched(opening, "find_forgotten", lambda *_: None):
             await restart(third)
-        assert not third.replica.applied.is_compared
+        assert not third.replica.applied.comparison.is_done
         epoch = first.replica.engine.node.replica.applied.epoch
         third.replica.applying._on_copied(Floor(positions(first)[9] + 1, epoch, 10))
         stage.cut = set()

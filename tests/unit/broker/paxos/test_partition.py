@@ -364,8 +364,8 @@ def test_a_voter_takes_the_place_of_another_while_producers_go_on() -> None:
         for outcome in await asyncio.gather(*meanwhile):
             assert isinstance(outcome, ProduceReceipt)
         assert stage.sites[1].replica.voters.ids == (1, 2, 4)
-        await until(lambda: stage.sites[1].replica.knows_members)
-        assert not stage.sites[2].replica.knows_members
+        await until(lambda: stage.sites[1].replica.voting.is_settled)
+        assert not stage.sites[2].replica.voting.is_settled
         stage.sites[2].pause()
         stage.sites[3].pause()
         receipt = await stage.produce(1, b"new")
@@ -424,7 +424,7 @@ def test_a_change_that_the_new_voter_does_not_join_is_given_up_in_time() -> None
         else:
             raise AssertionError("nobody can have agreed")
         await until(lambda: stage.sites[1].replica.leader is not None and stage.sites[1].replica.leader.is_serving)
-        assert stage.sites[1].replica.voters.ids == (1,) and stage.sites[1].replica.knows_members
+        assert stage.sites[1].replica.voters.ids == (1,) and stage.sites[1].replica.voting.is_settled
         assert isinstance(await stage.produce(1, b"a"), ProduceReceipt)
 
     play(story, replicas=1, spares=1)

@@ -89,7 +89,7 @@ def test_a_leader_whose_own_log_lacks_what_was_agreed_on_removes_nobody_who_has_
         await stage.change(1, add=2)
         stage.elect(2)
         site = stage.sites[2]
-        await until(lambda: site.replica.knows_members)
+        await until(lambda: site.replica.voting.is_settled)
         assert (site.replica.high_watermark, site.replica.agreed_end) == (0, VALUES)
 
         site.run(reconciler_of(stage, 2, wanted=(2,)).run())
@@ -122,6 +122,6 @@ def test_a_disk_that_has_forgotten_what_it_accepted_goes_before_those_whose_vote
         site.run(reconciler_of(stage, 3, wanted=(3,)).run())
         await until(lambda: site.replica.voters.ids != (1, 2, 3))
         assert site.replica.voters.ids == (1, 3)
-        await until(lambda: site.replica.knows_members)
+        await until(lambda: site.replica.voting.is_settled)
 
     play(story)
