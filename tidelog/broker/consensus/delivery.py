@@ -20,10 +20,6 @@ from tidelog.replication.paxos.events import Applied
 from tidelog.replication.paxos.state import Value
 
 
-def _never(_: Applied) -> bool:
-    return False
-
-
 class Delivery:
     """Delivery of one log's chosen values to its state machine.
 
@@ -38,7 +34,7 @@ class Delivery:
         read: Callable[[int, Value], Buffer | None],
         deliver: Callable[[Applied, Buffer | None], None],
         floor: Callable[[], int],
-        is_lost: Callable[[Applied], bool] = _never,
+        is_lost: Callable[[Applied], bool] = lambda _: False,
     ) -> None:
         self.position = position
         self._end = position
