@@ -6,17 +6,11 @@ from typing import Annotated
 
 import typer
 
-from tidelog.bench import (
-    ConsumeOptions,
-    LatencyOptions,
-    Level,
-    ProduceOptions,
-    RawOptions,
-    measure_consume,
-    measure_latency,
-    measure_produce,
-    measure_raw,
-)
+from tidelog.bench.consume import ConsumeOptions, measure_consume
+from tidelog.bench.latency import LatencyOptions, measure_latency
+from tidelog.bench.produce import ProduceOptions, measure_produce
+from tidelog.bench.raw import RawOptions, measure_raw
+from tidelog.bench.secured import Level
 from tidelog.cli.bench_cluster import failover, move, pause, repair, scale
 from tidelog.cli.bench_groups import idle_consumers, rebalance
 from tidelog.cli.bench_partitions import partitions

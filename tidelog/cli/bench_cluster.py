@@ -6,20 +6,12 @@ from typing import Annotated
 
 import typer
 
-from tidelog.bench import (
-    FailoverOptions,
-    Level,
-    MoveOptions,
-    PauseOptions,
-    RepairOptions,
-    ScaleOptions,
-    Whom,
-    measure_failover,
-    measure_move,
-    measure_pause,
-    measure_repair,
-    measure_scale,
-)
+from tidelog.bench.failover import FailoverOptions, measure_failover
+from tidelog.bench.move import MoveOptions, measure_move
+from tidelog.bench.pause import PauseOptions, Whom, measure_pause
+from tidelog.bench.repair import RepairOptions, measure_repair
+from tidelog.bench.scale import ScaleOptions, measure_scale
+from tidelog.bench.secured import Level
 from tidelog.cli.measuring import History, Partitions, ProtocolOption, SecurityOption, ValueBytes, workload
 from tidelog.cli.options import Json
 from tidelog.model.cluster import ISR

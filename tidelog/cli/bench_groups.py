@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tidelog.bench import IdleConsumersOptions, Level, RebalanceOptions, measure_idle_consumers, measure_rebalance
+from tidelog.bench.idle_consumers import IdleConsumersOptions, measure_idle_consumers
+from tidelog.bench.rebalance import RebalanceOptions, measure_rebalance
+from tidelog.bench.secured import Level
 from tidelog.cli.measuring import Brokers, History, Partitions, Records, SecurityOption, ValueBytes, workload
 from tidelog.cli.options import Json
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tidelog.bench import Level, PartitionsOptions, measure_partitions
-from tidelog.bench.partition_options import counts_of
+from tidelog.bench.partition_options import PartitionsOptions, counts_of
+from tidelog.bench.partitions import measure_partitions
+from tidelog.bench.secured import Level
 from tidelog.cli.measuring import Brokers, History, ProtocolOption, Records, SecurityOption, ValueBytes, workload
 from tidelog.cli.options import Json
 from tidelog.model.cluster import ISR

@@ -6,14 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tidelog.bench import (
-    GuessesOptions,
-    RevocationOptions,
-    SecurityOptions,
-    measure_guesses,
-    measure_revocation,
-    measure_security,
-)
+from tidelog.bench.guesses import GuessesOptions, measure_guesses
+from tidelog.bench.revocation import RevocationOptions, measure_revocation
+from tidelog.bench.security import SecurityOptions, measure_security
 from tidelog.cli.measuring import BatchBytes, History, ProtocolOption, workload
 from tidelog.cli.options import Json
 from tidelog.model.cluster import ISR

@@ -9,7 +9,9 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from tidelog.bench import Level, Workload, append_history, run
+from tidelog.bench.history import append_history
+from tidelog.bench.result import Workload, run
+from tidelog.bench.secured import Level
 from tidelog.cli.options import Acks, Codec, Durability
 from tidelog.cli.security import client_arguments
 from tidelog.cli.tables import count_progress, print_table

@@ -8,18 +8,11 @@ from typing import Any
 import pytest
 
 from tidelog.admin import AdminClient
-from tidelog.bench import (
-    ConsumeOptions,
-    LatencyOptions,
-    ProduceOptions,
-    RawOptions,
-    Workload,
-    measure_consume,
-    measure_latency,
-    measure_produce,
-    measure_raw,
-    run,
-)
+from tidelog.bench.consume import ConsumeOptions, measure_consume
+from tidelog.bench.latency import LatencyOptions, measure_latency
+from tidelog.bench.produce import ProduceOptions, measure_produce
+from tidelog.bench.raw import RawOptions, measure_raw
+from tidelog.bench.result import Workload, run
 from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.process
