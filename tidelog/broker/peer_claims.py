@@ -22,14 +22,12 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.consensus.messages import (
+    QUORUM_MESSAGES,
     DescribeQuorum,
     DescribeSnapshots,
     ElectionFrame,
     FetchSnapshot,
     PaxosFrame,
-    QuorumDescribed,
-    SnapshotPart,
-    SnapshotsDescribed,
 )
 from tidelog.broker.groups.messages import GROUP_MESSAGES
 from tidelog.broker.isr.replica_messages import FetchReplicas, ReplicasFetched, ReplicasFlushed
@@ -50,14 +48,7 @@ NOBODY: Final = -1
 CLAIMS: Final[Mapping[type[msgspec.Struct], Claim]] = {
     **dict.fromkeys(
         (
-            PaxosFrame,
-            ElectionFrame,
-            DescribeQuorum,
-            QuorumDescribed,
-            DescribeSnapshots,
-            SnapshotsDescribed,
-            FetchSnapshot,
-            SnapshotPart,
+            *QUORUM_MESSAGES,
             ReplicasFetched,
             *ANSWERS,
             *FORWARDING_MESSAGES,
