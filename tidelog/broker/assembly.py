@@ -269,13 +269,9 @@ async def _open_kafka(config: BrokerConfig, face: BrokerFace, tls: TlsStore | No
 
 def _network(config: BrokerConfig, tls: TlsStore | None) -> TcpNetwork:
     """Returns the network to the other brokers, in plain text or with TLS."""
-
-    def directions() -> str:
-        return config.http_listener
-
     if tls is not None and config.security_inter_broker_protocol == "SSL":
-        return TlsNetwork(tls, http_address=directions)
-    return TcpNetwork(http_address=directions)
+        return TlsNetwork(tls, http_address=lambda: config.http_listener)
+    return TcpNetwork(http_address=lambda: config.http_listener)
 
 
 def _as_client(config: BrokerConfig) -> Security:
