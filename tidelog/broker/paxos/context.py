@@ -12,7 +12,7 @@ import msgspec
 from tidelog.broker.partitions.led_partition import LeaderContext
 from tidelog.broker.paxos.journal_truncation import JournalBounds
 from tidelog.broker.paxos.messages import ReadApplied, ReadValue
-from tidelog.model.cluster import Voter
+from tidelog.model.cluster import PartitionMember, Voter
 from tidelog.model.ids import PartitionId
 from tidelog.model.levels import LEVEL_MAX
 from tidelog.model.ports import Buffer, Entropy
@@ -20,23 +20,12 @@ from tidelog.replication.paxos.voters import VoterSet
 from tidelog.transport.peer import Answer
 
 
-class Member(Protocol):
-    """A voting replica, as the cluster metadata describe it (`PartitionMember`)."""
-
-    @property
-    def engine_id(self) -> int: ...
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def storage(self) -> str: ...
-
-
-def voter_of(member: Member) -> Voter:
+def voter_of(member: PartitionMember) -> Voter:
     """Returns a member as a voter of the Paxos log. Its address stays empty: peers are addressed by node id."""
     return Voter(member.engine_id, member.node_id, member.storage, "", 0)
 
 
-def voters_of(members: Sequence[Member]) -> VoterSet:
+def voters_of(members: Sequence[PartitionMember]) -> VoterSet:
     """Returns the members as the voters of a partition's log. Raises `InvalidVoters`."""
     voters = tuple(voter_of(member) for member in sorted(members, key=lambda member: member.engine_id))
     return VoterSet(voters, max((voter.voter_id for voter in voters), default=0) + 1)

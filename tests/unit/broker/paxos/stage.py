@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,7 +32,7 @@ from tidelog.broker.runtime.log_writer import LogWriter
 from tidelog.broker.runtime.purgatory import Purgatory
 from tidelog.broker.runtime.stats import Stats
 from tidelog.config.schema import BrokerConfig, TopicConfig
-from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, Topic, Voter
+from tidelog.model.cluster import BrokerInfo, ClusterImage, PartitionInfo, PartitionMember, Topic, Voter
 from tidelog.model.errors import DamagedBatch, LeaderNotAvailable, TidelogError, TimedOutAfterAppend
 from tidelog.model.ids import NodeId
 from tidelog.model.levels import LEVEL_MAX
@@ -53,12 +53,6 @@ T = TypeVar("T")
 SETTINGS = LogSettings(segment_bytes=20_000, segment_ms=1 << 40)
 WIRE = msgspec.msgpack.Decoder(PartitionFrame | AppliedDurable)
 DELAY_S = 0.001
-
-
-class Member(NamedTuple):
-    engine_id: int
-    node_id: int
-    storage: str
 
 
 @dataclass(frozen=True)
@@ -320,7 +314,7 @@ class Stage:
         self.journal_bounds = JournalBounds()
         self.level = LEVEL_MAX
         self.config = TopicConfig()
-        self.members = [Member(node, node, "") for node in range(1, replicas + 1)]
+        self.members = [PartitionMember(node, node, "") for node in range(1, replicas + 1)]
         self.sites = {node: Site(self, node, node) for node in range(1, replicas + 1)}
         for node in range(replicas + 1, replicas + spares + 1):
             self.sites[node] = Site(self, node, 0)
