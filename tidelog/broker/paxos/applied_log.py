@@ -244,8 +244,7 @@ class AppliedLog:
         if waiting.is_lost and waiting.next_offset > end:
             start, epoch = max(value.base_offset, end), epoch_of(value.birth)
             self.log.append_lost(start, waiting.next_offset, epoch, self._clock.wall_ms())
-            self._flush_later(0)
-            self.watchers.wake_all()
+            self._appended(0)
         # After a restart the journal is applied again from its floor. Offsets are given out once, and rise with the
         # positions: so what begins below the log's end is here already, whatever the journal has forgotten of its being
         # learned, and no position has to be remembered.
@@ -258,24 +257,21 @@ class AppliedLog:
         identity = row_identity(position, value.birth, is_accounted=self._is_accounted(position, value))
         # Void values leave gaps in the offsets.
         self.log.append(batches, self._clock.wall_ms(), may_skip=True, identities=[identity] * len(batches))
-        self._flush_later(sum(batch.header.size for batch in batches))
-        self.watchers.wake_all()
+        self._appended(sum(batch.header.size for batch in batches))
 
     def append_copied(self, batches: list[RecordBatch]) -> None:
         """Appends batches copied from another replica's log, where they are applied. Raises as
         `PartitionLog.append`."""
         self.log.append(batches, self._clock.wall_ms(), may_skip=True)
-        self._flush_later(sum(batch.header.size for batch in batches))
-        self.watchers.wake_all()
+        self._appended(sum(batch.header.size for batch in batches))
 
     def append_lost(self, end_offset: int) -> None:
         """Marks the offsets from the log's end up to `end_offset` as damaged, since all other replicas' logs have these
         batches damaged. Raises as `PartitionLog.append`."""
         self.log.append_lost(self.log.log_end_offset, end_offset, 0, self._clock.wall_ms())
-        self._flush_later(0)
-        self.watchers.wake_all()
+        self._appended(0)
 
-    def _flush_later(self, size: int) -> None:
+    def _appended(self, size: int) -> None:
         self._unflushed_bytes += size
         if self._unflushed_bytes >= FLUSH_BYTES:
             self.hurry()
@@ -283,6 +279,7 @@ class AppliedLog:
         # covers a second's writes, or `FLUSH_BYTES`.
         elif self._due is None:
             self._due = asyncio.get_running_loop().call_later(FLUSH_S, self.hurry)
+        self.watchers.wake_all()
 
     def _is_at_odds(self, applied: Applied) -> bool:
         """Compares the next applied value with the batch that the log holds there; returns True if the log has to be
