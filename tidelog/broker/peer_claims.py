@@ -80,7 +80,7 @@ it can tell a broker that it was removed or that its node has registered in a la
 
 
 def check_complete(messages: Sequence[type[msgspec.Struct]]) -> None:
-    """Raises `TypeError` if a message has no claim, or a claim names a field that the message does not have."""
+    """Raises `TypeError` if a message type has no entry in `CLAIMS`, or the entry names a field that the type lacks."""
     for message in messages:
         if message not in CLAIMS:
             raise TypeError(f"{message.__name__} has no entry in CLAIMS: how does it name its sender?")

@@ -50,7 +50,7 @@ class Peers(Protocol):
     """The connections of a replica to the other brokers."""
 
     def notify(self, node_id: int, message: msgspec.Struct, payload: Sequence[Buffer] = ()) -> object:
-        """Sends a one-way message; it may be lost."""
+        """Sends a one-way message to a broker; it may be lost."""
 
     def ask(self, node_id: int, message: ReadApplied | ReadValue, deadline_s: float) -> Awaitable[Answer]:
         """Sends a request to a broker and returns its answer, within `deadline_s` seconds. Raises as

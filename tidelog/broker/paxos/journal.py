@@ -56,7 +56,7 @@ class Floor(Prefix, frozen=True):
     voters: bytes = b""
     """The encoded voters in force at the floor; empty if this replica does not know them."""
     voters_position: int = -1
-    """The position of the VOTERS value that named them; -1 if they are the partition's first voters."""
+    """The log position of the VOTERS value that put `voters` in force; -1 if they are the partition's first voters."""
     era: int = 0
     """The era in which this floor was written (`ReplicaMetainfo.era`)."""
     hidden_from: int = -1

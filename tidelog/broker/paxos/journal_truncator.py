@@ -90,6 +90,6 @@ class JournalTruncator:
         self._on_its_way = None
 
     def close(self) -> None:
-        """Cancels the timer of the next report."""
+        """Cancels the timer of the next report to the leader."""
         if self._timer is not None:
             self._timer.cancel()

@@ -101,6 +101,6 @@ class LostValues:
         self._go_on()
 
     def close(self) -> None:
-        """Cancels the timer of the next look."""
+        """Cancels the timer after which a missing value is checked again."""
         if self._look is not None:
             self._look.cancel()

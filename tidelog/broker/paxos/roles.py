@@ -172,7 +172,7 @@ class PaxosRoles:
 
 
 class _DataLane:
-    """`Peers` on the connections for replica data, which do not delay heartbeats."""
+    """The peer connections for replica data (`Peers`), which are not those for heartbeats, so as not to delay them."""
 
     def __init__(self, peers: PeerNode, image: Callable[[], ClusterImage]) -> None:
         self._peers = peers
