@@ -1,4 +1,4 @@
-"""The vocabulary everything else is written in: ids, record batches, the cluster image, errors, ports.
+"""Types shared by all of tidelog: ids, record batches, the cluster image, errors, and ports (protocols for I/O).
 
 Nothing here does I/O, and nothing here imports any other part of tidelog.
 """

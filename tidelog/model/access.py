@@ -1,15 +1,15 @@
-"""Says who may do what, in the words of Kafka's ACLs, by one function.
+"""Authorization by Kafka's ACLs: decides whether a principal may perform an operation on a resource.
 
-An ACL allows or denies a principal, from a host, an operation on the resources that a pattern fits. What is denied is
-denied, whatever else allows it; what nothing allows is not allowed (Kafka's `StandardAuthorizer`).
+An ACL allows or denies a principal, from a host, an operation on the resources that a pattern fits. A denial overrides
+every permission; what no ACL allows is forbidden (Kafka's `StandardAuthorizer`).
 
-- Allowed `Read`, `Write`, `Delete` or `Alter` is allowed `Describe`, and allowed `AlterConfigs` is allowed
-  `DescribeConfigs`. A denial implies nothing.
+- Permission to `Read`, `Write`, `Delete` or `Alter` includes `Describe`, and `AlterConfigs` includes `DescribeConfigs`.
+  A denial implies nothing.
 - `All` stands for every operation, `User:*` for every principal, and the host `*` for every host. The literal name `*`
   fits every name. A host may be a network, which Kafka does not know.
 - A super user may do everything.
 
-`may` is the definition; `AclIndex` gives the same answer in the time that a request can afford.
+`may` is the definition; `AclIndex` gives the same answers fast enough for every request.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ANYBODY: Final = "User:*"
 ANYWHERE: Final = "*"
 ANY_NAME: Final = "*"
 DECISIONS_MAX: Final = 20_000
-"""An `AclIndex` remembers so many of its answers."""
+"""Maximum number of decisions that an `AclIndex` caches."""
 
 
 class Operation(enum.Enum):
-    """Names what a request does to its resource."""
+    """An operation of Kafka's ACLs, or `NONE`."""
 
     NONE = "None"
-    """Open to everybody: it tells nothing."""
+    """Operation that everybody may perform, because its answer reveals nothing."""
     READ = "Read"
     WRITE = "Write"
     CREATE = "Create"
@@ -45,13 +45,13 @@ class Operation(enum.Enum):
     ALTER_CONFIGS = "AlterConfigs"
     IDEMPOTENT_WRITE = "IdempotentWrite"
     ALL = "All"
-    """Only in ACLs."""
+    """Stands for all operations in an ACL; no request asks for it."""
 
 
 OPERATIONS: Final = tuple(operation.value for operation in Operation if operation is not Operation.NONE)
-"""The operations that an ACL may name."""
+"""Operations that an ACL may name."""
 RESOURCE_TYPES: Final = ("Topic", "Group", "Cluster", "User")
-"""The last are a principal's own things, such as its tokens."""
+"""Resource types of ACLs. A `User` resource is what belongs to a principal, such as its tokens."""
 CLUSTER_NAME: Final = "kafka-cluster"
 LITERAL: Final = "Literal"
 PREFIXED: Final = "Prefixed"
@@ -67,8 +67,8 @@ IMPLIED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Resource(NamedTuple):
-    """Names what a request is about, by a resource type and a name. The name `*` stands for those that the request does
-    not name: each one has to be judged, and a list is filtered."""
+    """A resource that a request accesses, by type and name. The name `*` stands for resources that the request does not
+    name: the caller then checks each resource itself, or leaves forbidden ones out of a list."""
 
     type: str
     name: str
@@ -78,7 +78,7 @@ CLUSTER: Final = Resource("Cluster", CLUSTER_NAME)
 
 
 class Principal(NamedTuple):
-    """A caller, as Kafka names them: `User:alice`."""
+    """A principal in Kafka's notation, such as `User:alice`."""
 
     type: str
     name: str
@@ -93,14 +93,15 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
 class Caller(NamedTuple):
-    """A principal, at the address that it calls from."""
+    """The sender of a request: its principal and the address that it connects from."""
 
     principal: Principal
     host: str
 
 
 class Acl(NamedTuple):
-    """Allows or denies something. All fields are Kafka's words; `host` is an address, a network, or `*`."""
+    """An ACL entry, which allows or denies an operation. The values are Kafka's; `host` is an address, a network, or
+    `*`."""
 
     resource_type: str
     pattern_type: str
@@ -111,7 +112,7 @@ class Acl(NamedTuple):
     permission: str
 
     def fits(self, resource: Resource) -> bool:
-        """Returns True if its pattern fits the resource."""
+        """Returns True if the ACL's resource pattern matches the resource."""
         if self.resource_type != resource.type:
             return False
         if self.pattern_type == PREFIXED:
@@ -119,7 +120,8 @@ class Acl(NamedTuple):
         return self.resource_name in (ANY_NAME, resource.name)
 
     def concerns(self, caller: Caller, operation: Operation) -> bool:
-        """Returns True if it says something about this caller and operation, on a resource that it fits."""
+        """Returns True if the ACL's principal, host and operation match. The caller has checked that the resource
+        matches."""
         return (
             self.principal in (ANYBODY, str(caller.principal))
             and self._has(operation.value)
@@ -133,7 +135,7 @@ class Acl(NamedTuple):
 
 
 def is_within(host: str, network: str) -> bool:
-    """Returns True if an address is part of a network."""
+    """Returns True if an IP address belongs to a network; False if `host` is no IP address."""
     try:
         return ip_address(host) in ip_network(network)
     except ValueError:  # a caller without an address, as in a test's own process
@@ -141,7 +143,7 @@ def is_within(host: str, network: str) -> bool:
 
 
 def check_acl(acl: Acl) -> Acl:
-    """Returns the ACL with its host written in the one way. Raises `InvalidRequest`, which says what is wrong."""
+    """Returns the ACL with its host in canonical form. Raises `InvalidRequest` if a field is invalid."""
     for what, value, known in (
         ("resource type", acl.resource_type, RESOURCE_TYPES),
         ("pattern type", acl.pattern_type, PATTERN_TYPES),
@@ -162,7 +164,7 @@ NAME_MAX: Final = 249
 
 
 def check_principal(text: str) -> Principal:
-    """Returns the principal that is written as `User:alice`. Raises `InvalidRequest`."""
+    """Parses a principal written as `User:alice`. Raises `InvalidRequest` for any other text."""
     kind, colon, name = text.partition(":")
     if kind != "User" or not colon or not 0 < len(name) <= NAME_MAX or not name.isprintable():
         raise InvalidRequest(f"{text[:300]!r} is no principal; write it as User:alice")
@@ -188,8 +190,8 @@ def may(
     *,
     without_acl: bool = False,
 ) -> bool:
-    """Returns True if the caller may do this to the resource. `without_acl` is the answer for resources that no ACL
-    fits (Kafka: `allow.everyone.if.no.acl.found`)."""
+    """Returns True if the caller may perform the operation on the resource. `without_acl` is the result for resources
+    that no ACL matches (Kafka: `allow.everyone.if.no.acl.found`)."""
     if caller.principal in super_users:
         return True
     fitting = [acl for acl in acls if acl.fits(resource)]
@@ -200,7 +202,7 @@ def may(
 
 
 def refusal(caller: Caller, operation: Operation, resource: Resource) -> NotAuthorized:
-    """Returns what a caller is told who may not do this, whether or not there is such a resource."""
+    """Returns the error for a caller that lacks the permission. It does not reveal whether the resource exists."""
     return NotAuthorized(
         f"{caller.principal} may not {operation.value} {resource.type} {resource.name}; "
         "ask the cluster's administrator for this right"
@@ -208,33 +210,33 @@ def refusal(caller: Caller, operation: Operation, resource: Resource) -> NotAuth
 
 
 _Pattern = dict[str, list[Acl]]
-"""The ACLs of one pattern, by their principal."""
+"""The ACLs of one resource pattern, by principal."""
 _Question = tuple[Caller, Operation, Resource | str]
-"""Whether a caller may do something to a resource, or to any of a type."""
+"""Key of a cached decision: the arguments of `AclIndex.may`, or of `may_any` with a resource type."""
 
 
 class AclIndex:
-    """Gives the answers of `may`, for one set of ACLs.
+    """An index over a set of ACLs that gives the answers of the function `may` quickly.
 
-    The ACLs are found by the patterns that fit a name: its own, `*`, and its beginnings of the lengths that there are
-    among the prefixes; then by the principal. What was answered once is remembered.
+    ACLs are looked up by resource pattern (the name itself, `*`, and those prefixes of the name whose length some
+    prefixed ACL has), then by principal. Decisions are cached.
     """
 
     def __init__(
         self, acls: Iterable[Acl] = (), super_users: Collection[Principal] = (), *, without_acl: bool = False
     ) -> None:
-        """The arguments are those of `may`."""
+        """Indexes the ACLs. The arguments are those of the function `may`."""
         self._super_users = super_users
         self._without_acl = without_acl
         self._acls: dict[Acl, None] = {}
         self._patterns: dict[tuple[str, str, str], _Pattern] = {}
         self._lengths: dict[str, Counter[int]] = {}
-        """How many ACLs have a prefix of each length, by resource type."""
+        """Number of prefixed ACLs for each length of prefix, by resource type."""
         self._decisions: dict[_Question, bool] = {}
         self.set(acls)
 
     def set(self, acls: Iterable[Acl]) -> None:
-        """Has these ACLs instead; costs little for each that stays."""
+        """Replaces the ACLs. ACLs that are in the old and in the new set are not indexed again."""
         new, old = dict.fromkeys(acls), self._acls
         self._acls = new
         self._decisions.clear()
@@ -264,14 +266,14 @@ class AclIndex:
                 del lengths[len(acl.resource_name)]
 
     def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """Answers as the function `may`."""
+        """Returns True if the caller may perform the operation on the resource. Decisions are cached."""
         question = (caller, operation, resource)
         decision = self._decisions.get(question)
         return self._remember(question, self.decide(*question)) if decision is None else decision
 
     def may_any(self, caller: Caller, operation: Operation, resource_type: str) -> bool:
-        """Returns True if there is a pattern of this type on which the caller may do this, and which no denial covers
-        (Kafka's `authorizeByResourceType`)."""
+        """Returns True if the caller may perform the operation on some resource of the type: an ACL allows it, and no
+        denial covers that ACL's whole pattern (Kafka's `authorizeByResourceType`)."""
         if caller.principal in self._super_users:
             return True
         question = (caller, operation, resource_type)
@@ -279,14 +281,14 @@ class AclIndex:
         return self._remember(question, self._decide_any(*question)) if decision is None else decision
 
     def _remember(self, question: _Question, decision: bool) -> bool:
-        """Forgets all other decisions first, where they are too many."""
+        """Caches a decision and returns it. A full cache is emptied first."""
         if len(self._decisions) >= DECISIONS_MAX:
             self._decisions.clear()
         self._decisions[question] = decision
         return decision
 
     def decide(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """Answers as `may`, and remembers nothing."""
+        """Returns the decision of the function `may`, without reading or filling the cache."""
         if caller.principal in self._super_users:
             return True
         patterns = self._fitting(resource)
@@ -321,7 +323,7 @@ class AclIndex:
 
 
 def _covers(denial: Acl, allowed: Acl) -> bool:
-    """Returns True if a denial leaves nothing of what another ACL allows."""
+    """Returns True if the pattern of a denial includes all resources of the pattern of an ACL that allows."""
     if denial.pattern_type == LITERAL:
         is_same = allowed.pattern_type == LITERAL and allowed.resource_name == denial.resource_name
         return denial.resource_name == ANY_NAME or is_same

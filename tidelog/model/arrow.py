@@ -1,11 +1,11 @@
 """Record batches to Arrow: the columns of Spark's Kafka source, from the raw bytes of a fetch.
 
-`record_vectors` finds all keys and values at once. They are not copied one by one either: an Arrow array laid over
-the original bytes, with the gaps between values as elements of their own, is gathered by one `take` of its even
-elements. Columns that are not asked for are not built, and headers then not even read.
+`record_vectors` finds all keys and values at once. They are not copied one by one either: an Arrow array laid over the
+original bytes, with the gaps between values as elements of their own, is gathered by one `take` of its even elements.
+Only requested columns are built; headers are not even parsed otherwise.
 
-A small fetch, where numpy's fixed costs exceed the work, goes through the decoder of one batch; the rows are equal.
-This module and `record_vectors` alone need numpy and pyarrow (the `spark` extra).
+A small fetch, where numpy's fixed costs exceed the work, is decoded record by record, with the same result. This module
+and `record_vectors` alone need numpy and pyarrow (the `spark` extra).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tidelog.model.record_vectors import Fields, Ints, RecordSpan, read_vectors
 from tidelog.model.records import Header, StoredRecord
 
 ARROW_BYTES_MAX = 2**31 - 1
-"""The bytes that the 32-bit offsets of Arrow's `binary`, the type Spark insists on, can address."""
+"""Largest number of bytes that the 32-bit offsets of Arrow's `binary` type, which Spark requires, can address."""
 
 VECTORISED_RECORDS_MIN = 128
-"""About where the two ways cost the same, 150 us."""
+"""Number of records from which on the numpy decoder is used. At about this number both decoders take 150 us."""
 
 _TYPES = {
     "key": pa.binary(),
@@ -47,9 +47,9 @@ _TYPES = {
 
 
 def arrow_schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> pa.Schema:
-    """The columns of Spark's Kafka source, all nullable, in its order or in that of `columns`.
+    """Returns the schema of Spark's Kafka source: all fields nullable, in Spark's order or in that of `columns`.
 
-    Raises `InvalidRequest` for a column that it does not have, or none at all.
+    Raises `InvalidRequest` for an unknown column, or for no columns.
     """
     if columns is None:
         columns = [name for name in _TYPES if include_headers or name != "headers"]
@@ -70,15 +70,15 @@ def decode_to_arrow(
     end: int | None = None,
     decompressed_bytes_max: int = ARROW_BYTES_MAX,
 ) -> pa.RecordBatch:
-    """The records with `start` <= offset < `end` of a fetched `buffer`, as one Arrow record batch.
+    """Returns the records with `start` <= offset < `end` of a fetched `buffer` as one Arrow record batch.
 
-    `buffer` holds whole batches of one partition; a last one that is cut short is left out, and so are control
-    batches. Every CRC is checked. A record without headers has null in `headers`, and `timestampType` is 1 for
-    log-append time, as in Spark's Kafka source. The result shares no memory with `buffer`.
+    `buffer` holds whole batches of one partition; a last one that is cut short is left out, and so are control batches.
+    Every CRC is checked. A record without headers has null in `headers`, and `timestampType` is 1 for log-append time,
+    as in Spark's Kafka source. The result shares no memory with `buffer`.
 
     Raises `InvalidRequest` for an unknown column, `InvalidBatch` for bytes that are no sound batch, `TooLarge` if
-    records decompress to more than `decompressed_bytes_max` bytes in all, or to more than `decode_batch` allows in
-    one batch.
+    records decompress to more than `decompressed_bytes_max` bytes in all, or to more than `decode_batch` allows in one
+    batch.
     """
     schema = arrow_schema(columns, include_headers=include_headers)
     bounds = _Bounds(0 if start is None else start, OFFSET_MAX if end is None else end)
@@ -98,7 +98,8 @@ class _Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class _Rows:
-    """Decoded and trimmed rows; the columns that cost something are made when asked for."""
+    """Decoded records within the requested offsets. Keys, values and headers are functions, called only if the column
+    is requested."""
 
     offsets: list[int] | Ints
     timestamps_ms: list[int] | Ints
@@ -129,15 +130,15 @@ def _column(rows: _Rows, name: str, topic: str, partition: int) -> pa.Array:
 
 
 def _laid_over(numbers: npt.NDArray[Any], kind: pa.DataType, nulls: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Returns an array of these numbers, which are not copied. `pa.array` and `pa.scalar` would import pandas, if it is
-    there, and in a new process of Spark's that takes longer than all the rest."""
+    """Returns an Arrow array that shares the memory of the numbers. It avoids `pa.array` and `pa.scalar`: they import
+    pandas if it is installed, which takes longer than the decoding in a new Spark process."""
     validity = None if nulls is None or not nulls.any() else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
     return pa.Array.from_buffers(kind, len(numbers), [validity, pa.py_buffer(numbers)])
 
 
 def _open_batches(buffer: Buffer, bounds: _Bounds, bytes_max: int) -> tuple[Buffer, list[RecordSpan]]:
-    """The bytes that hold all records in bounds, and where each batch's are: `buffer` itself if nothing in it is
-    compressed, else a copy."""
+    """Returns the bytes that hold the records of all batches within the bounds, and the span of each batch in them. The
+    bytes are `buffer` itself if no batch is compressed, else a copy."""
     spans: list[RecordSpan] = []
     batches: list[RecordBatch] = []
     position = 0
@@ -216,7 +217,8 @@ def _decode_together(data: Buffer, spans: Sequence[RecordSpan], bounds: _Bounds)
 
 
 def _gather(data: Buffer, fields: Fields, kept: Ints) -> pa.Array:
-    """The fields' bytes: an array over all of `data` whose even elements are the fields, and one `take` of those."""
+    """Returns the bytes of the kept fields. Lays an Arrow array over `data` in which fields and the gaps between them
+    alternate, and takes its even elements."""
     starts, sizes = fields.starts[kept], fields.sizes[kept]
     count = len(starts)
     nulls = sizes < 0
@@ -231,7 +233,7 @@ def _gather(data: Buffer, fields: Fields, kept: Ints) -> pa.Array:
 
 
 def _headers(data: Buffer, starts: Ints, ends: Ints) -> pa.Array:
-    """Header lists, one record after the other: most have none."""
+    """Returns one list of headers per record, null if a record has none."""
     rows: list[tuple[Header, ...] | None] = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if start + 1 == end:

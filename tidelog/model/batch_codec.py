@@ -1,4 +1,5 @@
-"""Records to batch bytes and back: producers, consumers and the JSON listener do it, a broker's log never does.
+"""Encodes records as batches and decodes them. Producers, consumers and the HTTP listener do this, a broker's log never
+does.
 
 A record inside a batch, after `batch_header`'s 61 bytes (all integers zigzag varints but `attributes`):
 
@@ -42,7 +43,7 @@ from tidelog.model.records import RecordLike, StoredRecord
 from tidelog.model.steps import AWAY_BYTES, SLICE_RECORDS, Meter, Steps
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-"""How many bytes a batch's records may decompress to if the caller sets no bound."""
+"""Default bound on the decompressed bytes of one batch's records."""
 
 BATCH_BYTES_MAX = 2**31 - 1
 """The largest batch in bytes that `batch_length`, an int32, can express."""
@@ -86,7 +87,7 @@ def encode_batch(
 
 
 def encode_steps(records: Sequence[RecordLike], compression: Compression) -> Steps[bytearray]:
-    """Does as `encode_batch`, in slices."""
+    """Encodes a batch as `encode_batch` does, as a generator of slices of work (`model/steps.py`)."""
     if not records:
         raise UnprocessableBody("no records: a batch has at least one")
     parts: list[bytes] = []
@@ -134,7 +135,7 @@ def _framed(
 
 
 def empty_batch(base_offset: int, next_offset: int, leader_epoch: int) -> bytes:
-    """A sound batch without records, that takes the offsets [base_offset, next_offset)."""
+    """Returns a batch without records that occupies the offsets [base_offset, next_offset)."""
     batch = bytearray(HEADER_BYTES)
     HEADER.pack_into(
         batch, 0, base_offset, HEADER_BYTES - 12, leader_epoch, MAGIC, 0, Compression.NONE,
@@ -153,8 +154,8 @@ def spread_control_batch(
     leader_epoch: int,
     base_sequence: int,
 ) -> SpreadBatch:
-    """Returns a control batch of one record: brokers write it for themselves, and no consumer is shown it. The value is
-    not copied."""
+    """Returns a control batch of one record. Brokers write control batches for themselves, and consumers never see
+    them. The value is not copied."""
     opening, closing = encode_around(key, None if value is None else len(value))
     first = bytearray().join((bytes(HEADER_BYTES), opening))
     rest = (closing,) if value is None else (value, closing)
@@ -169,19 +170,21 @@ def spread_control_batch(
 
 
 def decode_batch(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[StoredRecord]:
-    """All records of a batch, in offset order; none of a control batch. The CRC is the caller's (`verify_batch`).
+    """Returns the records of a batch in offset order; none for a control batch. The caller checks the CRC
+    (`verify_batch`).
 
-    Where the topic keeps log-append time, every record has the batch's. Header names that are not UTF-8 are
-    read with replacement characters, as the Java client does.
+    If the topic uses log-append time, every record has the batch's timestamp. Header names that are not UTF-8 are read
+    with replacement characters, as the Java client does.
 
-    Raises `InvalidBatch` if the bytes do not hold what the header promises, `TooLarge` if the records
-    decompress to more than `decompressed_bytes_max` bytes.
+    Raises `InvalidBatch` if the bytes do not hold what the header promises, `TooLarge` if the records decompress to
+    more than `decompressed_bytes_max` bytes.
     """
     return stored_records(decode_columns(batch, decompressed_bytes_max=decompressed_bytes_max))
 
 
 def decode_columns(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Columns:
-    """Decodes a batch as `decode_batch` does, and makes no records of its columns."""
+    """Decodes a batch into columns, one list per field, and creates no record objects. Bounds and errors are those of
+    `decode_batch`."""
     header = batch.header
     if header.is_control:
         return Columns([], [], [], [], [])
@@ -191,7 +194,8 @@ def decode_columns(batch: RecordBatch, *, decompressed_bytes_max: int = DECOMPRE
 
 
 def check_batch(batch: RecordBatch) -> None:
-    """Checks what a header must promise before its records are decoded. Raises `InvalidBatch` if it does not."""
+    """Checks the header of a batch before its records are decoded. Raises `InvalidBatch` if a length, an offset or a
+    timestamp in it is wrong."""
     header = batch.header
     check_header(header)
     if header.size != len(batch.data):
@@ -203,18 +207,18 @@ def check_batch(batch: RecordBatch) -> None:
 
 
 def decode_stored(records: bytes, header: BatchHeader) -> list[StoredRecord]:
-    """`decode_batch` from where the records' bytes are decompressed, for a header that `check_batch` passed."""
+    """Returns the records of a batch from their decompressed bytes. The header has passed `check_batch`."""
     return stored_records(decode_part(records, header, header.record_count))
 
 
 def stored_records(columns: Columns) -> list[StoredRecord]:
-    """The columns' records."""
+    """Returns one record per row of the columns."""
     return list(map(_stored_record, zip(*columns, strict=True)))
 
 
 def decode_part(records: bytes, header: BatchHeader, count: int, delta_min: int = 0) -> Columns:
-    """Some whole records of a batch, whose offsets begin with `delta_min` behind the batch's, or later. Raises
-    `InvalidBatch`."""
+    """Decodes `count` consecutive records of a batch; `delta_min` is the smallest offset delta that the first may have.
+    Raises `InvalidBatch`."""
     try:
         columns = decode_records(records, header, count, delta_min)
     except IndexError:

@@ -44,10 +44,10 @@ MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")
 
 TIMESTAMP_MS_MAX = 4_500_000_000_000_000
-"""The year 144,000. A record's base and delta may each be that much, and their sum in microseconds, Arrow's and
-Spark's unit, still fits an int64."""
+"""Largest valid timestamp, in the year 144,000. Base and delta of a record may each be that large, and their sum in
+microseconds, the unit of Arrow and Spark, still fits an int64."""
 TIMESTAMP_DELTA_MS_MAX = TIMESTAMP_MS_MAX + 1
-"""From -1, "no timestamp", to the largest."""
+"""Largest timestamp delta in ms: from -1, which means no timestamp, to the largest timestamp."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -65,7 +65,7 @@ _PRODUCER = struct.Struct(">qhi")
 
 
 class Compression(enum.IntEnum):
-    """The codec of a batch's records, as the low three bits of its attributes name it."""
+    """The codec of a batch's records, as in the low three bits of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -75,12 +75,12 @@ class Compression(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name for it, as in `compression.type`."""
+        """Kafka's name of the codec, as in `compression.type`."""
         return self.name.lower()
 
     @classmethod
     def from_name(cls, name: str) -> Compression:
-        """The codec that Kafka calls `name`. `InvalidRequest` if there is none."""
+        """Returns the codec that Kafka calls `name`. Raises `InvalidRequest` if there is none."""
         for codec in cls:
             if codec.label == name:
                 return codec
@@ -91,7 +91,7 @@ _CODECS = tuple(Compression)
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a RecordBatch v2, in its order. Values are as read: `verify_batch` says if they make sense."""
+    """The fixed-size header of a RecordBatch v2, in wire order. Its values are unchecked: see `verify_batch`."""
 
     base_offset: int
     batch_length: int
@@ -109,7 +109,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return self.batch_length + _LENGTH_OVERHEAD
 
     @property
@@ -118,12 +118,13 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset after the batch, whether or not compaction left a record at its end."""
+        """Offset after the batch. It does not depend on whether compaction removed the last records."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> Compression:
-        """The codec. `InvalidBatch` if the attributes name none, which a checked header never does."""
+        """Codec of the records. Raises `InvalidBatch` if the attributes name none; in a checked header they always
+        do."""
         codec = self.attributes & CODEC_MASK
         if codec >= len(_CODECS):
             raise InvalidBatch(f"unknown compression codec {codec}")
@@ -131,7 +132,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """True for a transaction marker: it takes an offset, and no consumer is ever shown its record."""
+        """True for a control batch. It occupies an offset, and consumers never see its record."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
@@ -140,7 +141,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """True if `max_timestamp` is the broker's clock at the append, and holds for every record."""
+        """True if `max_timestamp` is the broker's time of the append, which is then the timestamp of every record."""
         return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
 
@@ -153,7 +154,7 @@ class RecordBatch:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """Returns the bytes as one buffer, as a `SpreadBatch` has them in several."""
+        """The bytes of the batch as a tuple of one buffer; a `SpreadBatch` has several."""
         return (self.data,)
 
 
@@ -166,7 +167,8 @@ class SpreadBatch:
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Reads the 61 bytes at `position` and judges nothing. Raises `InvalidBatch` if there are fewer."""
+    """Parses the 61-byte header at `position` without checking its values. Raises `InvalidBatch` if there are fewer
+    bytes."""
     try:
         return BatchHeader._make(HEADER.unpack_from(buffer, position))
     except struct.error:
@@ -175,8 +177,7 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_header(header: BatchHeader) -> None:
-    """Checks what holds of every batch, compacted and control batches too, whoever wrote it. Raises `InvalidBatch` if
-    it does not."""
+    """Checks what holds for every valid batch, including compacted and control batches. Raises `InvalidBatch`."""
     if header.magic != MAGIC:
         raise InvalidBatch(f"magic is {header.magic}: only RecordBatch v2 (magic 2, Kafka 0.11 and later) is accepted")
     if header.batch_length < HEADER_BYTES - _LENGTH_OVERHEAD:
@@ -190,10 +191,10 @@ def check_header(header: BatchHeader) -> None:
 
 
 def verify_batch(data: Buffer) -> BatchHeader:
-    """Checks that `data` is exactly one sound batch: magic, lengths, codec, counts, CRC32C. Never looks at records.
+    """Checks that `data` is exactly one sound batch (magic, lengths, codec, counts, CRC32C) and returns its header. The
+    records are not parsed.
 
-    The offset and the leader epoch lie outside the CRC: a log vouches for them by other means.
-    Raises `InvalidBatch`.
+    The CRC does not cover the offset and the leader epoch; a log protects them by other means. Raises `InvalidBatch`.
     """
     header = parse_header(data)
     check_header(header)
@@ -204,17 +205,17 @@ def verify_batch(data: Buffer) -> BatchHeader:
 
 
 def check_crc(header: BatchHeader, data: memoryview) -> None:
-    """Holds the batch's bytes against its CRC32C. `CorruptBatch` if they differ."""
+    """Compares the batch's bytes with its CRC32C. Raises `CorruptBatch` if they differ."""
     crc = crc32c(data[_CRC_START:])
     if crc != header.crc:
         raise CorruptBatch(f"CRC32C is {crc:#010x}, the header says {header.crc:#010x}: the batch is damaged")
 
 
 def split_batches(buffer: Buffer, *, batch_bytes_max: int, batches_max: int = 10_000) -> list[RecordBatch]:
-    """The produce path: cuts a body into its batches and checks them all, so that a bad one leaves nothing appended.
+    """Splits the body of a produce request into its batches and checks them all before any is appended.
 
-    The views are writable: a read-only `buffer` is copied once, a writable one is shared and will be patched.
-    Base offset and leader epoch are the sender's and mean nothing yet.
+    The views are writable: a read-only `buffer` is copied once, a writable one is shared and will be patched. Base
+    offset and leader epoch are still the sender's, and to be ignored.
 
     Raises `UnprocessableBody` if there is no batch, `TooLarge` for a batch over `batch_bytes_max` bytes or more than
     `batches_max` batches, `InvalidBatch` for anything that is not sound or that only a broker may write.
@@ -239,10 +240,10 @@ def split_batches(buffer: Buffer, *, batch_bytes_max: int, batches_max: int = 10
 
 
 def iter_batches(buffer: Buffer) -> Iterator[RecordBatch]:
-    """The read path: walks the batches by their headers. A last batch that is cut short is left out, as fetches cut.
+    """Yields the batches of a fetch response, found by their headers. A last batch that is cut short is left out.
 
-    Computes no CRC: `verify_batch(batch.data)` does. Raises `InvalidBatch` at a header that cannot be one, since
-    nothing after it can be found.
+    Computes no CRC: `verify_batch(batch.data)` does. Raises `InvalidBatch` at an impossible header, since the batches
+    after it cannot be found.
     """
     view = memoryview(buffer)
     position = 0
@@ -257,7 +258,7 @@ def iter_batches(buffer: Buffer) -> Iterator[RecordBatch]:
 
 
 def assign_offsets(batch: RecordBatch, base_offset: int, leader_epoch: int) -> RecordBatch:
-    """Gives the batch its place in a log: patches `base_offset` and `leader_epoch` in place; the CRC stays true."""
+    """Writes the batch's base offset and leader epoch in place. The CRC stays valid, since it does not cover them."""
     header = batch.header
     _PLACE.pack_into(batch.data, 0, base_offset, header.batch_length, leader_epoch)
     placed = BatchHeader(base_offset, header.batch_length, leader_epoch, *header[3:])
@@ -266,7 +267,7 @@ def assign_offsets(batch: RecordBatch, base_offset: int, leader_epoch: int) -> R
 
 def stamp_append_time(batch: RecordBatch, timestamp_ms: int) -> RecordBatch:
     """Marks all records as appended at `timestamp_ms` (`message.timestamp.type=LogAppendTime`), in place, with a new
-    CRC. What the producer wrote stays in the records, unread."""
+    CRC. The producer's timestamps stay in the records but are ignored."""
     attributes = batch.header.attributes | LOG_APPEND_TIME_BIT
     _ATTRIBUTES.pack_into(batch.data, 21, attributes)
     _MAX_TIMESTAMP.pack_into(batch.data, 35, timestamp_ms)
@@ -274,27 +275,29 @@ def stamp_append_time(batch: RecordBatch, timestamp_ms: int) -> RecordBatch:
 
 
 def stamp_producer(batch: RecordBatch, producer_id: int, producer_epoch: int, base_sequence: int) -> RecordBatch:
-    """Makes the batch one of an idempotent producer's, in place, with a new CRC."""
+    """Writes the producer id, producer epoch and base sequence into the batch, in place, with a new CRC."""
     crc = number(batch.data, producer_id, producer_epoch, base_sequence)
     numbers = {"producer_id": producer_id, "producer_epoch": producer_epoch, "base_sequence": base_sequence}
     return RecordBatch(batch.header._replace(crc=crc, **numbers), batch.data)
 
 
 def number(data: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> int:
-    """Writes the numbers of an idempotent producer into an encoded batch, and its CRC, which is returned."""
+    """Writes an idempotent producer's id, epoch and base sequence, and a new CRC, into an encoded batch. Returns the
+    CRC."""
     _PRODUCER.pack_into(data, 43, producer_id, producer_epoch, base_sequence)
     return seal(data)
 
 
 def seal(data: bytearray | memoryview) -> int:
-    """Computes the CRC32C over all it covers, writes it in its place and returns it."""
+    """Computes the CRC32C of an encoded batch, writes it into the header and returns it."""
     crc: int = crc32c(memoryview(data)[_CRC_START:])
     _CRC.pack_into(data, _CRC_POSITION, crc)
     return crc
 
 
 def seal_spread(first: bytearray, *rest: Buffer) -> None:
-    """The same, of a batch whose bytes lie in several buffers; the checksum lies in the first."""
+    """Computes the CRC32C of an encoded batch that lies in several buffers, and writes it into the first one, the
+    header."""
     crc: int = crc32c(memoryview(first)[_CRC_START:])
     for buffer in rest:
         crc = crc32c(buffer, crc)
@@ -320,7 +323,8 @@ def _take_produced(view: memoryview, position: int, batch_bytes_max: int) -> Rec
 
 
 def _check_producible(header: BatchHeader) -> None:
-    """Checks what a producer may send: less than a log may hold. Raises `InvalidBatch` if it may not."""
+    """Checks the rules for batches from producers, which are stricter than those for batches in a log. Raises
+    `InvalidBatch`."""
     if header.attributes & ~CODEC_MASK:
         raise InvalidBatch(_why_not_producible(header))
     if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:

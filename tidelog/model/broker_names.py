@@ -1,4 +1,4 @@
-"""The name of a broker in its certificate: `broker://<cluster>/<node id>`, a URI among the subject's other names.
+"""The name of a broker in its certificate: `broker://<cluster>/<node id>`, a URI in the subject alternative names.
 
 `<cluster>` is chosen when the certificates are made, before a cluster is founded and has an id; all certificates of a
 cluster have the same. A certificate without such a name is a client's, or some server's.
@@ -19,7 +19,7 @@ _NAME: Final = re.compile(rf"broker://({CLUSTER_PATTERN})/(0|[1-9][0-9]{{0,9}})"
 
 
 class BrokerName(NamedTuple):
-    """A broker, as its certificate names it."""
+    """A broker's name in its certificate."""
 
     cluster: str
     node_id: int
@@ -29,20 +29,21 @@ class BrokerName(NamedTuple):
 
 
 def parse_broker_name(uri: str) -> BrokerName | None:
-    """Returns None for what is no such name."""
+    """Parses a URI from a certificate as a broker's name. Returns None if it is none."""
     found = _NAME.fullmatch(uri)
     return None if found is None else BrokerName(found[1], int(found[2]))
 
 
 def broker_name(certificate: dict[str, Any]) -> str:
-    """The name in a certificate as `ssl` parses it (`getpeercert`); empty if there is none, or more than one."""
+    """Returns the broker name in a certificate as parsed by `ssl` (`getpeercert`); empty if there is none, or more than
+    one."""
     uris = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
     names = [uri for uri in uris if parse_broker_name(uri) is not None]
     return names[0] if len(names) == 1 else ""
 
 
 def check_cluster_name(name: str) -> str:
-    """The name of a cluster for its certificates. Raises `InvalidRequest` if it can be none."""
+    """Returns the cluster name if it is valid for certificates. Raises `InvalidRequest` if it is not."""
     if _CLUSTER.fullmatch(name) is None:
         raise InvalidRequest(
             f"{name[:80]!a} is no name for a cluster's certificates: use 1 to 63 of the characters A-Z a-z 0-9 . "

@@ -1,8 +1,8 @@
-"""Makes a principal of the subject of a client's certificate, by Kafka's `ssl.principal.mapping.rules`.
+"""Maps the subject of a client's certificate to a principal, by Kafka's `ssl.principal.mapping.rules`.
 
-A subject is read as its distinguished name (RFC 2253), the most special part first: `CN=alice,OU=etl,O=Example`. The
-first rule whose pattern matches all of it says the name: `RULE:^CN=(.*?),OU=etl.*$/$1/L` makes it `alice`. `DEFAULT` is
-the distinguished name itself. Without rules a principal has the common name, of which there must be one.
+A subject is read as its distinguished name (RFC 2253), the most specific part first: `CN=alice,OU=etl,O=Example`. The
+first rule whose pattern matches all of it yields the name: `RULE:^CN=(.*?),OU=etl.*$/$1/L` makes it `alice`. `DEFAULT`
+is the distinguished name itself. Without rules the principal is the common name, of which there must be exactly one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.model.access import Principal, check_principal
 from tidelog.model.errors import InvalidRequest
 
 Subject = Sequence[Sequence[tuple[str, str]]]
-"""The parts of a subject, as the standard library gives them: each has attributes of a name and a value."""
+"""A subject as the standard library's `ssl` returns it: relative distinguished names of (attribute, value) pairs."""
 
 COMMON_NAME: Final = "commonName"
 _SHORT: Final[Mapping[str, str]] = {
@@ -35,14 +35,15 @@ _GROUP: Final = re.compile(r"\$(\d)")
 
 
 class Rule(NamedTuple):
-    """Makes a name of the subjects that fit its pattern; `DEFAULT` takes every subject as it is."""
+    """A mapping rule: a pattern for distinguished names, and the replacement that yields the principal's name.
+    `DEFAULT` keeps each name as it is."""
 
     pattern: re.Pattern[str]
     replacement: str
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Returns the name of the principal; None if the rule is not for this one."""
+        """Returns the principal's name for a distinguished name; None if the pattern does not match."""
         match = self.pattern.fullmatch(name)
         if match is None:
             return None
@@ -54,7 +55,7 @@ DEFAULT: Final = Rule(re.compile("(.*)", re.DOTALL), "$1")
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Reads rules with commas between. Raises `InvalidRequest`."""
+    """Parses rules that are separated by commas. Raises `InvalidRequest` for a malformed rule."""
     rules: list[Rule] = []
     at = 0
     while at < len(text):
@@ -78,7 +79,8 @@ def _rule(pattern: str, replacement: str, case: str) -> Rule:
 
 
 def distinguished_name(subject: Subject) -> str:
-    """Returns the name as RFC 2253 writes it; attributes that it does not name keep their long names."""
+    """Returns a subject as an RFC 2253 distinguished name. Attributes without a short name there keep their long
+    name."""
     return ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part) for part in subject[::-1]
     )
@@ -89,7 +91,7 @@ def _escaped(value: str) -> str:
 
 
 def principal_of(certificate: Mapping[str, Any], rules: Sequence[Rule]) -> Principal | None:
-    """Returns whom a verified certificate stands for; None if no rule is for it, or the name is of no use."""
+    """Returns the principal of a verified certificate; None if no rule matches, or the resulting name is invalid."""
     subject: Subject = certificate.get("subject", ())
     name: str | None
     if rules:

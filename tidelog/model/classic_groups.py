@@ -1,14 +1,14 @@
 """The requests of a classic group's members, and their answers: Kafka's group protocol from before KIP-848.
 
-The members assign. All of them join, the coordinator makes one the leader and tells it who they are, the leader says
-who gets what, and the coordinator passes that on:
+The members assign partitions themselves. All of them join; the coordinator makes one the leader and sends it the list
+of members; the leader computes the assignments, and the coordinator forwards them:
 
     JoinGroup  ->  member id, generation, who leads; for the leader all members with their metadata
     SyncGroup  ->  the member's assignment; the leader brings the assignments of all
-    Heartbeat  ->  nothing, or that it is time to join again
+    Heartbeat  ->  nothing, or the error that the member has to join again
 
-Metadata and assignments are bytes that only members understand. The requests are answered by the coordinator and by no
-other broker, as with Kafka, whose clients look for it by themselves. Each of them may be repeated.
+Metadata and assignments are bytes that only members understand. Only the coordinator answers the requests; as in Kafka,
+clients find it themselves. Each request may be repeated.
 """
 
 from __future__ import annotations
@@ -19,51 +19,52 @@ from tidelog.model.errors import TidelogError
 from tidelog.model.groups import CommittedOffset
 
 NO_GENERATION = -1
-"""The generation of whoever commits without being a member."""
+"""Generation in the commit of a client that is not a member."""
 
 
 class Protocol(msgspec.Struct, frozen=True):
-    """A way to assign that a member knows, by its name, and what it says of itself for that."""
+    """An assignment protocol that a member supports: its name, and the member's metadata for it."""
 
     name: str
     metadata: bytes
 
 
 class ClassicRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of what is asked about one group by one member."""
+    """Base of the requests of one member of a group."""
 
     group: str
     member_id: str = ""
     instance_id: str | None = None
-    """The name of a static member (`group.instance.id`, KIP-345)."""
+    """The `group.instance.id` of a static member (KIP-345)."""
 
 
 class JoinGroup(ClassicRequest, frozen=True, kw_only=True):
-    """A member wants to be in the next generation. Answered by `JoinAnswer`, when all have joined.
+    """A request to be a member in the next generation. Answered by `JoinAnswer` when all members have joined.
 
     Raises `MemberIdRequired`, `UnknownMember`, `FencedInstance`, `InconsistentProtocol`, `GroupFull`,
     `InvalidGroupName`, `InvalidSessionTimeout`, `InvalidRequest`, `UnsupportedLevel`; `RebalanceInProgress` if the
-    caller waits no longer, or the same member has joined once more.
+    caller stopped waiting, or the same member has sent another join.
     """
 
     client_id: str = ""
     client_host: str = ""
     session_timeout_ms: int
-    """Expelled after so long a silence."""
+    """Milliseconds without a heartbeat after which the member is expelled."""
     rebalance_timeout_ms: int
-    """How long the others wait for it to join again, and to sync."""
+    """Milliseconds for which a rebalance waits for this member to join again, and to sync."""
     protocol_type: str
-    """`consumer` for consumers; all members of a group have the same."""
+    """Protocol type, `consumer` for consumers. All members of a group have the same."""
     protocols: tuple[Protocol, ...]
-    """The one that it likes best first."""
+    """Supported protocols, the preferred one first."""
     requires_known_id: bool = True
-    """A member without an id is given one, and has to join again with it (versions from 4 on)."""
+    """True if a member without an id is given one and has to join again with it (JoinGroup versions from 4 on)."""
     can_skip_assignment: bool = False
-    """It knows that a leader may be told not to assign (versions from 9 on)."""
+    """True if the member understands an answer that makes it leader without an assignment to do (versions from 9
+    on)."""
 
 
 class JoinedMember(msgspec.Struct, frozen=True):
-    """A member as the leader is told of it."""
+    """A member in the list that the group's leader receives."""
 
     member_id: str
     instance_id: str | None
@@ -71,7 +72,7 @@ class JoinedMember(msgspec.Struct, frozen=True):
 
 
 class JoinAnswer(msgspec.Struct, frozen=True):
-    """The member is in a generation, which begins with its sync."""
+    """Answer to a join. The member belongs to the new generation, and has to sync next."""
 
     member_id: str
     generation: int
@@ -80,34 +81,36 @@ class JoinAnswer(msgspec.Struct, frozen=True):
     leader: str
     """Member id of the leader."""
     members: tuple[JoinedMember, ...] = ()
-    """All members, for the leader alone."""
+    """All members; empty unless the answer is for the leader."""
     skip_assignment: bool = False
-    """The leader has nothing to assign: a static member came back, and all stays as it was."""
+    """True if the leader has nothing to assign, because a static member came back and the assignment stays as it
+    was."""
 
 
 class MemberAssignment(msgspec.Struct, frozen=True):
-    """The leader's word on what a member gets."""
+    """One member's assignment, as the group's leader computed it."""
 
     member_id: str
     assignment: bytes
 
 
 class SyncGroup(ClassicRequest, frozen=True, kw_only=True):
-    """A member asks for its assignment; the leader brings those of all. Answered by `SyncAnswer`, when the leader has.
+    """A member's request for its assignment. The leader's request carries the assignments of all members, and all
+    requests are answered by `SyncAnswer` once it has come.
 
     Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `InconsistentProtocol`, `RebalanceInProgress`, and
-    `TooLarge` for assignments that cannot be kept.
+    `TooLarge` for assignments too large to store.
     """
 
     generation: int
     protocol_type: str | None = None
     protocol: str | None = None
-    """The choice that the member believes in; None from clients that do not say."""
+    """Protocol that the member believes was chosen; None from clients that do not send it."""
     assignments: tuple[MemberAssignment, ...] = ()
 
 
 class SyncAnswer(msgspec.Struct, frozen=True):
-    """The member has this in its generation."""
+    """A member's assignment in its generation."""
 
     protocol_type: str
     protocol: str
@@ -115,45 +118,45 @@ class SyncAnswer(msgspec.Struct, frozen=True):
 
 
 class ClassicHeartbeat(ClassicRequest, frozen=True, kw_only=True):
-    """ "I am here." Answered by nothing. Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, and
-    `RebalanceInProgress`: the member has to join again."""
+    """A member's heartbeat in a classic group. It has no answer but an error: `UnknownMember`, `FencedInstance`,
+    `IllegalGeneration`, or `RebalanceInProgress` if the member has to join again."""
 
     generation: int
 
 
 class Leaving(msgspec.Struct, frozen=True):
-    """A member that leaves; a static one may be named by its instance id alone, by an operator."""
+    """A member to remove from its group. Operators may name a static member by its instance id alone."""
 
     member_id: str = ""
     instance_id: str | None = None
 
 
 class LeaveGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Members leave. Answered by `LeaveAnswer`."""
+    """A request that members leave the group. Answered by `LeaveAnswer`."""
 
     group: str
     members: tuple[Leaving, ...]
 
 
 class LeaveVerdict(msgspec.Struct, frozen=True):
-    """The fate of one of them: None if it has left, else `UnknownMember` or `FencedInstance`."""
+    """The result for one leaving member: None if it has left, else `UnknownMember` or `FencedInstance`."""
 
     member: Leaving
     error: TidelogError | None = None
 
 
 class LeaveAnswer(msgspec.Struct, frozen=True):
-    """The verdicts are in the order of the request."""
+    """The results of a `LeaveGroup` request, in the order of its members."""
 
     verdicts: tuple[LeaveVerdict, ...]
 
 
 class CommitAsMember(ClassicRequest, frozen=True, kw_only=True):
-    """Keeps committed offsets, whatever the kind of the group: `generation` is a member's epoch in one whose
-    coordinator assigns. Answered by `CommitAnswer`, which says it of each partition.
+    """A commit of offsets to a group of either kind. If the coordinator assigns the partitions (KIP-848), `generation`
+    is the member's epoch. Answered by `CommitAnswer`, with a result for each partition.
 
-    Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `RebalanceInProgress`; in a group whose coordinator
-    assigns as `CommitOffsets`.
+    Raises `UnknownMember`, `FencedInstance`, `IllegalGeneration`, `RebalanceInProgress`; in a KIP-848 group the errors
+    of `CommitOffsets`.
     """
 
     generation: int = NO_GENERATION

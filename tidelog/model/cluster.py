@@ -26,29 +26,29 @@ V = TypeVar("V")
 NO_LEADER = NodeId(-1)
 NO_THROTTLE = 0
 END_UNKNOWN = -1
-"""The end of what is left, where no replica was asked."""
+"""Value of `Regrouping.end` if no replica could be asked for the end of its log."""
 COMMIT_PROTOCOL = "commit.protocol"
 CommitProtocol = Literal["isr", "paxos"]
-"""The values of `commit.protocol`."""
+"""Values of the topic setting `commit.protocol`."""
 ISR: Final = "isr"
 PAXOS: Final = "paxos"
 PROTOCOLS: Final[tuple[str, ...]] = get_args(CommitProtocol)
 HTTP = "http"
-"""The name of the listener that speaks HTTP."""
+"""Name of the HTTP listener."""
 KAFKA = "kafka"
-"""The name of the listener that speaks Kafka's protocol."""
+"""Name of the listener for Kafka's protocol."""
 NO_VOTER = 0
-"""In the place of a voter id; the ids that are given out begin with 1."""
+"""Stands for no voter id. Voter ids start with 1."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An address that something listens at, or is told to others."""
+    """A host and a port, to listen at or to advertise to clients."""
 
     host: str
     port: Int64
 
     def __str__(self) -> str:
-        """The address as it stands in a URL."""
+        """Returns `host:port`, as in a URL: an IPv6 host is in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -56,255 +56,264 @@ class Voter(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     """A voter of the metadata log: a broker's disk, not the broker. A new disk is another voter."""
 
     voter_id: int
-    """Given out once, never again: what an id has promised stays true for ever."""
+    """Voter id. Ids are never used again, because the promises made under an id hold for ever."""
     node_id: int
     incarnation: str
-    """The id of the disk (`BrokerInfo.storage`)."""
+    """Id of the disk (`BrokerInfo.storage`)."""
     host: str
-    """The host at which its broker listens for peers."""
+    """Host of the broker's peer listener."""
     port: int
 
 
 class PartitionMember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A voter in the log of a partition that commits by Paxos: a broker's disk, as with `Voter`."""
+    """A voter of a partition with the commit protocol Paxos: a broker's disk, not the broker."""
 
     engine_id: Int64
-    """The voter's id in this partition; given out once, never again: what an id has promised stays true for ever."""
+    """Voter id within this partition. Ids are never used again, because the promises made under an id hold for ever."""
     node_id: Int64
     storage: str
-    """`BrokerInfo.storage` of the disk."""
+    """Id of the disk (`BrokerInfo.storage`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regrouping:
-    """An operator has had a partition go on from what is left of it: the votes, or the in-sync replicas, were lost. The
-    audit record."""
+    """Audit record of an operator's unclean recovery of a partition: the majority of its voters, or all in-sync
+    replicas, were lost, and the partition continues with the replicas that are left."""
 
     leader_epoch: int
-    """The first one behind it. With Paxos it names the *era*: replicas of an earlier one are listened to no more."""
+    """First leader epoch after the recovery. In a Paxos partition it also names the *era*: messages from replicas of an
+    earlier era are ignored."""
     end: int
-    """The end of what was left: below it nothing is given up."""
+    """End offset of the replicas that are left. No record below it was given up."""
     at_ms: int
     by: str
     via: int
-    """Node id of the broker that was asked."""
+    """Node id of the broker that received the operator's command."""
     source: int
-    """Node id of the replica that the others follow: the new leader, or with Paxos the one whose log knows more than
-    all journals that are left; -1 if none does."""
+    """Node id of the replica that the others copy: the new leader; in a Paxos partition the replica whose log reaches
+    further than all journals that are left, or -1 if there is none."""
     statements: tuple[LossStatement, ...] = ()
-    """The words of each replica, in order of node ids."""
+    """Answers of the replicas, in order of node ids."""
     members: tuple[PartitionMember, ...] = ()
-    """With Paxos: who votes from now on, until the log says otherwise."""
+    """Voters of a Paxos partition after the recovery, until its log changes them."""
     position: int = 0
-    """With `birth`: where the journal of the source begins, behind its log."""
+    """Position in a Paxos partition's consensus log after the last batch of the source's log; `birth` is that batch's
+    ballot."""
     birth: int = 0
 
 
 NOWHERE = Endpoint("", 0)
-"""The address of what does not listen."""
+"""Address that stands for a listener that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A registered broker. A fenced one leads nothing, and is not counted as live (Kafka's word)."""
+    """A registered broker. A fenced broker leads no partition and does not count as live."""
 
     node_id: NodeId
     listeners: Mapping[str, Endpoint]
-    """The addresses that its clients are told, by the names of its listeners, in their order."""
+    """Advertised addresses by listener name, in the order that the broker configures."""
     rack: str | None
     epoch: int
-    """The position of its registration in the metadata log; whoever comes with an older one is a process of the
-    past."""
+    """Broker epoch: position of the registration in the metadata log. A request with a smaller one is from an earlier
+    process."""
     incarnation: str
-    """The incarnation of the broker's process."""
+    """Id of the broker's process, new at each start."""
     peer_host: str
-    """With `peer_port`, where other brokers find it."""
+    """With `peer_port`, the address of the broker's peer listener."""
     peer_port: int
     storage: str
-    """Incarnation of its disk: another one means that the disk was lost, and with it every promise made on it."""
+    """Id of the broker's disk. A new id means that the old disk was lost, with all promises stored on it."""
     is_fenced: bool = False
     voter_id: int = NO_VOTER
-    """The newest id under which this disk votes, or voted, or is about to; `NO_VOTER` if it never got one."""
+    """Newest voter id of this disk in the metadata quorum: it votes, has voted or is about to. `NO_VOTER` if it never
+    had one."""
     starts: int = 0
-    """With `stamp`, the most that its data directory has shown: one that shows less is an old copy of it."""
+    """Largest start count that the broker's data directory has shown, and `stamp` the largest time mark. A directory
+    that shows a smaller one is an old copy."""
     stamp: int = 0
     levels: LevelRange = FIRST_LEVEL
-    """The feature levels that it speaks, as it has registered. While the cluster is at level 1 nobody registers any."""
+    """Feature levels that the broker supports, as registered. While the cluster is at level 1, brokers register
+    none."""
 
     @property
     def http(self) -> Endpoint:
-        """The address that HTTP clients are told; `NOWHERE` if there is none."""
+        """Advertised address for HTTP clients; `NOWHERE` if there is none."""
         return self.listeners.get(HTTP, NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """The leader, replicas and epochs of a partition. `replicas[0]` is the preferred leader; the other tuples are
-    subsets, in the same order."""
+    """The leader, replicas and epochs of a partition. `replicas[0]` is the preferred leader. The other tuples of node
+    ids are subsets of `replicas`, in the same order."""
 
     partition: int
     leader: NodeId
-    """The leader: a member of `isr`, or `NO_LEADER` while that is empty; with Paxos, while it is no majority of
-    `members`."""
+    """Node id of the leader, a member of `isr`; `NO_LEADER` while `isr` is empty or, in a Paxos partition, is no
+    majority of `members`."""
     leader_epoch: int
-    """Rises when another leads, also when nobody does, and when a replica is removed."""
+    """Leader epoch. It rises when the leader changes, also to none, and when a replica is removed."""
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
-    """In sync: live, and holding everything that was ever acknowledged. Each commit waits for all of them. With Paxos:
-    the live members, of which a commit waits for a majority of all members."""
+    """In-sync replicas: live, and with every acknowledged record. A commit waits for all of them. In a Paxos partition:
+    the live members; a commit waits for a majority of all members."""
     partition_epoch: int = 0
-    """Rises with every change of this entry, but of `losses`: who asks for one names what it saw, and loses to a change
-    in between."""
+    """Version of this entry, which rises with every change except one of `losses`. A request to change the entry names
+    the version that it knows, and is rejected if another change came first."""
     elr: tuple[NodeId, ...] = ()
-    """Eligible leader replicas (KIP-966): not in sync any more, but they still hold everything acknowledged, because
-    nothing was committed since fewer than `min.insync.replicas` are in sync. Empty while enough are."""
+    """Eligible leader replicas (KIP-966): no longer in sync, but with every acknowledged record, because nothing has
+    been committed since the ISR became smaller than `min.insync.replicas`. Empty while the ISR is large enough."""
     last_known_elr: tuple[NodeId, ...] = ()
-    """While nobody is in sync: the last leader, unless its disk was lost."""
+    """The last leader, while no replica is in sync; empty if that broker's disk was lost."""
     adding: tuple[NodeId, ...] = ()
-    """While replicas move: those that were none before."""
+    """Replicas that the reassignment under way adds."""
     removing: tuple[NodeId, ...] = ()
-    """While replicas move: those that will be none any more. One that is also in `adding` was the target of a move
-    that was replaced by another."""
+    """Replicas that the reassignment under way removes. A replica that is also in `adding` was the target of an earlier
+    reassignment, which this one replaced."""
     members: tuple[PartitionMember, ...] = ()
-    """The voters in the partition's log, by engine id, as its leader said last. Empty with in-sync replicas."""
+    """Voters of a Paxos partition in order of engine ids, as its leader reported last. Empty in an ISR partition."""
     wanted: tuple[PartitionMember, ...] = ()
-    """The voters that the log is to have, by engine id: one for each of `target`. The leader changes its log's members
-    to these, one at a time."""
+    """Voters that a Paxos partition is to have, in order of engine ids: one on each broker of `target`. The leader
+    changes the members to these, one at a time."""
     next_engine_id: int = 1
-    """The next id to be given out."""
+    """Next engine id to be given to a voter."""
     is_founding: bool = False
-    """`members` are those that the partition was made with."""
+    """True while `members` are those with which the partition was created."""
     since: tuple[tuple[NodeId, int], ...] = ()
-    """For each replica, the position of the record that had its broker begin the replica: one that made it a replica,
-    or that found its log lost. A broker that has begun it, and finds no log, has lost it. While a change is decided, a
-    replica that is not here is to begin anew."""
+    """Metadata position, for each replica, of the record that made its broker create the replica: the record that added
+    the replica, or that found its log lost. If the broker has created it and finds no log, the log is lost. While a
+    change is being decided, a replica without an entry is to be created anew."""
     losses: tuple[AcceptedLoss, ...] = ()
-    """Ranges that were given up, disjoint, in order of offsets (`losses.LostRanges` looks them up)."""
+    """Offset ranges that were given up as lost, disjoint and in order (`losses.LostRanges` looks them up)."""
     regroupings: tuple[Regrouping, ...] = ()
-    """The audit records of the last ones, oldest first."""
+    """Audit records of the last unclean recoveries, oldest first."""
 
     @property
     def eras(self) -> tuple[int, int]:
-        """The era of its log, and the one before: leader epochs of regroupings; 0 is the first."""
+        """The partition's era and the one before. An era is the leader epoch of the `Regrouping` that began it; the
+        first is 0."""
         epochs = (0, 0, *(one.leader_epoch for one in self.regroupings if one.members))
         return epochs[-1], epochs[-2]
 
     @property
     def is_moving(self) -> bool:
-        """True while it is not yet where it is to be."""
+        """True while a reassignment is under way."""
         return bool(self.adding or self.removing)
 
     @property
     def majority(self) -> int:
-        """How many of the members decide."""
+        """Number of members that are a majority."""
         return len(self.members) // 2 + 1
 
     @property
     def target(self) -> tuple[NodeId, ...]:
-        """The replicas once they are reassigned."""
+        """Replicas once the reassignment is done."""
         return tuple(node for node in self.replicas if node not in self.removing)
 
     @property
     def original(self) -> tuple[NodeId, ...]:
-        """The replicas if the move is called off."""
+        """Replicas if the reassignment is cancelled."""
         return tuple(node for node in self.replicas if node not in self.adding)
 
     def since_of(self, node: int) -> int:
-        """Returns the position at which a broker began its replica; 0 if that was before positions were noted."""
+        """Returns the metadata position at which a broker created its replica; 0 if none is recorded."""
         return next((position for replica, position in self.since if replica == node), 0)
 
     @property
     def replication_factor(self) -> int:
-        """Returns the number of replicas in the smaller of `original` and `target`: replicas that are still being
-        filled ask nothing of the ISR."""
+        """Number of replicas before or after the reassignment, whichever is smaller: replicas that are still being
+        filled do not raise what is demanded of the ISR."""
         return min(len(self.original), len(self.target))
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic. `configs` holds the overrides only; `partitions` are in order of their numbers."""
+    """A topic. `configs` holds the overrides only; `partitions` are in order of partition numbers."""
 
     name: str
     topic_id: TopicId
     configs: Mapping[str, str]
     partitions: tuple[PartitionInfo, ...]
     volatile_before: int = 0
-    """Position in the metadata log at which `ack.durability` was last changed. A broker's life that was registered
-    before it may have acknowledged from memory, whatever the setting is now."""
+    """Metadata position at which `ack.durability` was last changed. A broker process registered before it may have
+    acknowledged records that were only in memory, whatever the setting is now."""
 
     @property
     def commit_protocol(self) -> str:
-        """How its partitions commit, from its creation on: `isr` or `paxos`."""
+        """Commit protocol of the topic's partitions, `isr` or `paxos`. It never changes."""
         return self.configs.get(COMMIT_PROTOCOL, ISR)
 
     @property
     def is_internal(self) -> bool:
-        """Made by the brokers for themselves."""
+        """True for a topic that the brokers created for themselves."""
         return is_internal(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecovery:
-    """An operator has begun the metadata log anew, from what was left of the one before."""
+    """Audit record of a cluster recovery: an operator began a new metadata log with what was left of the old one."""
 
     generation: int
     at_ms: int
     by: str
     """The user and host that ran the command."""
     kept: int
-    """The metadata position up to which the log before was taken over."""
+    """Metadata position up to which the old log was taken over."""
     given_up: tuple[str, ...]
-    """Sentences: all that was there, or may have been, and was not taken over."""
+    """Sentences that name what existed, or may have existed, and was not taken over."""
     recovery_id: str = ""
-    """Drawn for it, since two from different directories may have one generation. Empty if an older version did it."""
+    """Random id, because recoveries from different directories may have the same generation. Empty if an older version
+    ran it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """The result of applying the metadata log up to `position` (exclusive)."""
+    """The cluster's metadata: the result of applying the metadata log up to `position` (exclusive)."""
 
     cluster_id: str
     position: int = 0
     controller_id: NodeId = NO_LEADER
     controller_epoch: int = 0
-    """The epoch of the newest controller that has written; it rises with every term."""
+    """Epoch of the newest controller that has written to the metadata log; each controller has a larger one."""
     brokers: Mapping[NodeId, BrokerInfo] = field(default_factory=lambda: MappingProxyType({}))
     """The brokers by node id, in order of ids."""
     topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
     """The topics by name, in order of names."""
     deleted_topics: Mapping[TopicId, tuple[NodeId, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Topics that the log says are gone, with the brokers that may still hold data of them: the only directories that
-    a broker may ever remove."""
+    """Ids of deleted topics, with the brokers that may still have data of them. Brokers remove the directories of these
+    topics only."""
     moves_throttle: int = NO_THROTTLE
-    """How many bytes per second a broker sends, and another receives, for replicas that move and are not in sync yet;
-    `NO_THROTTLE` when nothing moves."""
+    """Bytes per second that a broker may send, and receive, for replicas that are being moved and are not in sync yet;
+    `NO_THROTTLE` when none are."""
     next_producer_id: int = 0
     voters: tuple[Voter, ...] = ()
-    """The voters of the metadata log, by voter id."""
+    """Voters of the metadata log, in order of voter ids."""
     next_voter_id: int = NO_VOTER + 1
-    """The next id to be given out."""
+    """Next voter id to be given out."""
     voters_end: int = NO_VOTER + 1
-    """Lower voter ids were in a voter set, or have missed their turn: none of them is ever added (again)."""
+    """Exclusive bound of the used voter ids: a smaller id was in a voter set, or was passed over, and is never added
+    (again)."""
     voters_founded: int = 0
-    """How many voters the cluster began with."""
+    """Number of voters with which the cluster was created."""
     voters_leaving: tuple[int, ...] = ()
-    """Voter ids of brokers that were removed from the cluster: they go as soon as the voter set can be changed."""
+    """Voter ids of brokers that were removed from the cluster. They leave the voter set as soon as it can be
+    changed."""
     snapshot_position: int = 0
-    """The position of the newest snapshot in the metadata log: an image of this position."""
+    """Metadata position of the newest snapshot."""
     snapshot_agreed: int = 0
-    """The newest position of which a majority of the voters hold one and the same snapshot."""
+    """Newest metadata position of which a majority of the voters hold identical snapshots."""
     recoveries: tuple[ClusterRecovery, ...] = ()
     """The audit records of all recoveries, oldest first."""
     quotas: tuple[Quota, ...] = ()
-    """The shares of users, client ids and addresses, in the order of entities."""
+    """Quotas of users, client ids and addresses, in order of entities."""
     level: int = LEVEL_MIN
     """The feature level at which metadata are written (`model/levels.py`). It never falls."""
     access: Access = NO_ACCESS
-    """Says who logs in, and what they may do."""
+    """Users, tokens and ACLs."""
 
     @property
     def generation(self) -> int:
-        """How often the metadata log was begun anew."""
+        """Number of times that an operator began the metadata log anew."""
         return self.recoveries[-1].generation if self.recoveries else 0
 
     @property
@@ -313,15 +322,16 @@ class ClusterImage:
         return tuple(broker for broker in self.brokers.values() if not broker.is_fenced)
 
     def is_live(self, node_id: int) -> bool:
-        """Registered and not fenced."""
+        """Returns True if the broker is registered and not fenced."""
         broker = self.brokers.get(NodeId(node_id))
         return broker is not None and not broker.is_fenced
 
     def topic_by_id(self, topic_id: str) -> Topic | None:
-        """None if there is no such topic (any more)."""
+        """Returns the topic with this id; None if there is none (any more)."""
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
 
 
 def in_order(entries: Mapping[K, V]) -> Mapping[K, V]:
-    """The entries for an image: frozen, and in an order that does not depend on how they came."""
+    """Returns the entries as a read-only mapping sorted by key, so that images do not depend on the order of
+    insertion."""
     return MappingProxyType({key: entries[key] for key in sorted(entries)})

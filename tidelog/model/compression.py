@@ -32,10 +32,11 @@ ZSTD_LEVEL = 3
 _GROWTH = 8
 _OUTPUT_BYTES_MIN = 4096
 _OUTPUT_BYTES_GROWN = 1 << 20
-"""A buffer that has grown to this grows to the bound next, as `fresh_memory` of that size costs nothing unless it is
-filled."""
+"""Size in bytes from which an output buffer grows to the bound at once, as untouched pages of `fresh_memory` cost
+nothing."""
 _OUTPUT_FULL = "failed to write whole buffer"
-"""How Rust's standard library, and so cramjam, says that an output slice is full. A unit test holds it to that."""
+"""Text in the error of Rust's standard library, and so of cramjam, if an output buffer is full. A unit test checks
+it."""
 
 _STREAMED: dict[Compression, ModuleType] = {
     Compression.GZIP: cramjam.gzip,
@@ -50,7 +51,7 @@ _BLOCK_LENGTH = struct.Struct(">i")
 
 
 def compress(codec: Compression, data: bytes) -> bytes:
-    """`data` as one compressed block of `codec`; the same bytes for the same input, always."""
+    """Returns `data` compressed as one block of the codec. The same input always gives the same bytes."""
     match codec:
         case Compression.NONE:
             return bytes(data)
@@ -67,16 +68,16 @@ def compress(codec: Compression, data: bytes) -> bytes:
 
 
 def decompress(codec: Compression, data: Buffer, *, bytes_max: int) -> bytes:
-    """The inverse of `compress`, for what any Kafka client wrote.
+    """Returns the decompressed data, whichever Kafka client compressed it.
 
-    Raises `InvalidBatch` if `data` is not of `codec`, `TooLarge` if more than `bytes_max` bytes come out; neither
-    after allocating more than the bound.
+    Raises `InvalidBatch` if `data` is not valid for `codec`, `TooLarge` if more than `bytes_max` bytes come out;
+    neither after allocating more than the bound.
     """
     return bytes(unpack(codec, data, bytes_max=bytes_max))
 
 
 def unpack(codec: Compression, data: Buffer, *, bytes_max: int) -> memoryview:
-    """Does as `decompress`, without a copy: what is not compressed comes back as it is."""
+    """Decompresses as `decompress` does, but returns a view of the output; uncompressed data is returned as it is."""
     match codec:
         case Compression.NONE:
             return memoryview(data)
@@ -144,7 +145,8 @@ def _snappy_blocks(data: memoryview) -> list[memoryview]:
 
 
 def _snappy_size(block: memoryview, bytes_max: int) -> int:
-    """A raw block starts with its decompressed length: judged before it is allocated, and then held to."""
+    """Returns the decompressed size that a raw snappy block declares. Raises `TooLarge` or `InvalidBatch` if it cannot
+    be right, before memory is allocated."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:

@@ -1,7 +1,7 @@
-"""The knowledge that a cluster has of those who log in: users with passwords, tokens, ACLs, and never a secret.
+"""A cluster's stored credentials: users with passwords, tokens and ACLs, but never a secret itself.
 
-Of a password there are an argon2id hash, and the keys of SCRAM (RFC 5802) for listeners that speak it. Of a token,
-which is 256 random bits that nobody has chosen, there is a plain SHA-256: nothing is gained by making that slow.
+A password is stored as an argon2id hash, and as SCRAM keys (RFC 5802) for listeners that support SCRAM. A token, 256
+random bits, is stored as a plain SHA-256: a slower hash would gain nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tidelog.model.errors import NotAuthenticated
 from tidelog.model.wire_numbers import Int64
 
 NEVER: Final = 0
-"""The expiry time of a token that does not expire."""
+"""Expiry time of a token that does not expire."""
 
 _principal: Final = lru_cache(maxsize=1_024)(check_principal)  # each request that shows a token asks
 
 
 class ScramKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Holds what a server needs to verify one user by one mechanism; bytes are in hexadecimal digits."""
+    """A server's data to verify one user by one SCRAM mechanism; byte strings are in hexadecimal."""
 
     mechanism: str
     salt: str
@@ -40,7 +40,7 @@ class ScramKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A user who logs in by a password."""
+    """A user who logs in with a password."""
 
     name: str
     password_hash: str
@@ -52,7 +52,7 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A token: whoever shows its secret is the principal."""
+    """A token. Whoever shows its secret is authenticated as its principal."""
 
     token_id: str
     secret_hash: str
@@ -71,17 +71,18 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def caller(self) -> Principal:
-        """The principal that the token stands for."""
+        """Principal that the token authenticates."""
         return _principal(self.principal)
 
 
 def secret_hash(secret: str) -> str:
-    """Returns the hash of a token's secret, which is kept in its place."""
+    """Returns the hash of a token's secret, which is stored instead of the secret."""
     return sha256(secret.encode()).hexdigest()
 
 
 def refused(cause: str = "") -> NotAuthenticated:
-    """Returns the one answer to all who are not known, whatever the `cause`."""
+    """Returns the error for a caller that cannot be authenticated. Its message is always the same; `cause` is for the
+    audit log."""
     return NotAuthenticated(
         "who is calling is not known: show a valid token, or a user's name and password", cause=cause
     )
@@ -89,15 +90,16 @@ def refused(cause: str = "") -> NotAuthenticated:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """All of it. It is one object as long as nothing of it changes, so that a look at that tells whether it has."""
+    """All users, tokens and ACLs. The object is replaced when any of them changes, so a change shows in its
+    identity."""
 
     users: Mapping[str, User] = field(default_factory=lambda: MappingProxyType({}))
-    """Users by name, in their order."""
+    """Users by name, in order of names."""
     tokens: Mapping[str, Token] = field(default_factory=lambda: MappingProxyType({}))
-    """Tokens by id, in their order."""
+    """Tokens by id, in order of ids."""
     acls: tuple[Acl, ...] = ()
-    """In their order, each once."""
+    """ACLs, sorted, each once."""
 
 
 NO_ACCESS: Final = Access()
-"""The users, tokens and ACLs of a cluster that has none of them."""
+"""Access data of a cluster without users, tokens and ACLs."""
