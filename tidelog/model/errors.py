@@ -1,7 +1,7 @@
-"""Everything that can go wrong, and what a caller may conclude from it.
+"""The errors that callers can get, and what each lets them conclude.
 
-Two kinds of error never mix. A broken invariant is an `assert` and stops the process. A fault of the world, or of a
-caller, is a `TidelogError`: it carries the five-digit code of the HTTP surface (first three digits: the status), the
+Two kinds of error never mix. A broken invariant is an `assert` and stops the process. A fault of the environment, or of
+a caller, is a `TidelogError`: it carries the five-digit code of the HTTP surface (first three digits: the status), the
 code that Kafka's clients are told, and says whether it is *definite*.
 
 - Definite: surely nothing was appended. Every 4xx, 503 and 507.
@@ -16,8 +16,8 @@ The Kafka code follows from these, because Kafka's clients act on it by themselv
 - A definite error that stays (4xx) is a code after which they give up. Exceptions: metadata that lags behind (a topic,
   a partition or a replica that is unknown yet), and a wrong checksum.
 
-A five-digit code belongs to one class. A class without a code of its own is a finer kind of its base, which only
-Kafka's clients are told apart. `docs/errors.md`, generated from these classes, is the table.
+A five-digit code belongs to one class. A class without a code of its own shares the code of its base; only its Kafka
+code differs. `docs/errors.md`, generated from these classes, is the table.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tidelog.model.kafka_codes import KafkaCode
 
 
 class TidelogError(Exception):
-    """Base of everything that a caller may be told; `code` and `message` are what goes over the wire."""
+    """Base of the errors that callers can get; `code` and `message` are sent over the wire."""
 
     code: ClassVar[int]
     kafka: ClassVar[KafkaCode | None] = None
-    """None: no broker ever says it."""
+    """Error code for Kafka's clients; None if no broker ever sends this error."""
     retriable: ClassVar[bool] = False
 
     def __init__(self, message: str) -> None:
@@ -51,8 +51,8 @@ class TidelogError(Exception):
         return self.status < 500 or self.status in (503, 507)
 
     def forget_origin(self) -> Self:
-        """Drops the traceback and what the error was raised from, and returns it. A frame of them that has led to this
-        error, by way of a request, say, would keep all that is at hand there until the next collection of garbage."""
+        """Drops the traceback, cause and context of the error, and returns the error. Their frames would keep alive all
+        objects in their local variables, such as a request, until the next garbage collection."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self
 
@@ -75,27 +75,27 @@ class InvalidRequest(TidelogError):
 
 
 class NotAsked(InvalidRequest):
-    """A broker sent another one a message as a request, or as a notification, that is none; nothing was done. Look
-    for a process that is none of the cluster's."""
+    """A broker received from another one, as a request or a notification, a message that is neither; nothing was done.
+    Look for a process that does not belong to the cluster."""
 
     kafka = KafkaCode.INVALID_REQUEST
 
 
 class ImplausibleNumber(InvalidRequest):
-    """A broker named a ballot, position or offset that no broker could have come to; nothing was done, and nothing is
-    remembered of it. Look for a broker with damaged memory, or for a process that is none of the cluster's."""
+    """A broker sent a ballot, position or offset that no broker can have reached; nothing was done or stored. Look for
+    a broker with damaged memory, or for a process that does not belong to the cluster."""
 
     kafka = KafkaCode.INVALID_REQUEST
 
 
 class InvalidGroupName(InvalidRequest):
-    """No group can have this name: it is empty, too long, or no text."""
+    """The name is not valid for a group: it is empty, too long, or no text."""
 
     kafka = KafkaCode.INVALID_GROUP_ID
 
 
 class InvalidSessionTimeout(InvalidRequest):
-    """The session that a member asks for is shorter than `group.min.session.timeout.ms`, or longer than
+    """The session timeout that a member requests is shorter than `group.min.session.timeout.ms`, or longer than
     `group.max.session.timeout.ms`."""
 
     kafka = KafkaCode.INVALID_SESSION_TIMEOUT
@@ -104,7 +104,7 @@ class InvalidSessionTimeout(InvalidRequest):
 class TopicExists(InvalidRequest):
     """A topic cannot be created because there is one of this name.
 
-    As with Confluent's REST proxy it has its parent's code. The admin client looks at the metadata to tell them apart.
+    Its code is that of `InvalidRequest`, as in Confluent's REST proxy; the admin client recognises it by the metadata.
     """
 
     kafka = KafkaCode.TOPIC_ALREADY_EXISTS
@@ -118,7 +118,7 @@ class InvalidBatch(TidelogError):
 
 
 class CorruptBatch(InvalidBatch):
-    """The checksum of a record batch is wrong: it was damaged on its way, so that sending it again may help."""
+    """The checksum of a record batch is wrong: it was damaged on its way, so sending it again may help."""
 
     kafka = KafkaCode.CORRUPT_MESSAGE
 
@@ -131,19 +131,19 @@ class InvalidTimestamp(TidelogError):
 
 
 class NotAuthenticated(TidelogError):
-    """It is not known who is calling: nothing was shown that proves it, or what was shown is not valid (any more)."""
+    """The caller is not authenticated: it showed no credentials, or they are not valid (any more)."""
 
     code = 40101
     kafka = KafkaCode.SASL_AUTHENTICATION_FAILED
 
     def __init__(self, message: str, *, cause: str = "") -> None:
-        """The `cause` is for the audit log and for nobody else: a few words, of which there are not many."""
+        """The `cause` is for the audit log only: a few words, out of a small set."""
         super().__init__(message)
         self.cause = cause
 
 
 class TooManyAttempts(TidelogError):
-    """Too many attempts of this user to log in from this address have failed; wait as long as `Retry-After` says."""
+    """Too many login attempts of this user from this address have failed; wait as long as `Retry-After` says."""
 
     code = 42901
     kafka = KafkaCode.SASL_AUTHENTICATION_FAILED
@@ -154,30 +154,29 @@ class TooManyAttempts(TidelogError):
 
 
 class NotAuthorized(TidelogError):
-    """The caller has no right to do this to the resource (Kafka has a code for each kind of resource)."""
+    """The caller has no permission for this operation on the resource (Kafka has a code for each type of resource)."""
 
     code = 40301
     kafka = KafkaCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class ForeignSender(NotAuthorized):
-    """A broker spoke to another one for a third, named an epoch that the metadata does not give it, or did not say for
-    which client it asks; nothing was done. Look for two brokers with one `node.id`, or for a process on the peer
-    network that is none of the cluster's.
-    """
+    """A broker's request named another broker as its sender, or an epoch that the metadata does not give it, or no
+    client for which it was sent; nothing was done. Look for two brokers with one `node.id`, or for a process on the
+    peer network that does not belong to the cluster."""
 
     kafka = KafkaCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 class ForeignOrigin(TidelogError):
-    """A browser says that a web page of another origin sends a request that may change something."""
+    """A browser reports that a request that may change something was sent by a web page of another origin."""
 
     code = 40302
     kafka = KafkaCode.INVALID_REQUEST
 
 
 class UnknownHost(TidelogError):
-    """The `Host` header is a name that this broker is not known by (`http.hosts`)."""
+    """The `Host` header is a name that is not configured for this broker (`http.hosts`)."""
 
     code = 42101
     kafka = KafkaCode.INVALID_REQUEST
@@ -219,7 +218,7 @@ class UnknownGroup(TidelogError):
 
 
 class UnknownMember(TidelogError):
-    """The coordinator knows no such member: it has left, or was expelled, and joins anew if it wants."""
+    """The coordinator knows no such member: it has left or was expelled, and may join again."""
 
     code = 40406
     kafka = KafkaCode.UNKNOWN_MEMBER_ID
@@ -233,7 +232,7 @@ class NotFound(TidelogError):
 
 
 class MethodNotAllowed(TidelogError):
-    """The route knows other methods, which `Allow` names."""
+    """The route supports other methods, which the `Allow` header names."""
 
     code = 40501
     kafka = KafkaCode.INVALID_REQUEST
@@ -247,7 +246,7 @@ class NotAcceptable(TidelogError):
 
 
 class FormatMismatch(TidelogError):
-    """A stored record cannot be shown in the form asked for; the message names its offset."""
+    """A stored record cannot be converted to the requested form; the message names its offset."""
 
     code = 40601
     kafka = KafkaCode.INVALID_REQUEST
@@ -269,15 +268,15 @@ class InstanceExists(TidelogError):
 
 
 class IllegalState(TidelogError):
-    """A REST consumer that has subscribed cannot be assigned partitions, and the other way round; or it reads nothing
-    yet, or does not have that partition now."""
+    """A REST consumer that has subscribed cannot be assigned partitions, nor the other way round; or it reads nothing
+    yet, or does not own that partition now."""
 
     code = 40903
     kafka = KafkaCode.INVALID_REQUEST
 
 
 class OutOfOrderSequence(TidelogError):
-    """An idempotent producer left a gap."""
+    """An idempotent producer skipped sequence numbers."""
 
     code = 40904
     kafka = KafkaCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -291,16 +290,16 @@ class ProducerFenced(TidelogError):
 
 
 class StaleBrokerEpoch(TidelogError):
-    """A broker's registration is not the current one: another process has registered since. It must register again
-    before anybody listens to it, and stop if that is refused."""
+    """A broker's registration is not the current one: another process has registered since. The broker must register
+    again before its requests are accepted, and stop if that is refused."""
 
     code = 40907
     kafka = KafkaCode.STALE_BROKER_EPOCH
 
 
 class NodeIdInUse(TidelogError):
-    """Another live broker has this node id. It may be one whose end nobody has noticed yet, so that the same request
-    succeeds once its session is over."""
+    """Another live broker has this node id. It may be a dead process whose session has not expired yet; the same
+    request succeeds once it has."""
 
     code = 40908
     kafka = KafkaCode.DUPLICATE_BROKER_REGISTRATION
@@ -315,8 +314,8 @@ class WrongCluster(TidelogError):
 
 
 class OldDirectory(TidelogError):
-    """A broker's data directory is an old copy: its cluster knows that this broker was further. The broker takes part
-    again as with a new disk."""
+    """A broker's data directory is an old copy: its cluster has seen a later state of it. The broker takes part again
+    as with a new disk."""
 
     code = 40918
     kafka = KafkaCode.INCONSISTENT_CLUSTER_ID
@@ -337,7 +336,8 @@ class BrokerRemoved(TidelogError):
 
 
 class FencedMember(TidelogError):
-    """The member's epoch is not the one in force: it was expelled, or is a process of the past; it owns nothing."""
+    """The member's epoch is not the current one: it was expelled, or another process has taken its place. It owns
+    nothing."""
 
     code = 40911
     kafka = KafkaCode.FENCED_MEMBER_EPOCH
@@ -358,22 +358,23 @@ class GroupNotEmpty(TidelogError):
 
 
 class NotOwned(TidelogError):
-    """The member does not own the partition of its offset commit, or not since that epoch; nothing was kept."""
+    """The member does not own the partition whose offset it commits, or owns it only since a later epoch; nothing was
+    stored."""
 
     code = 40915
     kafka = KafkaCode.STALE_MEMBER_EPOCH
 
 
 class StaleCommit(TidelogError):
-    """A later offset commit of the same member is kept already; this one came late."""
+    """A later offset commit of the same member is already stored; this one arrived late."""
 
     code = 40916
     kafka = KafkaCode.INVALID_UPDATE_VERSION
 
 
 class MemberIdRequired(TidelogError):
-    """A member of a classic group joins again, under the id that comes with this error: so that a join whose answer is
-    lost leaves no member behind that nobody speaks for (KIP-394)."""
+    """A member of a classic group has to join again, with the member id in this error. So a join whose answer is lost
+    leaves no orphaned member behind (KIP-394)."""
 
     code = 40921
     kafka = KafkaCode.MEMBER_ID_REQUIRED
@@ -384,52 +385,52 @@ class MemberIdRequired(TidelogError):
 
 
 class IllegalGeneration(TidelogError):
-    """A member of a classic group speaks with a generation that is not the one in force; it joins again."""
+    """A member of a classic group sent a generation that is not the current one; it has to join again."""
 
     code = 40922
     kafka = KafkaCode.ILLEGAL_GENERATION
 
 
 class RebalanceInProgress(TidelogError):
-    """A classic group is between two generations: the member joins again, and nothing was kept of what it asked."""
+    """A classic group is rebalancing: the member has to join again, and nothing of its request was stored."""
 
     code = 40923
     kafka = KafkaCode.REBALANCE_IN_PROGRESS
 
 
 class FencedInstance(TidelogError):
-    """Another process has joined a classic group with the same `group.instance.id`, later; this one stops."""
+    """Another process has joined a classic group later with the same `group.instance.id`; this one has to stop."""
 
     code = 40924
     kafka = KafkaCode.FENCED_INSTANCE_ID
 
 
 class InconsistentProtocol(TidelogError):
-    """A group's members follow another protocol: of the other kind of group, of another type, or with no assignor that
-    all have in common."""
+    """A group's members use another protocol: the group is of the other kind (classic or not), has another protocol
+    type, or has no assignor that all members support."""
 
     code = 40925
     kafka = KafkaCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 class UnsupportedLevel(TidelogError):
-    """A broker does not speak the feature level that this takes; nothing was done."""
+    """A broker does not support the feature level that the request needs; nothing was done."""
 
     code = 40920
     kafka = KafkaCode.UNSUPPORTED_VERSION
 
 
 class LossRefused(TidelogError):
-    """These offsets cannot be given up: nothing is damaged there, a good copy is left, or a broker that may have one
-    cannot be asked."""
+    """These offsets cannot be accepted as lost: they are not damaged, a good copy is left, or a broker that may have
+    one cannot be asked."""
 
     code = 40919
     kafka = KafkaCode.INVALID_REQUEST
 
 
 class RecordsLost(TidelogError):
-    """The records at these offsets are lost, and an operator has accepted that (`tidelog log losses`). Whoever reads
-    says whether to go on behind them (`on_loss`), or seeks."""
+    """The records at these offsets are lost, and an operator has accepted that (`tidelog log losses`). A reader has to
+    choose to skip them (`on_loss`), or to seek."""
 
     code = 41001
     kafka = KafkaCode.INVALID_RECORD
@@ -441,7 +442,7 @@ class RecordsLost(TidelogError):
         self.topic = topic
         self.partition = partition
         self.ranges = tuple(ranges)
-        """Each begins with its first offset and ends before its second one; none if the error came over the wire."""
+        """Lost ranges as (first offset, exclusive end offset); empty if the error came over the wire."""
 
 
 class LengthRequired(TidelogError):
@@ -452,7 +453,7 @@ class LengthRequired(TidelogError):
 
 
 class EndOffsetMoved(TidelogError):
-    """The partition does not end where the request expects it to: somebody has appended."""
+    """The partition does not end at the offset that the request expects: records have been appended since."""
 
     code = 41201
     kafka = KafkaCode.INVALID_UPDATE_VERSION
@@ -466,7 +467,7 @@ class TooLarge(TidelogError):
 
 
 class UnsupportedMediaType(TidelogError):
-    """The route takes another `Content-Type`."""
+    """The route expects another `Content-Type`."""
 
     code = 41501
     kafka = KafkaCode.INVALID_REQUEST
@@ -475,7 +476,7 @@ class UnsupportedMediaType(TidelogError):
 class OffsetOutOfRange(TidelogError):
     """The offset lies outside [log start, log end]; the message names the range.
 
-    Its leader also says how far the partition is committed, and in which epoch it speaks.
+    If the partition's leader answers, the error also has the high watermark and the leader epoch.
     """
 
     code = 41601
@@ -497,7 +498,7 @@ class UnprocessableBody(TidelogError):
 
 
 class ConsumerConfigRefused(TidelogError):
-    """A REST consumer cannot have this setting, or not this value of it."""
+    """A REST consumer does not support this setting, or this value of it."""
 
     code = 42204
     kafka = KafkaCode.INVALID_CONFIG
@@ -518,14 +519,15 @@ class MetadataTooLong(TidelogError):
 
 
 class GroupFull(TidelogError):
-    """The group has as many members as it may have; or it would be new, and there are as many as there may be."""
+    """The group has its maximum number of members; or it would be a new group, and there is the maximum number of
+    groups."""
 
     code = 42213
     kafka = KafkaCode.GROUP_MAX_SIZE_REACHED
 
 
 class IdempotencyKeyReused(TidelogError):
-    """The same `Idempotency-Key` came with other content."""
+    """The same `Idempotency-Key` was used before with other content."""
 
     code = 42209
     kafka = KafkaCode.INVALID_REQUEST
@@ -535,7 +537,7 @@ class IdempotencyKeyReused(TidelogError):
 
 
 class QuotaExceeded(TidelogError):
-    """The caller has used more than its share; nothing was done, and `Retry-After` says when there is room again."""
+    """The caller has used up its quota; nothing was done, and `Retry-After` says when to try again."""
 
     code = 42902
     kafka = KafkaCode.THROTTLING_QUOTA_EXCEEDED
@@ -578,8 +580,9 @@ class DamagedBatch(TidelogError):
 
 
 class LogOffline(TidelogError):
-    """The partition's log took a storage error and accepts no more writes until the broker is restarted. Where there is
-    another replica it takes over. A read of this broker's own copy (`replica=local`) is told so at its end."""
+    """The partition's log had a storage error and accepts no more writes until the broker is restarted. Another replica
+    takes over, if there is one. A read of this broker's own copy (`replica=local`) gets this error at the end of the
+    copy."""
 
     code = 50304
     kafka = KafkaCode.KAFKA_STORAGE_ERROR
@@ -587,7 +590,7 @@ class LogOffline(TidelogError):
 
 
 class Overloaded(TidelogError):
-    """A bound was hit: queue, memory budget, connections. Try again after the `Retry-After` time."""
+    """A bound was reached: queue, memory budget, connections. Try again after the `Retry-After` time."""
 
     code = 50305
     kafka = KafkaCode.LEADER_NOT_AVAILABLE
@@ -603,9 +606,9 @@ class ShuttingDown(TidelogError):
 
 
 class NotLeader(LeaderNotAvailable):
-    """The broker that was asked by another one does not lead this partition.
+    """A broker was asked by another broker for a partition that it does not lead.
 
-    Clients never see it: their broker asks whoever does lead.
+    Clients never see it: the broker that they asked finds the leader.
     """
 
     code = 50307
@@ -618,7 +621,7 @@ class NotLeader(LeaderNotAvailable):
 
 
 class NotController(TidelogError):
-    """The broker that was asked is not the active controller, or is so no more; it has done nothing."""
+    """The broker that was asked is not the active controller (any more); it has done nothing."""
 
     code = 50308
     kafka = KafkaCode.NOT_CONTROLLER
@@ -626,7 +629,7 @@ class NotController(TidelogError):
 
 
 class CoordinatorNotAvailable(TidelogError):
-    """The group has no coordinator now, or it is still reading its state; nothing was done."""
+    """The group has no coordinator now, or the coordinator is still loading the group; nothing was done."""
 
     code = 50309
     kafka = KafkaCode.COORDINATOR_NOT_AVAILABLE
@@ -634,15 +637,15 @@ class CoordinatorNotAvailable(TidelogError):
 
 
 class NotCoordinator(CoordinatorNotAvailable):
-    """The broker that was asked does not coordinate the group, or ceased to while the request waited: the caller looks
-    for the coordinator, and asks that one. Whatever was asked may be asked again."""
+    """The broker that was asked is not the group's coordinator, or stopped being it while the request waited. The
+    caller has to find the coordinator and ask again, which is always safe."""
 
     kafka = KafkaCode.NOT_COORDINATOR
 
 
 class BrokerNotRegistered(TidelogError):
-    """A broker asked another one for what only brokers that are registered are given, and the metadata there do not
-    name its process, or not yet; nothing was done.
+    """A broker sent a request that only registered brokers may send, and the metadata of the receiving broker do not
+    name the sending process (yet); nothing was done.
 
     Clients never see it: their broker asks again.
     """
@@ -664,8 +667,8 @@ class DiskFull(TidelogError):
 
 
 class TimedOutAfterAppend(TidelogError):
-    """The leader has appended, and does not know in time that it is committed; or the request was forwarded, and the
-    answer was lost."""
+    """The leader has appended the records, but their commit was not confirmed in time; or the request was forwarded,
+    and the answer was lost."""
 
     code = 50401
     kafka = KafkaCode.REQUEST_TIMED_OUT
@@ -673,8 +676,8 @@ class TimedOutAfterAppend(TidelogError):
 
 
 class CoordinatorLost(TidelogError):
-    """The coordinator was replaced, or cut off, while it was writing; whether it is in force is unknown. Requests about
-    groups may be repeated."""
+    """The coordinator was replaced, or cut off, while it was writing; whether the change took effect is unknown.
+    Requests about groups may be repeated."""
 
     code = 50403
     kafka = KafkaCode.REQUEST_TIMED_OUT
@@ -682,8 +685,8 @@ class CoordinatorLost(TidelogError):
 
 
 class ControllerLost(TidelogError):
-    """The active controller was replaced, or cut off, while it was deciding; ask again, and be told what became of it.
-    Commands to the controller may be repeated."""
+    """The active controller was replaced, or cut off, while it was deciding; whether the command took effect is
+    unknown. Commands to the controller may be repeated, and the answer then says."""
 
     code = 50402
     kafka = KafkaCode.REQUEST_TIMED_OUT

@@ -1,12 +1,13 @@
-"""Memory to be filled: a bytearray, or where that would be large, pages of the system's that are cleared when touched.
+"""Zeroed buffers to be filled: a bytearray, or for large sizes a memory mapping, which the system clears page by page
+when touched.
 
 Python clears a bytearray at once, and holds the interpreter's lock meanwhile: sixty mebibytes, with a page fault for
 every four kibibytes of them, keep every other thread for 35 ms. Huge pages fault once for two mebibytes: to map, fill
-and free as much takes 8 ms, and without the lock wherever the filling is.
+and free as much takes 8 ms, without the lock if the code that fills it does not hold it.
 
 A mapping ends with a huge page that is never touched, and so takes no memory. Without it Linux joins mappings that
-touch, and whoever maps the next one waits, with the interpreter's lock, for another thread's page fault in this one:
-5 ms on two busy cores, and fifteen of these waits are a long turn of the event loop.
+touch, and whoever maps the next one waits, with the interpreter's lock, for another thread's page fault in this one: 5
+ms on two busy cores, and fifteen of these waits are a long turn of the event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 CLEARED_BYTES_MAX: Final = 1 << 20
 HUGE_PAGES: Final = getattr(mmap, "MADV_HUGEPAGE", None)
 HUGE_PAGE_BYTES: Final = 2 << 20
-"""On x86-64, and by default on ARM. Linux aligns a mapping of whole huge pages to them."""
+"""Size of a huge page on x86-64, and by default on ARM. Linux aligns a mapping of whole huge pages to them."""
 
 
 def fresh_memory(size: int) -> memoryview:

@@ -1,13 +1,13 @@
-"""The requests to a consumer group's coordinator and its answers; between clients, brokers and the coordinator.
+"""Requests to a consumer group's coordinator, and its answers.
 
-The protocol is that of KIP-848: the coordinator assigns, and one call, the heartbeat, carries all that a member has to
-say (what it wants, what it owns) and all that it is told (its epoch, what it may own). A member never owns a partition
-before whoever owned it has said that it does not any more, or was expelled; nobody else stops meanwhile.
+The protocol is that of KIP-848: the coordinator assigns the partitions, and one request, the heartbeat, carries what a
+member wants and owns, and its answer the member's epoch and what it may own. A member never owns a partition before its
+previous owner has reported that it gave the partition up, or was expelled; no other member is interrupted.
 
-    member_epoch 0: join    > 0: "I am here"    -1: leave for good    -2: leave, keeping those of `instance_id`
+    member_epoch 0: join    > 0: still there    -1: leave    -2: leave, but keep the partitions for `instance_id`
 
-Whoever joins has drawn its own `member_id` (KIP-1082): so a repeated join is the same one. Every request but a commit
-may be repeated without harm, and a commit, too: `sequence` tells a late one from a new one.
+A joining member has drawn its own `member_id` (KIP-1082), so a repeated join is recognised. Every request may be
+repeated without harm; in a commit, `sequence` tells a late one from a new one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ JOIN: Final = 0
 LEAVE: Final = -1
 LEAVE_STATIC: Final = -2
 NO_EPOCH: Final = -1
-"""The member epoch of whoever commits without being a member."""
+"""Member epoch in the commit of a client that is not a member."""
 NO_OFFSET: Final = -1
-"""In an answer: nothing was committed."""
+"""Stands for no committed offset."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 NAME_LENGTH_MAX: Final = 255
 
 
 class TopicPartitions(msgspec.Struct, frozen=True):
-    """Partitions of one topic, ascending."""
+    """Partitions of one topic, in ascending order."""
 
     topic: str
     partitions: tuple[Int64, ...]
@@ -44,45 +44,49 @@ class TopicPartitions(msgspec.Struct, frozen=True):
 
 
 class GroupRequest(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of what is asked about one group."""
+    """Base of the requests about one group."""
 
     group: str
 
 
 class Heartbeat(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """ "I am here." Answered by `HeartbeatAnswer`. None means "as I said before"; a join must say it all.
+    """A member's heartbeat. Answered by `HeartbeatAnswer`. A field that is None is unchanged since the last heartbeat;
+    a join sets all fields.
 
-    Raises `UnknownMember`, `FencedMember`: the member owns nothing any more, and joins anew, under another id, so that
-    no commit of its that is still under way counts; `InstanceIdInUse`, `UnsupportedAssignor`, `GroupFull`,
-    `InvalidRequest`; `UnknownGroup` in a group whose members assign their partitions themselves.
+    Raises `UnknownMember` or `FencedMember` if the member owns nothing any more. It then joins again under another id,
+    so that commits of the old id that are still on their way do not count. Raises `InstanceIdInUse`,
+    `UnsupportedAssignor`, `GroupFull`, `InvalidRequest`; `UnknownGroup` in a classic group, whose members assign their
+    partitions themselves.
     """
 
     member_id: str
     member_epoch: Int64
     instance_id: str | None = None
-    """The `group.instance.id` of a static member: one that comes back with it within the session has its partitions
-    again."""
+    """The `group.instance.id` of a static member. If the member comes back with it within its session timeout, it has
+    its partitions again."""
     client_id: str = ""
     client_host: str = ""
     rack: str | None = None
     topics: tuple[str, ...] | None = None
-    """Subscribed by name; those that do not exist are waited for."""
+    """Names of the subscribed topics. A topic that does not exist is assigned once it does."""
     pattern: str | None = None
-    """Subscribed by a regular expression (RE2's syntax, full match), beside `topics`; "" takes it back."""
+    """Regular expression for the names of subscribed topics (RE2 syntax, full match), in addition to `topics`. An empty
+    one cancels it."""
     assignor: str | None = None
-    """`uniform`, `range` or `roundrobin`; the group goes by what most of its members want."""
+    """Preferred assignor: `uniform`, `range` or `roundrobin`. The group uses the one that most members prefer."""
     session_timeout_ms: Int64 | None = None
-    """Expelled after so long a silence; the broker's default if it was never said."""
+    """Milliseconds without a heartbeat after which the member is expelled; the broker's default if it was never set."""
     rebalance_timeout_ms: Int64 | None = None
-    """Expelled if it keeps a partition that it was told to give away for so long."""
+    """Milliseconds after which the member is expelled if it keeps a partition that it has to give up."""
     owned: tuple[TopicPartitions, ...] | None = None
-    """The partitions that the member owns now. Must be said after each answer that had an `assignment`."""
+    """Partitions that the member owns now. Must be set after each answer that had an `assignment`."""
     wait_ms: Int64 = 0
-    """How long the answer may wait for news (a long poll); it is never waited for after a join or a leave."""
+    """Milliseconds that the answer may wait for a new assignment (a long poll). The answer to a join or a leave never
+    waits."""
 
 
 class CommittedOffset(msgspec.Struct, frozen=True):
-    """The committed offset of a group in a partition: `offset` is the next one to be read."""
+    """A group's committed offset in a partition: `offset` is the next offset to read."""
 
     topic: str
     partition: Int64
@@ -92,24 +96,27 @@ class CommittedOffset(msgspec.Struct, frozen=True):
 
 
 class CommitOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Keeps committed offsets. Answered by `CommitAnswer`, which says it of each partition; or raises as `Heartbeat`,
-    or `GroupNotEmpty` for whoever is no member (`member_id` "") where there are members.
+    """A commit of offsets. Answered by `CommitAnswer`, with a result for each partition. Raises the errors of
+    `Heartbeat`, and `GroupNotEmpty` if the sender is no member (`member_id` is empty) of a group that has members.
 
-    A member's commit counts for partitions that it owns, since an epoch that is not later than `member_epoch`
-    (KIP-1251): a late commit of what it owned once, or owns again, does not."""
+    A member's commit counts for partitions that it has owned since an epoch not later than `member_epoch` (KIP-1251).
+    So a late commit for a partition that it owned once, or owns again, does not count.
+    """
 
     member_id: str = ""
     member_epoch: Int64 = NO_EPOCH
     sequence: Int64 = 0
-    """Rises with each commit of a member; one that comes late is not obeyed any more (and answered as `stale`)."""
+    """Number that rises with each commit of a member. A commit that arrives after a later one is ignored, and answered
+    as `stale`."""
     offsets: tuple[CommittedOffset, ...]
 
 
 class FetchOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Asks for committed offsets: of these partitions, or of all that there are (None). Answered by `OffsetsAnswer`.
+    """A request for committed offsets: of these partitions, or of all if None. Answered by `OffsetsAnswer`.
 
-    With a member, its epoch must be the one in force (`FencedMember`): so nobody begins where a coordinator of the past
-    believes it should."""
+    If the sender is a member, its epoch must be the current one (else `FencedMember`), so that no member starts reading
+    where an outdated coordinator says.
+    """
 
     member_id: str = ""
     member_epoch: Int64 = NO_EPOCH
@@ -117,18 +124,18 @@ class FetchOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
 
 
 class SetOffsets(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """An operator's reset: these committed offsets, whatever they were; an `offset` of `NO_OFFSET` takes the committed
-    offset away. Answered by `GroupDone`. Raises `GroupNotEmpty`, as long as anybody could commit over it."""
+    """An operator's reset of committed offsets, whatever they were; an `offset` of `NO_OFFSET` deletes the committed
+    offset. Answered by `GroupDone`. Raises `GroupNotEmpty` while the group has members, which could commit over it."""
 
     offsets: tuple[CommittedOffset, ...]
 
 
 class DeleteGroup(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Forgets a group and its committed offsets. Answered by `GroupDone`. Raises `UnknownGroup`, `GroupNotEmpty`."""
+    """Deletes a group and its committed offsets. Answered by `GroupDone`. Raises `UnknownGroup`, `GroupNotEmpty`."""
 
 
 class DescribeGroup(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Answered by `GroupDescription`. Raises `UnknownGroup`."""
+    """A request for a group's description. Answered by `GroupDescription`. Raises `UnknownGroup`."""
 
 
 class InstanceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,28 +143,29 @@ class InstanceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     format: RecordForm = "binary"
     reset: Literal["earliest", "latest", "none"] = "latest"
-    """The offset at which it begins in partitions of which the group has no committed offset (`auto.offset.reset`)."""
+    """Offset at which the instance begins in partitions without a committed offset (`auto.offset.reset`)."""
     auto_commit: bool = False
     fetch_bytes_min: Int64 = 1
     request_timeout_ms: Int64 = 1000
-    """How long a read waits for records, if it does not say."""
+    """Milliseconds that a read waits for records, unless the read request says another time."""
     on_loss: Literal["fail", "skip"] = "fail"
-    """The conduct of a read where records are lost, and an operator has accepted that (`on.loss`)."""
+    """Result of a read at offsets whose loss an operator has accepted: an error, or a skip (`on.loss`)."""
     owner: str = ""
-    """The principal that has created it; empty where nobody has to log in, and before there were owners."""
+    """Principal that created the instance; empty without authentication, and if a version without owners created it."""
 
 
 class CreateInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """A REST consumer instance. Answered by `GroupDone`. Raises `InstanceExists`, also when it is repeated."""
+    """Creates a REST consumer instance. Answered by `GroupDone`. Raises `InstanceExists`, also for a repeated
+    request."""
 
     instance: str
     settings: InstanceSettings
 
 
 class ConfigureInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Sets what an instance reads, as a whole: a subscription (`topics` or `pattern`), partitions, or nothing. Answered
-    by `GroupDone`. Raises `UnknownInstance`; `IllegalState` for one that subscribed and is assigned partitions, or the
-    other way round: it has to say that it reads nothing first."""
+    """Sets what a REST consumer instance reads, as a whole: a subscription (`topics` or `pattern`), assigned
+    partitions, or nothing. Answered by `GroupDone`. Raises `UnknownInstance`; `IllegalState` for a change from
+    subscription to assigned partitions or back, unless it was set to read nothing in between."""
 
     instance: str
     topics: tuple[str, ...] = ()
@@ -166,26 +174,29 @@ class ConfigureInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
 
 
 class DeleteInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Forgets an instance; its member, if it is one, leaves by itself before. Answered by `GroupDone`. Raises
-    `UnknownInstance`."""
+    """Deletes a REST consumer instance. If it is a member of its group, the member leaves with a request of its own
+    before. Answered by `GroupDone`. Raises `UnknownInstance`."""
 
     instance: str
 
 
 class DescribeInstance(GroupRequest, frozen=True, tag=True, kw_only=True):
-    """Answered by `InstanceDescription`. Raises `UnknownInstance`."""
+    """A request for the description of a REST consumer instance. Answered by `InstanceDescription`. Raises
+    `UnknownInstance`."""
 
     instance: str
 
 
 class ListInstances(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unknown_fields=True):
-    """The instances of one partition of `__consumer_offsets`, of its leader. Answered by `InstancesListed`."""
+    """A request for the REST consumer instances in one partition of `__consumer_offsets`. The partition's leader
+    answers with `InstancesListed`."""
 
     partition: Int64
 
 
 class ListGroups(msgspec.Struct, frozen=True, tag=True, kw_only=True, forbid_unknown_fields=True):
-    """The groups of one partition of `__consumer_offsets`, of its leader. Answered by `GroupsListed`."""
+    """A request for the groups in one partition of `__consumer_offsets`. The partition's leader answers with
+    `GroupsListed`."""
 
     partition: Int64
 
@@ -209,46 +220,47 @@ AnyGroupRequest: TypeAlias = (
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, tag=True):
-    """A member's epoch and assignment. It gives up what it owns and `assignment` lacks, says so (`owned`), has the
-    rest."""
+    """A member's epoch and assignment. The member gives up the partitions that it owns and that `assignment` lacks,
+    reports that in `owned`, and then owns the assignment."""
 
     member_id: str
     member_epoch: Int64
     heartbeat_interval_ms: Int64
-    """Be heard again within this time, from this answer on."""
+    """Milliseconds, from this answer on, within which the member has to send its next heartbeat."""
     session_timeout_ms: Int64
-    """In force for this member."""
+    """Session timeout of this member, in milliseconds."""
     assignment: tuple[TopicPartitions, ...] | None
-    """All that the member may own now; None if that is what it said it owns."""
+    """All partitions that the member may own now; None if they are those that it reported to own."""
     coordinator: Int64 = -1
-    """Node id of the broker that is worth asking next time."""
+    """Node id of the broker to send the next request to."""
 
 
 class CommitVerdict(msgspec.Struct, frozen=True):
-    """The fate of one offset that was to be committed."""
+    """The result of one offset's commit."""
 
     topic: str
     partition: Int64
     code: Int64 = 0
-    """0: it is kept. Else an error's: 40401, 40402; 40915: not owned, or not by this epoch; 40916: a later commit of
-    this member is kept already; 42212: the metadata is too long."""
+    """0 if the offset is stored, else an error code: 40401 or 40402, no such topic or partition; 40915, not owned, or
+    only since a later epoch; 40916, a later commit of this member is stored already; 42212, the metadata is too
+    long."""
     message: str = ""
 
 
 class CommitAnswer(msgspec.Struct, frozen=True, tag=True):
-    """The verdicts on a commit: one for each committed offset of the request, in its order."""
+    """The results of a commit: one for each offset of the request, in its order."""
 
     verdicts: tuple[CommitVerdict, ...]
 
 
 class OffsetsAnswer(msgspec.Struct, frozen=True, tag=True):
-    """The committed offsets of a group. For a partition that was named and has none, `offset` is `NO_OFFSET`."""
+    """The committed offsets of a group. A partition that was asked for and has none gets the `offset` `NO_OFFSET`."""
 
     offsets: tuple[CommittedOffset, ...]
 
 
 class MemberDescription(msgspec.Struct, frozen=True):
-    """A member, as its coordinator sees it."""
+    """A group member in the description of its group."""
 
     member_id: str
     instance_id: str | None
@@ -261,15 +273,16 @@ class MemberDescription(msgspec.Struct, frozen=True):
     owned: tuple[TopicPartitions, ...]
     """The partitions that the member may own, or has not given up yet."""
     target: tuple[TopicPartitions, ...]
-    """The partitions that the member will own when all is settled."""
+    """Partitions that the member will own after the rebalance."""
     metadata: bytes = b""
-    """In a classic group, what it says of itself to the group's leader."""
+    """Metadata of a member of a classic group, for the group's leader."""
     assignment: bytes = b""
-    """In a classic group, what the leader gave it."""
+    """Assignment of a member of a classic group, as its leader encoded it."""
 
 
 GroupKind: TypeAlias = Literal["consumer", "classic"]
-"""The name that Kafka has for whoever assigns: the coordinator (KIP-848), or the members."""
+"""Kafka's names for the kinds of groups: `consumer` if the coordinator assigns (KIP-848), `classic` if the members
+do."""
 
 
 class GroupDescription(msgspec.Struct, frozen=True, tag=True):
@@ -284,14 +297,14 @@ class GroupDescription(msgspec.Struct, frozen=True, tag=True):
     coordinator: Int64
     members: tuple[MemberDescription, ...]
     is_simple: bool = False
-    """It has committed offsets, and never had a member."""
+    """True if the group has committed offsets and never had a member."""
     kind: GroupKind = "consumer"
     protocol_type: str = ""
-    """The type of a classic group: `consumer` if its members are consumers."""
+    """Protocol type of a classic group: `consumer` if its members are consumers."""
 
 
 class GroupListed(msgspec.Struct, frozen=True):
-    """A group in a list: as it is described, with its members counted."""
+    """A group in a list: the fields of `GroupDescription`, with the number of members instead of the members."""
 
     group: str
     state: str
@@ -309,7 +322,7 @@ class GroupsListed(msgspec.Struct, frozen=True, tag=True):
 
 
 class InstanceDescription(msgspec.Struct, frozen=True, tag=True):
-    """A REST consumer instance: how it was created, and what it reads."""
+    """A REST consumer instance: its settings, and what it reads."""
 
     settings: InstanceSettings
     topics: tuple[str, ...] = ()
@@ -318,7 +331,7 @@ class InstanceDescription(msgspec.Struct, frozen=True, tag=True):
 
     @property
     def is_subscribed(self) -> bool:
-        """True if it is a member of its group: the one whose id is the instance's name."""
+        """True if the instance has a subscription. It is then a member of its group, with its name as the member id."""
         return bool(self.topics or self.pattern)
 
 
@@ -334,11 +347,11 @@ class InstancesListed(msgspec.Struct, frozen=True, tag=True):
 
 
 class GroupDone(msgspec.Struct, frozen=True, tag=True):
-    """It is in force."""
+    """The answer to a request that succeeded and has no other result."""
 
 
 def check_group_name(name: str) -> str:
-    """Returns the name of a group, if it is one: as with Kafka any text, but of a bounded length. Raises
+    """Returns the group name if it is valid: any text, as in Kafka, but of at most 255 characters. Raises
     `InvalidGroupName`."""
     if not _is_text(name):
         raise InvalidGroupName(f"{_shown(name)} is no group name: use 1 to {NAME_LENGTH_MAX} characters")
@@ -346,22 +359,22 @@ def check_group_name(name: str) -> str:
 
 
 def check_member_id(member_id: str) -> str:
-    """Returns the id of a member, if it is one: any text, as it may begin with what its client calls itself. Raises
-    `InvalidRequest`."""
+    """Returns the member id if it is valid: any text of at most 255 characters. Raises `InvalidRequest`."""
     if not _is_text(member_id):
         raise InvalidRequest(f"{_shown(member_id)} is no member id: use 1 to {NAME_LENGTH_MAX} characters")
     return member_id
 
 
 def check_instance_name(name: str, what: str = "instance") -> str:
-    """Returns the name of an instance, if it is one. Raises `InvalidRequest`."""
+    """Returns the name of an instance if it is valid. Raises `InvalidRequest`, whose message calls the name's owner
+    `what`."""
     if _NAME.fullmatch(name) is None:
         raise InvalidRequest(f"{_shown(name)} is no {what} name: use 1 to 255 of the characters A-Z a-z 0-9 . _ -")
     return name
 
 
 def _is_text(name: str) -> bool:
-    """Half of a surrogate pair has no bytes, and could not be kept."""
+    """Returns True for text of 1 to 255 characters without lone surrogates, which cannot be encoded."""
     if not 0 < len(name) <= NAME_LENGTH_MAX:
         return False
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
@@ -372,19 +385,19 @@ def _shown(name: str) -> str:
 
 
 def unknown_instance(group: str, instance: str) -> UnknownInstance:
-    """Returns what is said of a REST consumer instance that is not there, or that its caller may not know of."""
+    """Returns the error for a REST consumer instance that does not exist, or that its caller may not know of."""
     return UnknownInstance(
         f"group {group} has no consumer instance {instance}: it was deleted, or was quiet for too long; create it"
     )
 
 
 def pairs(listed: Sequence[TopicPartitions]) -> list[tuple[str, int]]:
-    """(topic, partition), sorted."""
+    """Returns sorted pairs of topic and partition number."""
     return sorted((entry.topic, partition) for entry in listed for partition in entry.partitions)
 
 
 def grouped(partitions: Sequence[tuple[str, int]]) -> tuple[TopicPartitions, ...]:
-    """The other way round; by topic, sorted, each partition once."""
+    """Returns pairs of topic and partition number as entries per topic, sorted, each partition once."""
     found = dict[str, list[int]]()
     for topic, partition in sorted(dict.fromkeys(partitions)):
         found.setdefault(topic, []).append(partition)

@@ -1,4 +1,4 @@
-"""A replica's word about a batch that another one has lost (CTRL's have, dontHave, haveFaulty, FAST '18)."""
+"""A replica's answer about a batch that another replica has lost (CTRL's have, dontHave, haveFaulty, FAST '18)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from enum import Enum
 
 
 class Holding(Enum):
-    """The state of a batch at the replica that is asked. The batch is named by its offset, its leader epoch and its
+    """The state of a batch at the replica that is asked. The question names the batch by its offset, leader epoch and
     digest."""
 
     HAVE = "have"
-    """Whole: here it is."""
+    """The replica has the batch intact; the answer contains it."""
     HAVE_FAULTY = "have_faulty"
-    """It was here, and is damaged here, too: its row is sound, and names the very same batch. If the question names no
-    batch: what is here at that offset is damaged."""
+    """The replica had the batch, and its copy is damaged, too: the row in its catalog is intact and names the same
+    batch. If the question names no batch: the batch at that offset is damaged."""
     DONT_HAVE = "dont_have"
-    """This log, which is sound in that place, ends before it, or has another batch there: it never acknowledged it."""
+    """The replica's log is intact there, and ends before the batch or has another one: the replica never acknowledged
+    this batch."""
     DELETED = "deleted"
-    """This log begins behind it: it was committed, and its records were deleted since."""
+    """The replica's log begins after the batch: the batch was committed, and its records have been deleted since."""
     UNKNOWN = "unknown"
-    """Nothing can be said: no such log here, or one that is being changed, or whose row is lost as well."""
+    """The replica cannot tell: it has no such log, the log is being changed, or the batch's row is lost, too."""

@@ -11,16 +11,17 @@ NodeId = NewType("NodeId", int)
 """A broker's number in its cluster (Kafka's `node.id`)."""
 
 TopicId = NewType("TopicId", str)
-"""32 hexadecimal digits made by the controller; names a topic's directory, so that a name never becomes a path."""
+"""Topic id: 32 hexadecimal digits, made by the controller. Directories are named by it, so a topic name never becomes a
+path."""
 
 Offset = NewType("Offset", int)
 """Position of a record in a partition, 0 to 2**63 - 1."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Fencing number of a leadership; rises by one at every change of leader."""
+"""Leader epoch of a partition: a fencing number that rises by one at every change of leader."""
 
 ProducerId = NewType("ProducerId", int)
-"""An idempotent producer; -1 is "none". Ids made from idempotency keys have bit 62 set."""
+"""Id of an idempotent producer; -1 is none. Ids made from idempotency keys have bit 62 set."""
 
 OFFSET_MAX = 2**63 - 1
 NO_PRODUCER = ProducerId(-1)
@@ -28,7 +29,7 @@ KEYED_PRODUCER_BIT = 1 << 62
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name, as clients see it."""
+    """A partition by its topic's name, as clients know it."""
 
     topic: str
     partition: int
@@ -38,7 +39,7 @@ class TopicPartition(NamedTuple):
 
 
 class PartitionId(NamedTuple):
-    """A partition by its topic's id, as logs and brokers see it: a recreated topic is another one."""
+    """A partition by its topic's id, as logs and brokers know it. A recreated topic has another id."""
 
     topic_id: TopicId
     partition: int

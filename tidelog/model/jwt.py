@@ -1,14 +1,13 @@
-"""JSON Web Tokens (RFC 7519, RFC 8725): takes one apart, and judges what it claims. Whether its signature is right,
-keys say (`JwtKeys`).
+"""JSON Web Tokens (RFC 7519, RFC 8725): parses a token and checks its claims. `JwtKeys` verifies the signature.
 
-A library would do all three. It is asked for signatures only: what may be claimed is a dozen rules that differ from one
-library, and from one version, to the next, and that go by its own clock. Here they are in one place:
+A library would do all three, but is used for signatures only: its rules for claims differ from those of other libraries
+and versions, and use its own clock. Here the rules are in one place:
 
-- The algorithm is one that the settings name, so that `none` is none, and a key fits algorithms of its own kind only.
+- The algorithm is one that the settings name, so `none` is refused, and a key verifies only algorithms of its own kind.
 - `crit` is refused whatever it names: no extension is known here. So is JSON that says a name twice, since two readers
   may take one of each.
-- `exp`, `iss` and `aud` have to be there. `nbf` and `iat`, if they are, must not lie ahead.
-- A token brings no key: `jwk`, `jku`, `x5c` and `x5u` are not looked at.
+- `exp`, `iss` and `aud` are required. `nbf` and `iat`, if present, must not lie in the future.
+- Keys in the token (`jwk`, `jku`, `x5c`, `x5u`) are ignored.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ from tidelog.model.errors import InvalidRequest, NotAuthenticated
 
 TOKEN_CHARS_MAX: Final = 8_192
 SECONDS_MAX: Final = 2.0**40
-"""The largest time that a claim may name, some 35,000 years from now."""
+"""Largest time that a claim may have, in seconds since 1970: some 35,000 years from now."""
 _SHAPE: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
 
 
 class JwtTerms(NamedTuple):
-    """Says what the settings ask of a token."""
+    """The settings that a token has to satisfy."""
 
     algorithms: tuple[str, ...]
     issuer: str
     audiences: tuple[str, ...]
-    """A token is for one of these."""
+    """Accepted audiences; a token must name one of them."""
     subject_claim: str = "sub"
     skew_s: int = 30
-    """How far the issuer's clock may be from ours."""
+    """Tolerated difference in seconds between the issuer's clock and the broker's."""
 
 
 class Jwt(NamedTuple):
-    """A token taken apart; nothing of it is verified."""
+    """A parsed token; nothing of it is verified."""
 
     algorithm: str
     key_id: str | None
@@ -52,24 +51,24 @@ class Jwt(NamedTuple):
 
 
 class JwtKeys(Protocol):
-    """The keys that tokens are verified with: one object for as long as none of them changes."""
+    """The keys that verify tokens. The object is replaced when any key changes."""
 
     def verified_by(self, token: Jwt) -> str | None:
-        """Returns the name of the key that has signed it; None if none has."""
+        """Returns the name of the key that verifies the token's signature; None if no key does."""
         ...
 
     def __contains__(self, key: object) -> bool:
-        """True if there is a key of this name."""
+        """Returns True if there is a key of this name."""
         ...
 
 
 def is_jwt(text: str) -> bool:
-    """Returns True for what has the shape of a token of this kind; one of ours, `ID.SECRET`, has not."""
+    """Returns True if the text has the form of a JWT; tidelog's own tokens, `ID.SECRET`, do not."""
     return text.count(".") == 2 and text.isascii()
 
 
 def taken_apart(text: str) -> Jwt:
-    """Returns the parts of a token. Raises `NotAuthenticated`."""
+    """Parses a token. Raises `NotAuthenticated` if it is malformed."""
     parts = _SHAPE.fullmatch(text) if len(text) <= TOKEN_CHARS_MAX else None
     if parts is None:
         raise _refused("malformed")
@@ -84,7 +83,8 @@ def taken_apart(text: str) -> Jwt:
 
 
 def judged(token: Jwt, terms: JwtTerms, now_ms: int) -> tuple[Principal, int]:
-    """Returns whom a token stands for, and until when, in ms since 1970. Raises `NotAuthenticated`."""
+    """Checks a token's algorithm and claims. Returns its principal, and its expiry in ms since 1970. Raises
+    `NotAuthenticated`."""
     if token.algorithm not in terms.algorithms:
         raise _refused("algorithm")
     claims, now_s = token.claims, now_ms / 1000

@@ -1,8 +1,7 @@
-"""Kafka's error codes (org.apache.kafka.common.protocol.Errors), as far as errors of ours have one, or the listener of
-Kafka's clients says it by itself.
+"""Kafka's error codes (org.apache.kafka.common.protocol.Errors), as far as tidelog sends them.
 
-A Kafka client concludes two things from a code: whether it tries again, and whether its records may have been appended.
-Both are said here as Java's producer and librdkafka read them; librdkafka's part is `rd_kafka_err_action`.
+A Kafka client concludes two things from a code: whether to try again, and whether its records may have been appended.
+`KafkaCode` says both, as Java's producer and librdkafka (`rd_kafka_err_action`) understand the code.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final
 
 
 class KafkaCode(enum.IntEnum):
-    """Names and numbers are Kafka's."""
+    """Kafka's error codes, with Kafka's names and numbers."""
 
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
@@ -77,8 +76,8 @@ class KafkaCode(enum.IntEnum):
 
     @property
     def is_definite(self) -> bool:
-        """True if clients conclude that nothing was appended. (Of UNKNOWN_SERVER_ERROR librdkafka does, too, which is
-        why no fault of a broker is told as that.)"""
+        """True if clients conclude from the code that nothing was appended. librdkafka concludes that from
+        UNKNOWN_SERVER_ERROR, too, so no fault of a broker is sent under that code."""
         return self is not KafkaCode.REQUEST_TIMED_OUT
 
     @property
@@ -108,5 +107,5 @@ _RETRIED: Final = (
 )
 
 OLD_REPEAT: Final = KafkaCode.DUPLICATE_SEQUENCE_NUMBER
-"""Answers a batch that is in the log and is older than the last five of its producer, whose offsets are forgotten. That
-is no error: HTTP answers a receipt without offsets, and Kafka's clients take this code for success."""
+"""The answer to a repeated batch that is in the log, but older than the last five of its producer, whose offsets are
+known. It is no error: HTTP clients get a receipt without offsets, and Kafka's clients take this code for success."""

@@ -1,11 +1,11 @@
 """The types of Kafka's protocol, read from a frame and written to one: integers, strings, arrays, tagged fields.
 
-A version of a message is *flexible* from some version on: lengths are varints one higher than they say, so that 0 is
-null, and each structure ends with tagged fields, which whoever does not know them skips.
+A version of a message is *flexible* from some version on: lengths are varints that are one too high, so that 0 is null,
+and each structure ends with tagged fields, which readers skip if they do not know them.
 
-A frame is a claim: each length is held against the bytes that are left before anything of that size is made. What does
-not fit is `Malformed`, and ends the connection, as nothing behind it can be found. What is left behind a request is
-passed over, as in Kafka: clients write more than a version has.
+Each length is compared with the bytes that are left before memory of that size is allocated. A length that does not fit
+raises `Malformed` and ends the connection, since nothing after it can be parsed. Bytes after a request are ignored, as
+in Kafka: some clients write more than a version has.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ FLOAT64: Final = Struct(">d")
 UUID_BYTES: Final = 16
 VARINT_BYTES_MAX: Final = 5
 ENTRIES_MAX: Final = 20_000
-"""Bounds the entries of one request, those of all its arrays together: what reads it, and answers, has to do something
-for each."""
+"""Maximum array entries of one request, over all its arrays. It bounds the work to read and answer the request."""
 NO_TAGS: Final = b"\x00"
 
 
 class Malformed(InvalidRequest):
-    """A frame is not what its first bytes say that it is; its connection is closed."""
+    """A frame does not have the format that its header announces; its connection is closed."""
 
 
 class Reader:
-    """Reads one frame from its beginning to its end. All methods raise `Malformed`."""
+    """Reads the fields of one frame in order. All methods raise `Malformed`."""
 
     __slots__ = ("end", "entries", "frame", "position")
 
@@ -51,7 +50,7 @@ class Reader:
         return begin
 
     def skip(self, size: int) -> int:
-        """Returns where so many bytes begin, and goes on behind them."""
+        """Skips `size` bytes and returns the position at which they begin."""
         return self._take(size)
 
     def int8(self) -> int:
@@ -109,7 +108,7 @@ class Reader:
         return text
 
     def nullable_span(self, *, is_flexible: bool) -> tuple[int, int] | None:
-        """Returns where some bytes begin and end."""
+        """Reads a byte string and returns its start and end positions; None for null."""
         size = self.uvarint() - 1 if is_flexible else self.int32()
         if size < 0:
             return None
@@ -117,7 +116,8 @@ class Reader:
         return begin, begin + size
 
     def array(self, entry_bytes_min: int, *, is_flexible: bool) -> int:
-        """Returns how many entries follow, each of which takes so many bytes at least; -1 for null."""
+        """Reads the length of an array and returns it; -1 for null. Each entry takes at least `entry_bytes_min`
+        bytes."""
         count = self.uvarint() - 1 if is_flexible else self.int32()
         if count <= 0:
             return max(count, -1)
@@ -129,7 +129,7 @@ class Reader:
         return count
 
     def tags(self, *, is_flexible: bool) -> None:
-        """Skips tagged fields, where there may be any."""
+        """Skips the tagged fields that end a structure of a flexible version."""
         if not is_flexible:
             return
         for _ in range(self.uvarint()):
@@ -137,7 +137,8 @@ class Reader:
             self._take(self.uvarint())
 
     def tag(self, wanted: int) -> memoryview | None:
-        """Returns the value of one tagged field, if it is there, and skips the others."""
+        """Reads the tagged fields that end a structure. Returns the value of the field `wanted`, None if it is
+        missing."""
         value = None
         for _ in range(self.uvarint()):
             tag, size = self.uvarint(), self.uvarint()
@@ -148,7 +149,7 @@ class Reader:
 
 
 def uvarint(value: int) -> bytes:
-    """Returns a varint."""
+    """Returns an unsigned varint."""
     if value < 0x80:
         return value.to_bytes()
     out = bytearray()
@@ -160,7 +161,7 @@ def uvarint(value: int) -> bytes:
 
 
 def string(text: str | None, *, is_flexible: bool) -> bytes:
-    """Returns a string, or null."""
+    """Returns an encoded string, or null for None."""
     if text is None:
         return NO_TAGS if is_flexible else b"\xff\xff"
     data = text.encode()
@@ -168,17 +169,17 @@ def string(text: str | None, *, is_flexible: bool) -> bytes:
 
 
 def array(count: int, *, is_flexible: bool) -> bytes:
-    """Returns the beginning of an array with so many entries."""
+    """Returns the encoded length of an array with `count` entries."""
     return uvarint(count + 1) if is_flexible else INT32.pack(count)
 
 
 def int32s(values: tuple[int, ...], *, is_flexible: bool) -> bytes:
-    """Returns an array of integers."""
+    """Returns an encoded array of 32-bit integers."""
     return array(len(values), is_flexible=is_flexible) + b"".join(map(INT32.pack, values))
 
 
 def tagged(fields: dict[int, bytes]) -> bytes:
-    """Returns tagged fields, in the order of their tags."""
+    """Returns encoded tagged fields, in the order of their tags."""
     out = uvarint(len(fields))
     for tag in sorted(fields):
         out += uvarint(tag) + uvarint(len(fields[tag])) + fields[tag]

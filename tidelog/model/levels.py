@@ -1,19 +1,19 @@
-"""Feature levels: what brokers of different versions may say to each other, and write where all of them read it.
+"""Feature levels: which messages brokers of different versions may exchange, and which metadata records they may write.
 
 A level is a number; each adds messages, metadata records, fields of these, or values of fields to the one before
-(Kafka's `metadata.version`, KIP-584; CockroachDB's cluster version). A version of tidelog speaks a range of levels.
+(Kafka's `metadata.version`, KIP-584; CockroachDB's cluster version). A version of tidelog supports a range of levels.
 
-- Two brokers talk at the highest level that both speak.
+- Two brokers exchange messages at the highest level that both support.
 - The cluster has a level, which is a metadata record, and so is what the metadata log and its snapshots are written at.
-  It rises when an operator says so, if every registered broker speaks the new one, and never falls: records that only
+  It rises when an operator says so, if every registered broker supports the new one, and never falls: records that only
   a newer version understands cannot be taken back.
 
 So brokers are replaced one by one, in either direction, until the level is raised; then it is too late to go back.
 
 What each level has added stands in one table per kind of bytes, an `Additions`: of the messages between brokers in
-`broker/peer_service.py`, of the metadata records in `controller/records.py`. Whoever encodes asks the table, which
-leaves out what the level lacks and has a default, and refuses what it cannot leave out. A decoder needs no table: what
-is not there has its default.
+`broker/peer_service.py`, of the metadata records in `controller/records.py`. Encoders use the table, which leaves out
+fields that the level lacks and that have a default, and refuses what it cannot leave out. A decoder needs no table:
+missing fields have their defaults.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tidelog.model.errors import UnsupportedLevel
 from tidelog.model.wire_numbers import Int64
 
 LEVEL_MIN: Final = 1
-"""The lowest level that this version speaks: that of version 0.2.0, which knew of no levels."""
+"""Lowest level that this version supports: that of version 0.2.0, which had no levels."""
 LEVEL_MAX: Final = 3
-"""The highest one."""
+"""Highest level that this version supports."""
 UNKNOWN_LEVEL: Final = 0
-"""Stands for the level of a cluster that is not known yet."""
+"""Stands for a cluster's level that is not known yet."""
 
 
 class LevelRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The levels that a broker speaks, both ends included."""
+    """The range of levels that a broker supports, both ends included."""
 
     lowest: Int64
     highest: Int64
@@ -44,7 +44,7 @@ class LevelRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return self.lowest <= level <= self.highest
 
     def __str__(self) -> str:
-        """Returns the range in words."""
+        """Returns the range in words, such as `feature levels 1 to 3`."""
         if self.lowest == self.highest:
             return f"feature level {self.lowest}"
         return f"feature levels {self.lowest} to {self.highest}"
@@ -56,13 +56,13 @@ class LevelRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 SPOKEN_LEVELS: Final = LevelRange(LEVEL_MIN, LEVEL_MAX)
-"""The range of this version."""
+"""Levels that this version supports."""
 FIRST_LEVEL: Final = LevelRange(1, 1)
-"""The range of versions that do not say which levels they speak."""
+"""Levels of versions that do not announce which levels they support."""
 
 
 def unfit_for_level(node_id: int, levels: LevelRange, level: int) -> str:
-    """Says that a broker does not speak the level of its cluster, and what to do."""
+    """Returns the message that a broker does not support the level of its cluster, and what to do about it."""
     what = f"node {node_id} speaks {levels}, and the cluster is at level {level}"
     if levels.highest < level:
         return f"{what}; start node {node_id} with a version of tidelog that speaks level {level}"
@@ -73,7 +73,8 @@ def unfit_for_level(node_id: int, levels: LevelRange, level: int) -> str:
 
 
 def without_common_level(mine: tuple[int, LevelRange], theirs: tuple[int, LevelRange]) -> str:
-    """Says that two brokers, each with its node id, have no level in common, and what to do."""
+    """Returns the message that two brokers, each given by node id and levels, have no level in common, and what to do
+    about it."""
     (older, low), (newer, high) = sorted((mine, theirs), key=lambda one: one[1].highest)
     return (
         f"node {older} speaks {low}, and node {newer} {high}: they have none in common; upgrade node {older} to a "
@@ -82,7 +83,8 @@ def without_common_level(mine: tuple[int, LevelRange], theirs: tuple[int, LevelR
 
 
 class Additions:
-    """The additions of the levels above the first to the structs that are encoded in one place."""
+    """A table of what each level above the first has added to a family of structs: structs, fields and values of
+    fields."""
 
     def __init__(
         self,
@@ -91,16 +93,17 @@ class Additions:
         values: Mapping[type[msgspec.Struct], Callable[[Any, int], msgspec.Struct]],
         order: Literal["deterministic"] | None = None,
     ) -> None:
-        """`types` and `fields` say since which level a struct, or a field with a default, exists. `values` take from a
-        struct what a level lacks among the values of its fields, or raise `UnsupportedLevel`. `order` is that of the
-        encoder."""
+        """`types` and `fields` give the level at which a struct, or a field with a default, was added. `values` are
+        functions that replace in a struct the values that a level lacks, or raise `UnsupportedLevel`. `order` is passed
+        to the encoder."""
         self.types = types
         self.fields = fields
         self._values = values
         self._order = order
 
     def at(self, value: msgspec.Struct, level: int) -> Any:
-        """Returns what is to be encoded of a struct at this level. Raises `UnsupportedLevel`."""
+        """Returns what to encode for a struct at this level: the struct, or a dictionary without the fields that the
+        level lacks. Raises `UnsupportedLevel`."""
         if level >= LEVEL_MAX:
             return value
         kind = type(value)
@@ -118,4 +121,4 @@ class Additions:
 
 
 NO_ADDITIONS: Final = Additions({}, {}, {})
-"""The table of messages that all levels have alike."""
+"""Table for messages that are the same at all levels."""

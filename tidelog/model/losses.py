@@ -1,8 +1,7 @@
 """Accepted losses: ranges of offsets that an operator has given up, since no disk holds their records any more.
 
-Readers pass such a range. The range rules, not what lies there: a good copy that turns up later stays out, or two
-readers of one offset would have seen different logs. The statements are the audit record: they say what each replica
-answered when the range was given up.
+Readers skip such a range, even if a good copy turns up later: otherwise two readers of one offset would see different
+logs. The statements are the audit record: they say what each replica answered when the range was given up.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import msgspec
 from tidelog.model.wire_numbers import Int64
 
 LOSSES_MAX = 1_000
-"""Ranges that one partition keeps, with their statements. More damage than that is a lost partition."""
+"""Maximum ranges kept for one partition, with their statements. A partition with more damage is lost as a whole."""
 
 
 class LossStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The answer of one replica about a range: its status is a word such as `damaged`, `missing` or `unreachable`."""
+    """One replica's answer about a range; its status is a word such as `damaged`, `missing` or `unreachable`."""
 
     node_id: Int64
     status: str
@@ -28,23 +27,23 @@ class LossStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 @dataclass(frozen=True, slots=True)
 class AcceptedLoss:
-    """The offsets [start, end) of a partition, given up in one decision."""
+    """The offsets [start, end) of a partition, which were given up as lost in one decision."""
 
     start: int
     end: int
     at_ms: int
     by: str
-    """The principal of whoever gave the command; `anonymous` without authentication."""
+    """Principal that gave the command; `anonymous` without authentication."""
     via: int
-    """Node id of the broker that was asked."""
+    """Node id of the broker that received the command."""
     statements: tuple[LossStatement, ...] = ()
-    """They are in order of node ids."""
+    """Answers of the replicas, in order of node ids."""
     digests: tuple[str, ...] = ()
-    """The digests, in hex, of the batches that lay there, as far as a catalog row still names them."""
+    """Digests of the lost batches, in hexadecimal, as far as a row of a replica's catalog still names them."""
 
 
 class LostRanges:
-    """The accepted losses of one partition as readers need them: disjoint, in order, neighbours joined."""
+    """The accepted losses of one partition for readers: disjoint ranges in order, adjacent ones joined."""
 
     __slots__ = ("_ranges",)
 
@@ -63,7 +62,7 @@ class LostRanges:
         return iter(self._ranges)
 
     def from_offset(self, offset: int) -> tuple[int, int] | None:
-        """Returns the first range that ends behind `offset`; None if nothing is lost from there on."""
+        """Returns the first range that ends after `offset`; None if nothing is lost from there on."""
         at = bisect_right(self._ranges, offset, key=_end)
         return self._ranges[at] if at < len(self._ranges) else None
 
@@ -73,7 +72,7 @@ class LostRanges:
         return offset if found is None or found[0] > offset else found[1]
 
     def covers(self, start: int, end: int) -> bool:
-        """Tells whether all of [start, end) is lost."""
+        """Returns True if all of [start, end) is lost."""
         return self.past(start) >= end
 
     def rest(self, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -89,7 +88,8 @@ class LostRanges:
 
 
 def with_loss(losses: Sequence[AcceptedLoss], loss: AcceptedLoss) -> tuple[AcceptedLoss, ...]:
-    """The losses with another one. What was given up before keeps its record: only the rest of the range is added."""
+    """Returns the losses with a new one. Where it overlaps earlier losses, the earlier records stay and only the rest
+    is added."""
     parts = [replace(loss, start=start, end=end) for start, end in LostRanges(losses).rest(loss.start, loss.end)]
     return tuple(sorted((*losses, *parts), key=lambda known: known.start))
 

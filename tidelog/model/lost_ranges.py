@@ -1,7 +1,7 @@
 """Offsets that an operator has given up: their records are lost, and that loss was accepted.
 
-A read that comes to such a range goes on behind it, and its answer says so: `Tidelog-Lost: 17-20, 31-31`. As in every
-other text the offsets are inclusive there; here, as everywhere in the program, a range ends before `end`.
+A read that reaches such a range skips it, and its answer has the header `Tidelog-Lost: 17-20, 31-31`. In the header the
+last offset is included, as in all texts for people; in the program `end` is excluded.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tidelog.model.ids import OFFSET_MAX
 
 LOST_HEADER: Final = "Tidelog-Lost"
 LOST_TOLD_MAX: Final = 64
-"""An answer passes so many ranges at most, and ends before the next one: common clients refuse headers of 8 KiB."""
+"""Maximum lost ranges in one answer, which ends before the next range: common clients refuse headers of 8 KiB."""
 
 
 class LostRange(NamedTuple):
-    """Offsets from `start` to before `end`, whose records nobody has any more."""
+    """A range of lost offsets, from `start` to before `end`."""
 
     start: int
     end: int
@@ -28,12 +28,12 @@ class LostRange(NamedTuple):
 
 
 def format_lost(ranges: Iterable[LostRange]) -> str:
-    """The header's value."""
+    """Returns the ranges as the value of the header `Tidelog-Lost`."""
     return ", ".join(map(str, ranges))
 
 
 def parse_lost(text: str) -> tuple[LostRange, ...]:
-    """The ranges that a header's value names; none for an empty one. Raises `InvalidRequest` for anything else."""
+    """Parses the value of the header `Tidelog-Lost`; an empty value has no ranges. Raises `InvalidRequest`."""
     return tuple(_parse_one(part.strip()) for part in text.split(",")) if text else ()
 
 
@@ -47,7 +47,7 @@ def _parse_one(text: str) -> LostRange:
 
 
 def within(ranges: Iterable[LostRange], start: int, end: int) -> tuple[LostRange, ...]:
-    """The parts of these ranges that lie in [start, end), sorted."""
+    """Returns the parts of the ranges that lie in [start, end), sorted."""
     return tuple(
         LostRange(max(start, lost.start), min(end, lost.end))
         for lost in sorted(ranges)

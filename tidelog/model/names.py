@@ -9,7 +9,7 @@ from tidelog.model.errors import InvalidRequest
 OFFSETS_TOPIC = "__consumer_offsets"
 """The topic in which the brokers keep consumer groups and their committed offsets."""
 AUDIT_TOPIC = "__audit"
-"""Brokers write there what they refuse and what is changed, if they are told to."""
+"""Topic to which the brokers write refused requests and changes, if audit logging to it is configured."""
 INTERNAL_PREFIX = "__"
 """The prefix of topics that the brokers make for themselves."""
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -22,7 +22,7 @@ def is_internal(topic: str) -> bool:
 
 
 def check_topic_name(name: str) -> str:
-    """The name, if it is one that Kafka allows, too. Raises `InvalidRequest`."""
+    """Returns the topic name if it is valid, by Kafka's rules. Raises `InvalidRequest` if it is not."""
     if _TOPIC_NAME.fullmatch(name) is None or name in (".", ".."):
         shown = ascii(name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}...")
         raise InvalidRequest(

@@ -1,13 +1,11 @@
-"""The body that carries record batches of many partitions: a table of who gets how much, then the batches.
+"""The body of a request with record batches of many partitions: a table of the partitions, then their batches.
 
     count            uint32, big endian, as all numbers here
     count rows of    topic_bytes uint16, the topic in UTF-8, partition uint32, batches_bytes uint32
     batches          of the first row, of the second, ...: whole record batches, one behind the other
 
-The table comes first, so that a sender writes it once and its batches as they are, and a receiver knows what is asked
-of it before it looks at a batch. A partition stands in it once: its batches are one request, with one outcome.
-
-Pure.
+The table comes first, so that a sender writes it once and its batches without a copy, and a receiver knows all
+partitions before it reads a batch. A partition occurs once: its batches are one request, with one outcome.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _REST: Final = struct.Struct(">II")
 
 
 class PartitionBatches(NamedTuple):
-    """The batches for one partition. `data` is a part of the body, not yet looked at."""
+    """The batches for one partition; `data` is a part of the body, not parsed yet."""
 
     topic: str
     partition: int
@@ -35,7 +33,7 @@ class PartitionBatches(NamedTuple):
 
 
 def batch_table(rows: Iterable[tuple[str, int, int]]) -> bytes:
-    """The table for (topic, partition, bytes of its batches), which follow it in the same order."""
+    """Returns the table for rows of (topic, partition, size in bytes). The batches follow it in the same order."""
     parts: list[bytes] = []
     for topic, partition, size in rows:
         name = topic.encode()
@@ -44,10 +42,11 @@ def batch_table(rows: Iterable[tuple[str, int, int]]) -> bytes:
 
 
 def split_partitions(body: Buffer, partitions_max: int) -> list[PartitionBatches]:
-    """Cuts a body into what each partition is sent, in its order.
+    """Splits a body into the batches of each partition, in the order of its table.
 
-    Raises `InvalidRequest` if the table or a length in it does not fit the body, and `UnprocessableBody` for none, a
-    partition that stands in it twice, or more than `partitions_max`. Nothing is said yet about the batches.
+    Raises `InvalidRequest` if the table or a length in it does not fit the body, and `UnprocessableBody` if there is no
+    partition, a partition occurs twice, or there are more than `partitions_max`. The batches themselves are not
+    checked.
     """
     count = _count(body)
     if not 0 < count <= partitions_max:
@@ -80,7 +79,7 @@ def _count(body: Buffer) -> int:
 
 
 def _rows(body: Buffer, count: int) -> tuple[list[tuple[str, int, int]], int]:
-    """The table's rows, and where it ends."""
+    """Returns the rows of the table, and the position at which the table ends."""
     rows: list[tuple[str, int, int]] = []
     position = _COUNT.size
     for number in range(count):
