@@ -31,5 +31,6 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition, 0 to `partitions` - 1, that every Kafka producer with the default partitioner gives `key`."""
+    """Returns the partition, 0 to `partitions` - 1, that every Kafka producer with the default partitioner chooses for
+    `key`."""
     return (murmur2(key) & _POSITIVE) % partitions

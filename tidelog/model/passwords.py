@@ -1,8 +1,8 @@
-"""Passwords: what is kept of one, and whether another one is the same. Slow on purpose: for a thread, never the loop.
+"""Hashes passwords and verifies them. This is slow on purpose, so it runs in a thread and never on the event loop.
 
 argon2id (RFC 9106) costs each guess 19 MiB and two passes over them (OWASP's parameters). The library for it comes with
-the extra `tidelog[security]`, and is loaded when it is first needed. The keys of SCRAM (RFC 5802) are made at the same
-time, since that needs the password; 16,384 iterations are the most that Kafka allows.
+the extra `tidelog[security]`, and is loaded when it is first needed. The keys of SCRAM (RFC 5802) are computed at the
+same time, since that needs the password; 16,384 iterations are the most that Kafka allows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PASSWORD_BYTES_MAX: Final = 1_024
 
 
 def check_library() -> str:
-    """Returns why passwords cannot be used here; empty if they can."""
+    """Returns why passwords cannot be used in this installation (a library is missing); empty if they can."""
     try:
         _argon2()
     except ImportError:
@@ -38,20 +38,21 @@ def check_library() -> str:
 
 
 def check_password(password: str) -> None:
-    """Raises `InvalidRequest` for one that is too short, or so long that it takes more time than others."""
+    """Raises `InvalidRequest` if a password is too short, or so long that hashing it takes more time than others."""
     if not PASSWORD_BYTES_MIN <= len(password.encode()) <= PASSWORD_BYTES_MAX:
         raise InvalidRequest(f"a password has {PASSWORD_BYTES_MIN} to {PASSWORD_BYTES_MAX} bytes")
 
 
 def made_user(name: str, password: str, salts: tuple[bytes, ...]) -> User:
-    """Returns what is kept of a user. `salts` are three, of `SALT_BYTES` random bytes."""
+    """Returns what is stored of a user: the hashes of the password. `salts` are three strings of `SALT_BYTES` random
+    bytes."""
     first, *others = salts
     scram = tuple(_scram(kind, password, salt) for kind, salt in zip(SCRAM_HASHES, others, strict=True))
     return User(name, _hashed(password, first), scram)
 
 
 def is_right(password_hash: str, password: str) -> bool:
-    """Returns True if this is the password that was hashed."""
+    """Returns True if the hash is that of this password."""
     argon2 = _argon2()
     try:
         return bool(argon2.verify_secret(password_hash.encode(), password.encode(), argon2.Type.ID))
@@ -60,7 +61,7 @@ def is_right(password_hash: str, password: str) -> bool:
 
 
 def nobodys_hash(salt: bytes, digest: bytes) -> str:
-    """Returns a hash that no password has, and that takes as long to verify as any."""
+    """Returns a hash that no password has, and that takes as long to verify as a real one."""
     salt_text, digest_text = (b64encode(part).rstrip(b"=").decode() for part in (salt, digest))
     return f"$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${salt_text}${digest_text}"
 

@@ -1,8 +1,8 @@
-"""The doors to the outside world, as protocols: clock, entropy, files, blocking work, the network between brokers.
+"""Protocols for all access to the outside world: clock, entropy, files, blocking work, the network between brokers.
 
-Every source of nondeterminism is one of these, given by the caller. Production adapters live in
-`tidelog.adapters` and `tidelog.storage.disk_files`; the simulator's in `tidelog.sim`. A lint check keeps
-`time`, `random`, `os`, `open`, `socket` and threads out of everything else.
+Every source of nondeterminism is one of these, and is passed in by the caller. Production adapters live in
+`tidelog.adapters` and `tidelog.storage.disk_files`; the simulator's in `tidelog.sim`. A lint check keeps `time`,
+`random`, `os`, `open`, `socket` and threads out of everything else.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Time, for timeouts (monotonic) and for timestamps and retention (wall); never for correctness."""
+    """The clocks: monotonic for timeouts, wall clock for timestamps and retention. Correctness depends on neither."""
 
     def monotonic_s(self) -> float:
-        """Seconds from an arbitrary start; never goes back."""
+        """Returns seconds since an arbitrary start; never goes back."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch; may jump either way."""
+        """Returns milliseconds since the Unix epoch; may jump either way."""
         ...
 
 
 class LogLevel(Protocol):
-    """From which level on the process logs: `debug`, `info`, `warning` or `error`."""
+    """The minimum level of messages in the process's log: `debug`, `info`, `warning` or `error`."""
 
     @property
     def level(self) -> str: ...
 
     def set(self, level: str) -> None:
-        """Logs what is of this level or graver from now on."""
+        """Sets the minimum level of messages that are logged from now on."""
         ...
 
 
@@ -41,22 +41,22 @@ class Entropy(Protocol):
     """Randomness, for ids and jitter."""
 
     def token_hex(self, bytes_count: int) -> str:
-        """`2 * bytes_count` hexadecimal digits that nobody else will draw."""
+        """Returns `2 * bytes_count` random hexadecimal digits, so many that they are unique."""
         ...
 
     def uniform(self, low: float, high: float) -> float:
-        """A number in [low, high), for spreading retries."""
+        """Returns a random number in [low, high), for the jitter of retries."""
         ...
 
 
 class File(Protocol):
-    """An open file, read and written by position only: nobody shares a cursor.
+    """An open file, read and written at explicit positions only.
 
     All failures are `OSError` with the errno of POSIX (EIO, ENOSPC, EROFS, ...).
     """
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only where the file ends."""
+        """Reads up to `size` bytes from `position`; fewer only where the file ends."""
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
@@ -71,14 +71,14 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Makes the file's bytes and length durable, not its name (`Files.sync_dir`). A failure is final: whoever
-        sees it must never believe a later success on this file."""
+        """Makes the file's bytes and length durable, but not its name (`Files.sync_dir`). After a failure no later
+        success on this file may be trusted."""
         ...
 
     def size(self) -> int: ...
 
     def close(self) -> None:
-        """Gives up the handle; makes nothing durable. Idempotent."""
+        """Closes the file; makes nothing durable. Idempotent."""
         ...
 
 
@@ -94,36 +94,37 @@ class Files(Protocol):
     """
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Opens for reading and writing. Missing: created empty if `create`, else `FileNotFoundError`.
+        """Opens a file for reading and writing. A missing file is created empty if `create`, else raises
+        `FileNotFoundError`.
 
-        On a read-only file system, what exists can still be read, and each write fails.
+        On a read-only file system existing files can be opened and read, and each write fails.
         """
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def list(self, directory: str) -> list[str]:
-        """Names in a directory, sorted; empty if there is no such directory."""
+        """Returns the names in a directory, sorted; none if there is no such directory."""
         ...
 
     def make_dirs(self, directory: str) -> None:
-        """Creates the directory and its parents, durably. Fine if it exists."""
+        """Creates the directory and its parents, durably, unless they exist."""
         ...
 
     def make_dir(self, directory: str) -> None:
-        """Creates one directory in another that is there; its name is durable after `sync_dir` of that one."""
+        """Creates a directory in an existing one. Its name is durable after `sync_dir` of the existing one."""
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file. `FileNotFoundError` if there is none."""
+        """Removes a file. Raises `FileNotFoundError` if there is none."""
         ...
 
     def remove_tree(self, directory: str) -> None:
-        """Removes a directory with all in it; fine if there is none."""
+        """Removes a directory with its content, if it exists."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically replaces `target`."""
+        """Renames a file, atomically replacing `target`."""
         ...
 
     def sync_dir(self, directory: str) -> None:
@@ -131,56 +132,58 @@ class Files(Protocol):
         ...
 
     def lock(self, path: str) -> Lock:
-        """Takes an exclusive lock that dies with the process; `BlockingIOError` if somebody else holds it."""
+        """Takes an exclusive lock, which ends with the process. Raises `BlockingIOError` if another process holds
+        it."""
         ...
 
     def free_bytes(self) -> int:
-        """Space left for this process's user."""
+        """Returns the bytes that this process's user may still write."""
         ...
 
 
 class BlockingRunner(Protocol):
-    """Runs blocking calls away from the event loop, one at a time and in order, but for what is asked for together."""
+    """Runs blocking calls outside the event loop: one at a time and in order, except for the calls of one `run_all`."""
 
     async def run(self, call: Callable[[], T]) -> T: ...
 
     async def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Runs calls that must not raise, in any order or at the same time; ends with the last of them."""
+        """Runs calls in any order or at the same time, and returns their results when all have ended. The calls must
+        not raise."""
         ...
 
 
 class FrameConnection(Protocol):
-    """A connection that carries whole frames, in order, both ways; or it breaks. A frame is any number of bytes."""
+    """A connection that transports whole frames in order, both ways, or breaks. A frame is any number of bytes."""
 
     frame_bytes_max: int
-    """A longer frame coming in breaks the connection before a byte of it is stored. Whoever receives may change it at
-    any time, for the frames that have not begun."""
+    """Maximum size in bytes of a received frame. A longer one breaks the connection before any byte of it is stored.
+    The receiver may change the bound at any time, for frames that have not begun."""
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes handed to `send` that the system has not taken yet: what a slow peer costs in memory."""
+        """Bytes passed to `send` that the operating system has not taken yet: the memory that a slow peer costs."""
         ...
 
     @property
     def remote(self) -> str:
-        """Returns the address of the other end, for people: `host:port`."""
+        """Address of the other end, for people: `host:port`."""
         ...
 
     @property
     def own_name(self) -> str | None:
-        """This broker's name in the certificate that it showed (`model/broker_names.py`); None without TLS."""
+        """This broker's name in the certificate that it presented (`model/broker_names.py`); None without TLS."""
         ...
 
     @property
     def peer_name(self) -> str | None:
-        """The other end's name in its certificate, which was verified; empty if a certificate names no broker, None
-        without TLS."""
+        """The other end's name in its verified certificate; empty if a certificate names no broker, None without
+        TLS."""
         ...
 
     @property
     def certificates(self) -> tuple[bytes, bytes]:
-        """The SHA-256 of the certificate that this end showed, and of the one that it was shown; both empty without
-        TLS. Two ends that nobody stands between have the same two, the other way round."""
+        """SHA-256 digests of the certificate that this end presented and of the one that it received; both empty
+        without TLS. Both ends have the same two in opposite order, unless there is a man in the middle."""
         ...
 
     def send(self, buffers: Sequence[Buffer]) -> None:
@@ -189,22 +192,24 @@ class FrameConnection(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of the connection after what was sent; what the peer does not take in good time is lost.
+        """Closes the connection once the queued frames are sent; those that the peer does not take within a timeout are
+        lost.
 
-        No frame is received from now on; `FrameReceiver.connection_lost` follows. Idempotent.
+        No frame is delivered from now on; `FrameReceiver.connection_lost` follows. Idempotent.
         """
         ...
 
 
 class FrameReceiver(Protocol):
-    """The receiver of the frames that come in on a connection. Its methods must not raise."""
+    """The receiver of the frames of a connection. Its methods must not raise."""
 
     def frame_received(self, frame: memoryview) -> None:
-        """Takes one whole frame. Its bytes belong to the receiver from now on, who may keep and change them."""
+        """Handles one whole frame. Its buffer belongs to the receiver from now on, which may keep and change it."""
         ...
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Takes the end of the connection: exactly once, whoever ended it, and never from inside `send` or `close`.
+        """Handles the end of the connection. Called exactly once, whichever side ended it, and never from inside `send`
+        or `close`.
 
         `error` is None if this or the other side closed the connection in order.
         """
@@ -212,72 +217,73 @@ class FrameReceiver(Protocol):
 
 
 class ClientConnection(FrameConnection, Protocol):
-    """A connection that a client has opened."""
+    """A connection opened by a client."""
 
     @property
     def certificate(self) -> dict[str, Any] | None:
-        """Returns the client's certificate, verified, as `ssl` parses it; None if it showed none."""
+        """The client's verified certificate, as `ssl` parses it; None if it presented none."""
         ...
 
     @property
     def is_clogged(self) -> bool:
-        """True while the client does not take what was sent: no more of it is read meanwhile."""
+        """True while the client does not take the answers that were sent; nothing more is read from it meanwhile."""
         ...
 
     def hold(self) -> None:
-        """Receives no frame before `go_on`, and reads nothing: the client waits."""
+        """Stops reading, and delivering frames, until `go_on`. The client has to wait."""
         ...
 
     def go_on(self) -> None:
-        """Ends `hold`. Frames that have come already are received at once."""
+        """Ends `hold`. Frames that have already arrived are delivered at once."""
         ...
 
 
 class ClientReceiver(FrameReceiver, Protocol):
-    """Hears what a client says. Must not raise."""
+    """The receiver of a client's frames. Its methods must not raise."""
 
     def may_begin(self, length: int, begun: bytes) -> bool:
-        """A large frame begins, and these bytes of it are there, at least two: returns False after `hold`, if it is not
-        to be read before `go_on`; then it is announced again."""
+        """Returns True if a large frame of `length` bytes may be read now; `begun` is its beginning, of at least two
+        bytes. To postpone it, the method calls `hold` and returns False; it is called again for the frame after
+        `go_on`."""
         ...
 
     def unclogged(self) -> None:
-        """The client takes what was sent again."""
+        """Called when the client takes its answers again."""
         ...
 
     def broken_off(self, why: str) -> None:
-        """The connection is closed, since no frame came of it; in words for people."""
+        """Called when the connection is closed because what arrived is no valid frame; `why` is a text for people."""
         ...
 
 
 class NetworkListener(Protocol):
-    """An address at which connections are taken."""
+    """An address at which connections are accepted."""
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port, the port as the system chose it if it was 0."""
+        """Host and port of the listener; if port 0 was requested, the port that the system chose."""
         ...
 
     async def close(self) -> None:
-        """Takes no more connections; those taken stay. Idempotent."""
+        """Stops accepting connections; those accepted stay open. Idempotent."""
         ...
 
 
 class Network(Protocol):
-    """The network as one broker sees it. `receiver` makes who hears a new connection, before its first frame."""
+    """The network as one broker sees it. `receiver` is a function that creates the receiver of a new connection, before
+    its first frame."""
 
     async def connect(
         self, host: str, port: int, receiver: Callable[[FrameConnection], FrameReceiver], *, timeout_s: float
     ) -> FrameConnection:
-        """Opens a connection.
+        """Opens a connection within `timeout_s` seconds.
 
-        Raises `ConnectionRefusedError` if the machine says that nobody listens there, `TimeoutError`, or another
-        `OSError`.
+        Raises `ConnectionRefusedError` if nothing listens at the address, `TimeoutError`, or another `OSError`.
         """
         ...
 
     async def listen(
         self, host: str, port: int, receiver: Callable[[FrameConnection], FrameReceiver]
     ) -> NetworkListener:
-        """Takes connections; port 0 is any free one. Raises `OSError` if the address cannot be had."""
+        """Listens for connections; port 0 is any free port. Raises `OSError` if the address cannot be used."""
         ...

@@ -1,12 +1,12 @@
 """A partition's memory of its idempotent producers: Kafka's producer state, as a pure table.
 
 A producer numbers its records per partition. The log holds (producer id, epoch, first sequence) in each batch header,
-so the table is never the truth, only a digest of it: it is rebuilt from the log's catalog at load, and any later leader
-that has the log has the table.
+so the table is only derived: it is rebuilt from the log's catalog at load, and every leader has it that has the log.
 
 The last five batches are kept whole (a producer may have five requests in flight), so that a repeated batch gets its
 original offsets. Older repeats are recognised, too, but only inside the unbroken run of sequences this table has seen:
-a first sequence is free, and nothing below it was ever appended here, so calling it a duplicate would lose it.
+a producer may begin with any sequence, and a batch below it was never appended here, so to call it a duplicate would
+lose it.
 
 Ids made from HTTP idempotency keys (bit 62) number one request each: their sequence is a fingerprint of its content.
 """
@@ -22,11 +22,11 @@ from tidelog.model.ids import KEYED_PRODUCER_BIT
 
 BATCHES_REMEMBERED = 5
 SEQUENCES = 1 << 31
-"""Sequences count modulo 2**31, as Kafka's."""
+"""Sequence numbers count modulo 2**31, as in Kafka."""
 
 
 class SeenBatch(NamedTuple):
-    """A batch that is in the log."""
+    """A batch in the log: its first sequence number, record count and base offset."""
 
     base_sequence: int
     record_count: int
@@ -34,7 +34,8 @@ class SeenBatch(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The verdict on a repeated batch: where the original is; None if it is older than the remembered ones."""
+    """The result of the check of a repeated batch: the offsets of the original, or None if that is no longer
+    remembered."""
 
     base_offset: int | None
     last_offset: int | None
@@ -42,8 +43,8 @@ class Duplicate(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerState:
-    """The trail of one producer. `batches` are contiguous in sequence, oldest first; `run_records` counts the records
-    of the unbroken run of sequences that ends with them."""
+    """The state of one producer. `batches` are its last ones, contiguous in sequence and oldest first; `run_records`
+    counts the records of the unbroken run of sequences that ends with them."""
 
     epoch: int
     batches: tuple[SeenBatch, ...]
@@ -56,8 +57,8 @@ class ProducerState:
         return (last.base_sequence + last.record_count) % SEQUENCES
 
     def find(self, base_sequence: int, record_count: int) -> Duplicate | None:
-        """Returns the original of a repeated batch; None if the batch repeats none. `Duplicate(None, None)` is one too
-        old to be remembered."""
+        """Returns the original of a repeated batch; None if the batch is not a repeat. If the original is no longer
+        remembered, returns `Duplicate(None, None)`."""
         for seen in self.batches:
             if seen.base_sequence == base_sequence and seen.record_count == record_count:
                 return Duplicate(seen.base_offset, seen.base_offset + record_count - 1)
@@ -71,9 +72,10 @@ class ProducerState:
 
 
 class ProducerTable:
-    """Producers of one partition, least recently heard first, at most `producers_max` of them.
+    """The idempotent producers of one partition, the one that was silent longest first, at most `producers_max` of
+    them.
 
-    Hitting the bound forgets the producer that has been silent longest, as expiry would.
+    When a new producer exceeds the bound, the first one is forgotten.
     """
 
     def __init__(self, producers_max: int) -> None:
@@ -88,7 +90,8 @@ class ProducerTable:
         return iter(self._states.items())
 
     def check(self, producer_id: int, epoch: int, base_sequence: int, record_count: int) -> Duplicate | None:
-        """Judges a batch before its append: None lets it in, `Duplicate` says it is there already.
+        """Checks a batch before its append: returns None if it may be appended, `Duplicate` if it is in the log
+        already.
 
         Raises `ProducerFenced` (an older epoch), `OutOfOrderSequence` (a gap) or, for ids made from idempotency keys,
         `IdempotencyKeyReused` (the same key with other content).
@@ -114,15 +117,15 @@ class ProducerTable:
         )
 
     def first_sequence(self, producer_id: int) -> int | None:
-        """The first sequence that is remembered of a producer; None if it is unknown. For ids made from idempotency
-        keys that is the fingerprint of the request's content."""
+        """Returns the first sequence number that is remembered of a producer; None if it is unknown. For ids made from
+        idempotency keys that is the fingerprint of the request's content."""
         state = self._states.get(producer_id)
         return None if state is None else state.batches[0].base_sequence
 
     def remember(
         self, producer_id: int, epoch: int, base_sequence: int, record_count: int, base_offset: int, now_ms: int
     ) -> None:
-        """Notes a batch that was appended; `now_ms` is only for expiry."""
+        """Records a batch that was appended; `now_ms` is used for expiry only."""
         state = self._states.pop(producer_id, None)
         seen = SeenBatch(base_sequence, record_count, base_offset)
         if state is None or state.epoch != epoch or state.next_sequence != base_sequence:
@@ -136,11 +139,12 @@ class ProducerTable:
             del self._states[next(iter(self._states))]
 
     def restore(self, states: Iterable[tuple[int, ProducerState]]) -> None:
-        """Puts back states read from a checkpoint, least recently heard first."""
+        """Replaces the table by states read from a checkpoint, in the order of the table."""
         self._states = dict(list(states)[-self._producers_max :])
 
     def states_before(self, offset: int) -> Iterator[tuple[int, ProducerState]]:
-        """The states as of when the log ended at `offset`, as far as batches that are still remembered tell."""
+        """Yields the states at the time when the log ended at `offset`, as far as the remembered batches reveal
+        them."""
         for producer_id, state in self._states.items():
             batches = tuple(seen for seen in state.batches if seen.base_offset < offset)
             if batches:
@@ -148,7 +152,7 @@ class ProducerTable:
                 yield producer_id, replace(state, batches=batches, run_records=state.run_records - later)
 
     def expire(self, before_ms: int) -> int:
-        """Forgets producers not heard since `before_ms`; says how many."""
+        """Forgets producers that have appended nothing since `before_ms`; returns their number."""
         gone = [producer_id for producer_id, state in self._states.items() if state.seen_ms < before_ms]
         for producer_id in gone:
             del self._states[producer_id]

@@ -1,16 +1,15 @@
-"""Quotas: whose share of the brokers is how large, in Kafka's words (KIP-13, KIP-257, KIP-546, KIP-599, KIP-612).
+"""Quotas, in Kafka's terms (KIP-13, KIP-257, KIP-546, KIP-599, KIP-612).
 
 An *entity* is a user, a client id, both together, or a client's address. `DEFAULT` in the place of a name stands for
-all that have no quota of their own. An entity has rates per second, each under its *key*, and a user may have a number
-of open connections beside. For a request the most exact entity that has the key counts, and no other:
+all that have no quota of their own. An entity has rates per second, each under its *key*, and a user may also have a
+maximum of open connections. For a request only the most specific entity that has the key counts:
 
     user and client id > user and default client > user
     > default user and client id > default user and default client > default user
     > client id > default client
 
-Each quota is kept by a *bucket* for whom it was meant for. Kafka gives every client id that falls under a default
-client a bucket of its own; here those of one user share one, since a client id is whatever a client says: with another
-one for each request nobody would ever reach a rate.
+Use is counted in *buckets*. Kafka gives every client id under a default quota a bucket of its own; here the client ids
+of one user share one, since clients choose their id: with a new one for each request they would never reach a rate.
 """
 
 from __future__ import annotations
@@ -30,40 +29,40 @@ REQUEST_RATE: Final = "request_rate"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 CLIENT_KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_RATE, CONTROLLER_MUTATION_RATE)
-"""The keys of users and client ids."""
+"""Quota keys of users and client ids."""
 ADDRESS_KEYS: Final = (CONNECTION_CREATION_RATE,)
 CONNECTIONS: Final = "connections"
-"""Counts the connections that are open, where the others count what is used in a second."""
+"""Quota key for the number of open connections. All other keys are rates per second."""
 USER_KEYS: Final = (*CLIENT_KEYS, CONNECTIONS)
-"""The keys of users without a client id, which is whatever a client says."""
+"""Quota keys of users. `connections` is no key of client ids, since clients choose their id."""
 NAME_CHARS_MAX: Final = 256
 RATE_MAX: Final = 2.0**53
 RATE_MIN: Final = 0.001
 
 
 class Entity(NamedTuple):
-    """For whom a quota is; None: the entity does not say."""
+    """The subject of a quota: a user, a client id, both, or an address. The other fields are None."""
 
     user: str | None = None
     client_id: str | None = None
     address: str | None = None
 
     def __str__(self) -> str:
-        """Names it for people."""
+        """Returns the entity in words, such as `user alice and client id etl`."""
         parts = zip(("user", "client id", "address"), self, strict=True)
         return " and ".join(f"{kind} {name}" for kind, name in parts if name is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The rates of one entity, sorted by their keys."""
+    """The quotas of one entity, in order of keys."""
 
     entity: Entity
     rates: tuple[tuple[str, float], ...]
 
 
 class BucketName(NamedTuple):
-    """Names a bucket: the use of all that it stands for is counted together, under a key."""
+    """The identity of a bucket, which counts the use of one key by a user, a client id, both, or an address."""
 
     key: str
     user: str | None
@@ -72,7 +71,7 @@ class BucketName(NamedTuple):
 
 
 def altered(quotas: Sequence[Quota], entity: Entity, changes: Mapping[str, float | None]) -> tuple[Quota, ...]:
-    """Returns the quotas after an entity was given rates, or lost them (None); they stay in the order of entities."""
+    """Returns the quotas after changes to one entity, where None removes a key. The result is in order of entities."""
     known = {quota.entity: dict(quota.rates) for quota in quotas}
     rates = {**known.pop(entity, {}), **changes}
     kept = {key: rate for key, rate in rates.items() if rate is not None}
@@ -83,7 +82,7 @@ def altered(quotas: Sequence[Quota], entity: Entity, changes: Mapping[str, float
 
 
 def checked_entity(entity: Entity) -> Entity:
-    """Returns the entity, its address in its one spelling. Raises `InvalidRequest` if it is none."""
+    """Returns the entity, its address in canonical form. Raises `InvalidRequest` if the entity is invalid."""
     if entity.address is not None:
         if entity.user is not None or entity.client_id is not None:
             raise InvalidRequest("a quota is for an address, or for a user and a client id, not for both")
@@ -97,7 +96,7 @@ def checked_entity(entity: Entity) -> Entity:
 
 
 def check_rates(entity: Entity, changes: Mapping[str, float | None]) -> None:
-    """Raises `InvalidRequest` if an entity cannot have such rates."""
+    """Raises `InvalidRequest` if a key or a value is not valid for the entity."""
     known = _keys_of(entity)
     if not changes:
         raise InvalidRequest(f"say what is to change of the quota for {entity}: {', '.join(known)}")
@@ -117,7 +116,7 @@ def _keys_of(entity: Entity) -> tuple[str, ...]:
 
 
 def canonical_address(text: str) -> str:
-    """Returns the one spelling of an address; text that is none, as it is. IPv4 within IPv6 is IPv4."""
+    """Returns an IP address in canonical form, IPv4-mapped IPv6 as IPv4. Other text is returned as it is."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -137,15 +136,15 @@ def _checked_address(text: str) -> str:
 
 
 class QuotaTable:
-    """Finds the quota that counts; made anew when quotas change."""
+    """A table to look up the quota of a request; built anew when quotas change."""
 
     def __init__(self, quotas: Iterable[Quota]) -> None:
         self._rates = {(key, *quota.entity): rate for quota in quotas for key, rate in quota.rates}
         self._keys = frozenset(key for key, *_ in self._rates)
 
     def of_client(self, key: str, user: str, client_id: str) -> tuple[BucketName, float] | None:
-        """Returns which bucket counts a client's use, and its rate; None if there is no quota. `client_id` is empty if
-        the client does not say one."""
+        """Returns the bucket that counts a client's use of a key, and its rate; None if there is no quota. `client_id`
+        is empty if the client sends none."""
         if key not in self._keys:
             return None
         own, shared, whole = (BucketName(key, user, name) for name in (client_id, DEFAULT, None))
@@ -165,7 +164,7 @@ class QuotaTable:
         return None
 
     def of_address(self, key: str, address: str) -> tuple[BucketName, float] | None:
-        """Returns which bucket counts what comes from an address, and its rate; None if there is no quota."""
+        """Returns the bucket that counts the connections from an address, and its rate; None if there is no quota."""
         if key not in self._keys:
             return None
         for entity in (address, DEFAULT):

@@ -1,11 +1,10 @@
-"""The field of answers in Kafka's protocol that a broker of tidelog adds for clients of tidelog, and for no others.
+"""The tagged field that a tidelog broker adds to Produce and Fetch answers in Kafka's protocol, for tidelog's clients
+only.
 
-A client asks for it by an empty tagged field of its Produce or Fetch request. Then each partition of the answer has a
-tagged field of the same number, with JSON inside: beside Kafka's code the error as HTTP says it, with a code of its own
-that tells what is definite; and what HTTP tells of a success. Whoever does not know a tagged field skips it (KIP-482):
-a broker that does not know this one answers without.
-
-Pure.
+A client asks for it by an empty tagged field in its request. Then each partition of the answer has a tagged field of
+the same number, which contains JSON: the HTTP error code, which says more than Kafka's whether the error is definite,
+or what the HTTP answer says of a success. Unknown tagged fields are skipped (KIP-482), so a broker that does not know
+this one answers without it.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ import msgspec
 from tidelog.model.kafka_wire import Reader, tagged
 
 TAG: Final = 10_000
-"""Kafka counts its own from 0 on."""
+"""Number of the tagged field. Kafka numbers its own from 0 on."""
 ASKED: Final = tagged({TAG: b""})
 
 
 class ProducedTag(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The outcome of one partition of a Produce: a receipt, with a base offset for each batch, or an error."""
+    """The result for one partition of a Produce request: a receipt, with a base offset for each batch, or an error."""
 
     base_offsets: Sequence[int | None] = ()
     leader_epoch: int = -1
@@ -34,7 +33,8 @@ class ProducedTag(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FetchedTag(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tells what stands beside Kafka's fields for one partition of a Fetch. `lost` is written as in HTTP's header."""
+    """Data in addition to Kafka's fields for one partition of a Fetch. `lost` has the format of the header
+    `Tidelog-Lost`."""
 
     leader_epoch: int | None = None
     lost: str = ""
@@ -50,5 +50,5 @@ decode_fetched: Final = msgspec.json.Decoder(FetchedTag).decode
 
 
 def is_asked(reader: Reader, *, is_flexible: bool) -> bool:
-    """Reads the tagged fields at the end of a request. Returns True if a client of tidelog sent it."""
+    """Reads the tagged fields at the end of a request. Returns True if the tidelog field is among them."""
     return is_flexible and reader.tag(TAG) is not None

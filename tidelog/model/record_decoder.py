@@ -1,11 +1,10 @@
-"""The bytes of a batch's records back to columns: a list of their offsets, one of their timestamps, and so on.
+"""Decodes the bytes of a batch's records into columns: a list of their offsets, one of their timestamps, and so on.
 
-`batch_codec` shows the layout. Every length, count and delta is held against the bytes that are there, so a batch
-that lies gives `InvalidBatch`, whoever made its CRC right. Who wants records zips them from the columns.
+`batch_codec` shows the layout. Every length, count and delta is compared with the bytes that are there, so a malformed
+batch raises `InvalidBatch` even if its CRC is right. Callers that need records zip the columns.
 
-Two loops take turns. `record_runs` decodes plain records that look alike, at half the price. The one here takes
-whatever there is. It is long on purpose, with varints of one and two bytes read in place: a call per field would
-halve its speed.
+Two loops alternate. `record_runs` decodes plain records of the same shape, in half the time. The loop here decodes any
+record. It is long on purpose, with varints of one and two bytes read in place: a call per field would halve its speed.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from tidelog.model.records import Header
 from tidelog.model.varint import decode_folded, decode_varint
 
 RECORD_BYTES_MIN: Final = 7
-"""The size of a record that holds nothing: a byte for each of its numbers."""
+"""Size in bytes of the smallest record: one byte for each of its numbers."""
 RUN_RECORDS_MIN: Final = 4
-"""A run of fewer records costs more to begin than it saves."""
+"""Records that a run must have to be worth starting."""
 STRANGE_RECORDS_MAX: Final = 63
-"""So many records are decoded one by one, at most, before the next run is tried."""
+"""Maximum records that are decoded one by one before the next attempt at a run."""
 
 _NULL_FOLDED = 1
 _TIMESTAMP_DELTA_FOLDED_MAX = 2 * TIMESTAMP_DELTA_MS_MAX
 
 
 class Columns(NamedTuple):
-    """The fields of several records of a batch, in their order; each column has an element a record."""
+    """The fields of several records of a batch, in order; each column has one element per record."""
 
     offsets: list[int]
     timestamps_ms: list[int]
@@ -40,8 +39,8 @@ class Columns(NamedTuple):
 
 
 def decode_records(data: bytes, header: BatchHeader, count: int, delta_min: int = 0) -> Columns:
-    """Decodes `count` records whose offset deltas begin with `delta_min` or more. `IndexError` where the data ends too
-    early."""
+    """Decodes `count` records; `delta_min` is the smallest offset delta that the first may have. Raises `IndexError` if
+    the data ends too early."""
     if count > len(data) // RECORD_BYTES_MIN:
         raise IndexError
     columns = Columns([], [], [None] * count, [], [()] * count)
@@ -64,17 +63,18 @@ def decode_records(data: bytes, header: BatchHeader, count: int, delta_min: int 
 
 
 def _count_up(offsets: list[int], count: int, end: int) -> None:
-    """Has `count` offsets, of which those not known yet are the ones right before `end`."""
+    """Extends `offsets` to `count` elements, with the offsets that end before `end`."""
     offsets += range(end - (count - len(offsets)), end)
 
 
 def _decode_any(  # noqa: C901, PLR0912, PLR0915 - a call per field would halve its speed
     data: bytes, position: int, delta_min: int, count: int, header: BatchHeader, columns: Columns
 ) -> tuple[int, int]:
-    """Decodes `count` records at `position`, and returns the position after them and the least offset delta there.
+    """Decodes `count` records at `position`. Returns the position after them, and the smallest offset delta that the
+    next may have.
 
     Each varint is read in place if it has one or two bytes. `folded` values keep their sign in bit 0: a length or an
-    offset delta that has it is negative, so a lie, but for the lengths that mean null. `twice_end` is where the
+    offset delta that has it is negative, so malformed, except for the lengths that mean null. `twice_end` is where the
     record must end, doubled, so that an odd (negative) record length can never be met.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -163,9 +163,9 @@ def _decode_any(  # noqa: C901, PLR0912, PLR0915 - a call per field would halve 
 
 
 def decode_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int]:
-    """The headers that start, with their count, at `position`, and the position after them.
+    """Decodes the headers at `position`, which begin with their count. Returns them and the position after them.
 
-    Raises `InvalidBatch`, or `IndexError` where the data ends too early.
+    Raises `InvalidBatch`, or `IndexError` if the data ends too early.
     """
     count, position = decode_varint(data, position)
     if not 0 <= count <= len(data) - position:

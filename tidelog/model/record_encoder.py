@@ -1,7 +1,7 @@
-"""Records to the parts of a batch: flat, from a table of ready varints, for one `join`.
+"""Encodes records as a flat list of byte strings, to be joined at once, with varints from a table.
 
 `batch_codec` shows the layout. Nearly every record is small and comes in a batch without headers. It then costs table
-look-ups and one `extend`, no calls; a length beyond the table costs its record alone the general way.
+look-ups and one `extend`, no calls. Only a record with a length beyond the table is encoded the slow way.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tidelog.model.varint import VARINT_TABLE_SIZE, VARINTS, encode_varint
 
 _NULL = encode_varint(-1)
 _NOTHING_BEFORE = b"\0" * 3
-"""Attributes, and the two deltas, of a batch's first record."""
+"""Encoded attributes and deltas of a batch's first record: all 0."""
 _VARINT_SIZES = tuple(map(len, VARINTS))
 _OPENINGS = tuple(b"\0" + varint for varint in VARINTS)
-"""Attributes and timestamp delta of a record, by the delta."""
+"""Encoded attributes and timestamp delta of a record, by timestamp delta."""
 _HEADERS = itemgetter(3)
 _PLAIN = itemgetter(0, 1, 2)
 _Plain = tuple[int, bytes | None, bytes | None]
@@ -29,8 +29,8 @@ _Plain = tuple[int, bytes | None, bytes | None]
 def encode_records(
     records: Sequence[RecordLike], first: int = 0, base_timestamp: int | None = None
 ) -> tuple[list[bytes], int]:
-    """The parts that, joined, are the records, and their largest timestamp. The first record's timestamp is the base,
-    unless these are the records of a batch from its `first` on.
+    """Returns the encoded records as byte strings to be joined, and their largest timestamp. The base timestamp is by
+    default the first record's; `first` is the index of that record in the batch.
 
     Raises `InvalidRequest` for a timestamp out of range.
     """
@@ -44,8 +44,8 @@ def encode_records(
 
 
 def encode_around(key: bytes | None, value_bytes: int | None) -> tuple[bytes, bytes]:
-    """Returns the bytes before and behind the value, if there is one, of a batch's only record, which has no
-    headers."""
+    """Returns the encoded bytes before and after the value of a batch's only record, which has no headers.
+    `value_bytes` is the value's size, None for null."""
     length = _NULL if value_bytes is None else _varint(value_bytes)
     opening = b"".join((_NOTHING_BEFORE, *_field(key), length))
     return _varint(len(opening) + (value_bytes or 0) + 1) + opening, b"\0"
@@ -85,7 +85,8 @@ def _plain_parts(records: Iterable[_Plain], first: int, base_timestamp: int) -> 
 
 
 def _without_headers(records: Sequence[RecordLike]) -> Iterable[_Plain]:
-    """The records as triples. `ValueError` if any has headers; of a mixture perhaps only when it is unpacked."""
+    """Returns the records as triples. Raises `ValueError` if a record has headers, but not always for a mixture of
+    tuples with and without: unpacking it then raises."""
     if len(records[0]) == 3:
         return cast("Sequence[_Plain]", records)
     try:

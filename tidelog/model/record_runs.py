@@ -1,13 +1,13 @@
-"""Runs of plain records, which most of a batch is: decoded at half the price of any.
+"""Decodes runs of plain records, which most batches consist of, in half the time of the general decoder.
 
 A record is *plain* if it has a value, no headers, no key or a short one, and the next offset, was not made before the
-batch's first, and all its varints have one or two bytes. Its *shape* is how many: in its length, its timestamp delta,
-its offset delta and the length of its value. Neighbours are nearly always of one shape. So one `struct` reads the head
-of each; a varint of a known size is then an integer, its *code*, which a table turns into the number, or which is
-compared with the one that is due.
+batch's first, and all its varints have one or two bytes. Its *shape* is the number of bytes of four of them: its
+length, its timestamp delta, its offset delta and the length of its value. Neighbours are nearly always of one shape. So
+one `struct` reads the head of each; a varint of a known size is then an integer, its *code*, which a table maps to the
+number, or which is compared with the expected code.
 
-A run ends before the first record that is not so, sound or not: that is for `record_decoder` to find out, whose loop
-would have made the same of all that is decoded here.
+A run ends before the first record of another shape, or a malformed one; `record_decoder` handles that record. It would
+have decoded the records of the run to the same result.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SHORT: Final = 64
 _CONTINUED: Final = 0x80
 """The bit that is set in a byte of a varint if another byte follows."""
 _NULL: Final = 1
-"""The code of the key length -1: the record has no key."""
+"""Code of the key length -1: the record has no key."""
 _KEY_LENGTH_LIES: Final = _CONTINUED | 1
-"""The bits of which none is set in the code of a short key's length: one of them is set if the length is negative, or
-its varint has two bytes."""
+"""Bits that are all clear in the code of a short key's length: one is set if the length is negative or its varint has
+two bytes."""
 _NONE: Final = -1
-"""The entry of a table for a number that has no code there. The tables end with such entries, which negative indexes
-reach: the lengths of malformed records."""
+"""Table entry for a number without a code. The tables end with such entries, which negative indexes, the lengths of
+malformed records, select."""
 _TAIL: Final = (_NONE,) * 256
 
 
@@ -45,8 +45,8 @@ def _numbers(codes: Sequence[int]) -> Mapping[int, int]:
 
 
 _CODES = (_codes(0, _SHORT), _codes(_SHORT, VARINT_TABLE_SIZE))
-"""The code of each number, by the number: the first table has the numbers whose varint has one byte, the second those
-whose varint has two. Other numbers have `_NONE`."""
+"""Code of each number, by the number: the first table is for varints of one byte, the second for varints of two. Other
+numbers have `_NONE`."""
 _NUMBERS = tuple(map(_numbers, _CODES))
 
 
@@ -94,8 +94,8 @@ def decode_run(
     keys: list[bytes | None],
     values: list[bytes | None],
 ) -> tuple[int, int]:
-    """Decodes the plain records at `position` that are of the first one's shape, up to `count`; the first is due at
-    offset delta `delta`. Returns where the record after them is, and the delta due there.
+    """Decodes up to `count` plain records at `position`, as long as they have the shape of the first and offset deltas
+    that count up from `delta`. Returns the position of the record after them, and the next offset delta.
 
     Timestamps and values are appended to their lists; `keys` has room for all.
     """

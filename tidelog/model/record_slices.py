@@ -1,8 +1,8 @@
-"""The records of an opened batch, some at a time: each part is a slice of work (`model.steps`), however the records are
-sized, and no more is copied or decoded than is asked for.
+"""Decodes a decompressed batch in parts: each is a slice of work (`model.steps`) whatever the sizes of its records, and
+a part is decoded only when it is requested.
 
-A part is found by the records' lengths alone, then decoded by the one loop of `record_decoder`, which trusts none of
-them. A record that is longer than a slice is a part of its own, up to a bound.
+A part is found by the records' lengths alone, then decoded by `record_decoder`, which checks them. A record that is
+longer than a slice is a part of its own, up to a bound.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from tidelog.model.steps import SLICE_BYTES, SLICE_RECORDS
 from tidelog.model.varint import decode_folded, decode_varint
 
 _HEAD_BYTES = 32
-"""At least a record's length, attributes and deltas: three varints of at most ten bytes, and one byte."""
+"""Bytes that hold at least a record's length, attributes and deltas: three varints of at most ten bytes, and one
+byte."""
 
 
 class LongRecordError(Exception):
-    """A record is longer than the caller can have it. `offset` is that record's."""
+    """A record is longer than the caller's bound. `offset` is that record's."""
 
     def __init__(self, offset: int, size: int) -> None:
         self.message = f"the record at offset {offset} has {size} bytes"
@@ -33,10 +34,11 @@ class LongRecordError(Exception):
 def record_slices(
     records: memoryview, header: BatchHeader, *, record_bytes_max: int, start_offset: int = 0
 ) -> Iterator[list[StoredRecord]]:
-    """All records from `start_offset` on, in parts; a part may be empty. `records` are decompressed, and `header` has
-    passed `check_batch`.
+    """Yields all records from `start_offset` on, in lists that may be empty. `records` are decompressed, and `header`
+    has passed `check_batch`.
 
-    Raises `InvalidBatch` where the bytes do not hold what the header promises, and `LongRecordError`.
+    Raises `InvalidBatch` if the bytes contradict the header, and `LongRecordError` for a record of more than
+    `record_bytes_max` bytes.
     """
     position = done = delta_min = 0
     while done < header.record_count:
@@ -72,7 +74,8 @@ def _copied(part: bytes | None) -> bytes | None:
 
 
 def _part_at(records: memoryview, position: int, count_max: int) -> tuple[int, int]:
-    """Bytes and number of the records of the part at `position`: up to `count_max` within a slice, but at least one."""
+    """Returns the size in bytes and the number of records of the part at `position`: one slice with up to `count_max`
+    records, but at least one record."""
     data = bytes(records[position : position + SLICE_BYTES])
     end = count = 0
     try:
@@ -94,7 +97,8 @@ def _part_at(records: memoryview, position: int, count_max: int) -> tuple[int, i
 
 
 def _size_at(records: memoryview, position: int) -> int:
-    """Bytes of one record that is longer than a slice, or ends too early."""
+    """Returns the size in bytes of a record that is longer than a slice. Raises `InvalidBatch` if the batch ends within
+    it."""
     try:
         length, start = decode_varint(bytes(records[position : position + _HEAD_BYTES]), 0)
     except IndexError:

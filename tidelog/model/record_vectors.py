@@ -1,11 +1,11 @@
-"""Records as numpy arrays: where in the bytes every key, value and header is, for all records of many batches at once.
+"""Locates records with numpy: the positions of every key, value and header, for all records of many batches at once.
 
-Only one thing about a batch is sequential: a record starts where the one before it ends. So the chain of lengths is
-walked in Python, one small step a record; everything else is numpy over all records together: the first varint of
-every record, then the second of every record, and so on.
+Only one thing about a batch is sequential: a record starts where the one before it ends. So the lengths are followed in
+Python, one small step per record; everything else is numpy over all records together: the first varint of every record,
+then the second of every record, and so on.
 
-It holds every number against the bytes, as `record_decoder` does, but does not look into headers. Needs numpy (the
-`spark` extra); only `arrow` imports it.
+It checks every number against the bytes, as `record_decoder` does, but does not parse headers. Needs numpy (the `spark`
+extra); only `arrow` imports it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Octets = npt.NDArray[np.uint8]
 
 
 class RecordSpan(NamedTuple):
-    """The span of bytes in which the (decompressed) records of one batch are."""
+    """The positions in which the decompressed records of one batch lie."""
 
     header: BatchHeader
     start: int
@@ -35,7 +35,7 @@ class RecordSpan(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """The keys, or the values, of all records: where they are, and their sizes in bytes; -1 is null."""
+    """The keys, or the values, of all records: their start positions, and their sizes in bytes; -1 is null."""
 
     starts: Ints
     sizes: Ints
@@ -43,8 +43,8 @@ class Fields(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordVectors:
-    """The records of many batches as columns: one element a record, in the order of the spans and of the records in
-    them."""
+    """The records of many batches as columns with one element per record, in the order of the spans and of their
+    records."""
 
     offsets: Ints
     timestamps_ms: Ints
@@ -56,7 +56,7 @@ class RecordVectors:
 
 
 def read_vectors(data: Buffer, spans: Sequence[RecordSpan]) -> RecordVectors:
-    """Reads all records of the spans. `InvalidBatch` if their bytes do not hold what the headers promise."""
+    """Reads all records of the spans. Raises `InvalidBatch` if their bytes contradict the headers."""
     octets = np.frombuffer(data, np.uint8)
     ends = _walk(data, spans)
     spans = [span for span in spans if span.header.record_count]
@@ -98,7 +98,7 @@ def read_vectors(data: Buffer, spans: Sequence[RecordSpan]) -> RecordVectors:
 
 
 def _check_order(offset_deltas: Ints, last_offset_deltas: Ints, firsts: Ints) -> None:
-    """Offsets rise within a batch and stay inside it; compaction leaves gaps."""
+    """Raises `InvalidBatch` unless offsets rise within each batch and stay inside it; compaction leaves gaps."""
     _require((offset_deltas >= 0) & (offset_deltas <= last_offset_deltas), "a record's offset lies outside its batch")
     rises = np.empty(len(offset_deltas), np.bool_)
     rises[1:] = offset_deltas[1:] > offset_deltas[:-1]
@@ -107,8 +107,8 @@ def _check_order(offset_deltas: Ints, last_offset_deltas: Ints, firsts: Ints) ->
 
 
 def _walk(data: Buffer, spans: Sequence[RecordSpan]) -> Ints:
-    """Returns the position at which each record ends. Every step goes forward, and a span's last one must meet its end;
-    that no length was negative is for the caller to check."""
+    """Returns the position at which each record ends. Every step goes forward, and the last one must meet the end of
+    its span. The caller checks that no length was negative."""
     ends: list[int] = []
     add = ends.append
     for span in spans:
@@ -134,7 +134,7 @@ def _walk(data: Buffer, spans: Sequence[RecordSpan]) -> Ints:
 
 
 def _varints(octets: _Octets, position: Ints) -> tuple[Ints, Ints]:
-    """The zigzag varints at all positions, and the positions after them."""
+    """Returns the zigzag varints at all positions, and the positions after them."""
     byte = octets[position]
     folded = (byte & 0x7F).astype(np.uint64)
     position = position + 1
@@ -151,7 +151,7 @@ def _varints(octets: _Octets, position: Ints) -> tuple[Ints, Ints]:
 
 
 def _fields(octets: _Octets, position: Ints, ends: Ints) -> tuple[Fields, Ints]:
-    """The keys, or the values, whose sizes are at `position`; and the positions after them."""
+    """Returns the keys, or the values, whose sizes are at `position`, and the positions after them."""
     sizes, starts = _varints(octets, position)
     _require((sizes >= -1) & (sizes <= ends - starts), "a key or value that its record cannot hold")
     return Fields(starts, sizes), starts + np.maximum(sizes, 0)

@@ -1,4 +1,4 @@
-"""Records as clients hand them over and get them back; between the two they live in batches (`batch_codec`)."""
+"""Records as clients produce and consume them; in between they are stored in batches (`batch_codec`)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 Header = tuple[str, bytes | None]
-"""A name, which may repeat within a record, and a value; the order is kept."""
+"""A record header: a name, which may repeat within a record, and a value; the order is kept."""
 
 
 class Record(NamedTuple):
-    """A record to be produced. A `None` value is a tombstone, a `None` key is no key; neither equals `b""`."""
+    """A record to be produced. The value `None` is a tombstone, the key `None` is no key; neither equals `b""`."""
 
     timestamp_ms: int
     key: bytes | None
@@ -21,7 +21,7 @@ class Record(NamedTuple):
 class StoredRecord(NamedTuple):
     """A record read from a log, with its offset there.
 
-    `timestamp_ms` is the producer's, or the broker's where the topic keeps log-append time; -1 is none.
+    `timestamp_ms` is the producer's, or the broker's if the topic uses log-append time; -1 is none.
     """
 
     offset: int
@@ -32,7 +32,7 @@ class StoredRecord(NamedTuple):
 
 
 RecordForm = Literal["binary", "json", "text"]
-"""How a key or a value stands in a JSON document: base64, the JSON that it is, or a string."""
+"""Form of a key or a value in a JSON document: base64, nested JSON, or a string."""
 
 RecordLike = Record | tuple[int, bytes | None, bytes | None] | tuple[int, bytes | None, bytes | None, Sequence[Header]]
 """A record that can be encoded: a `Record`, or a plain tuple of its fields, with or without headers."""

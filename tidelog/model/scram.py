@@ -1,11 +1,11 @@
-"""SCRAM (RFC 5802, RFC 7677), the server's side: who knows a password proves it, and nobody hears it. Pure.
+"""The server's side of SCRAM (RFC 5802, RFC 7677): a client proves that it knows a password, without sending it.
 
 ```
 client first   n,,n=alice,r=CLIENT                    server first   r=CLIENT+SERVER,s=SALT,i=ITERATIONS
 client final   c=biws,r=CLIENT+SERVER,p=PROOF         server final   v=SIGNATURE
 ```
 
-There is no channel binding (`n` or `y`), and nobody logs in as somebody else (no authorization id).
+Channel binding and authorization ids (login on behalf of another user) are not supported.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _HEADERS: Final = ("n,,", "y,,")
 
 
 class ClientFirst(NamedTuple):
-    """The first message of a client."""
+    """The client's first message."""
 
     header: str
     bare: str
-    """All behind the header."""
+    """The message without its header."""
     user: str
     nonce: str
 
 
 class ServerFirst(NamedTuple):
-    """The server's answer to it, and what both ends have said by then."""
+    """The server's first message, with the client's and the keys, from which the proof is computed."""
 
     first: ClientFirst
     keys: ScramKeys
@@ -43,7 +43,8 @@ class ServerFirst(NamedTuple):
 
 
 def read_first(message: bytes) -> ClientFirst:
-    """Raises `NotAuthenticated` if that is none, or asks for what there is not."""
+    """Parses the client's first message. Raises `NotAuthenticated` if it is malformed, or requests an unsupported
+    feature."""
     text = _text(message)
     header, bare = text[:3], text[3:]
     parts = bare.split(",")
@@ -56,15 +57,16 @@ def read_first(message: bytes) -> ClientFirst:
 
 
 def answer_first(first: ClientFirst, keys: ScramKeys, server_nonce: str) -> ServerFirst:
-    """Returns what the client is told. The keys may be nobody's: that shows with the proof alone."""
+    """Returns the server's first message. The keys may be made up for a user that does not exist: then no proof is
+    right."""
     nonce = first.nonce + server_nonce
     salt = b64encode(bytes.fromhex(keys.salt)).decode()
     return ServerFirst(first, keys, nonce, f"r={nonce},s={salt},i={keys.iterations}")
 
 
 def verify_final(server: ServerFirst, message: bytes) -> bytes | None:
-    """Returns the server's last message if the proof is right, None if it is not. Raises `NotAuthenticated` if the
-    message is none."""
+    """Returns the server's final message if the client's final message proves the password, None if it does not. Raises
+    `NotAuthenticated` if the message is malformed."""
     text = _text(message)
     without_proof, comma, proof_text = text.rpartition(",p=")
     parts = without_proof.split(",")

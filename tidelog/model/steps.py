@@ -1,10 +1,10 @@
-"""Work that is too much to be done in one go, as a generator of steps: the work is pure, and whoever drives it decides
-when it goes on.
+"""Long computations as generators of steps, so that the event loop can run other tasks in between. The work itself is
+pure; the caller that drives the generator decides when it goes on.
 
-A generator yields `None` where a slice ends: it has done some milliseconds of work, `SLICE_BYTES` or `SLICE_RECORDS` or
-whatever costs as much, and others may have their turn. It yields a call where a library does the work without the
-interpreter's lock, and is sent what the call returned. What it returns is the outcome. Slices are measured in work and
-not in time, so that they are the same on every machine and in every run of the simulator.
+A generator yields `None` at the end of a slice: some milliseconds of work, such as `SLICE_BYTES` bytes or
+`SLICE_RECORDS` records. It yields a function where a library works without the interpreter's lock; the caller calls it,
+perhaps in a thread, and sends its result back. The generator's return value is the result. Slices are measured in work
+and not in time, so they are the same on every machine and in every run of the simulator.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ Steps: TypeAlias = Generator[Callable[[], Any] | None, Any, T]
 
 SLICE_BYTES: Final = 256 << 10
 SLICE_RECORDS: Final = 1_000
-"""A slice is as many records, or bytes of them, as are opened and written as JSON in about 3 ms."""
+"""Records of one slice. To decode so many, or `SLICE_BYTES` bytes of them, and to write them as JSON takes about 3
+ms."""
 AWAY_BYTES: Final = 64 << 10
-"""Codecs that are given more than this, or give more, do it away from the loop."""
+"""Bytes of input or output above which codecs run in a thread."""
 
 
 class Meter:
-    """Counts what has been done since the last slice ended."""
+    """A counter of the work since the last slice ended."""
 
     def __init__(self) -> None:
         self._records = 0
         self._bytes = 0
 
     def is_over(self, records: int, size: int) -> bool:
-        """Counts work that was done; True if the slice ends with it, and a new one begins."""
+        """Counts work that was done. Returns True if that ends the slice; then a new one begins."""
         self._records += records
         self._bytes += size
         if self._records < SLICE_RECORDS and self._bytes < SLICE_BYTES:
@@ -42,7 +43,7 @@ class Meter:
 
 
 def mapped_slices(call: Callable[[S], T], items: Sequence[S]) -> Steps[list[T]]:
-    """Returns what the call makes of each of the items."""
+    """Returns the result of the call for each item, in slices."""
     made: list[T] = []
     for start in range(0, len(items), SLICE_RECORDS):
         if start:
@@ -52,7 +53,7 @@ def mapped_slices(call: Callable[[S], T], items: Sequence[S]) -> Steps[list[T]]:
 
 
 def drive(steps: Steps[T]) -> T:
-    """Does all steps at once, here: for whoever holds up nobody."""
+    """Runs all steps at once in the calling thread, and returns the result."""
     try:
         step = next(steps)
         while True:

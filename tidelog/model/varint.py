@@ -16,7 +16,7 @@ VARINT_TABLE_SIZE = 8192
 
 
 def encode_varint(value: int) -> bytes:
-    """1 to 10 bytes for an int64."""
+    """Returns the zigzag varint of an int64, in 1 to 10 bytes."""
     folded = (value << 1) ^ (value >> 63)
     out = bytearray()
     while folded > 0x7F:
@@ -27,15 +27,15 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """The value at `position`, and the position after it. Errors as `decode_folded`."""
+    """Returns the zigzag varint at `position`, and the position after it. Raises the errors of `decode_folded`."""
     folded, position = decode_folded(buffer, position)
     return (folded >> 1) ^ -(folded & 1), position
 
 
 def decode_folded(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The value at `position` with its sign still in bit 0, and the position after it.
+    """Returns the number at `position` with its sign still in bit 0, and the position after it.
 
-    `InvalidBatch` if it has more than 64 bits; `IndexError` where the buffer ends, for the caller to name.
+    Raises `InvalidBatch` if it has more than 64 bits; `IndexError` if the buffer ends within it.
     """
     folded = shift = 0
     while shift < VARINT_BITS_MAX:
