@@ -1,1 +1,2 @@
-"""Production adapters of the ports: the system's clock and entropy, and the disk threads."""
+"""Production adapters of the ports (`model/ports.py`): clocks, entropy, disk threads, TCP and TLS, files and
+signals."""

@@ -1,4 +1,5 @@
-"""The file of an audit log: appended to, for its owner alone, and rotated by size: `audit.log`, `audit.log.1`, ..."""
+"""The file of an audit log: append-only, readable by its owner alone, and rotated by size: `audit.log`, `audit.log.1`,
+..."""
 
 from __future__ import annotations
 
@@ -10,21 +11,22 @@ PRIVATE = 0o600
 
 
 class AuditFile:
-    """Appends to one file, and keeps some of those before it. Not for several threads at a time."""
+    """An append-only log file that is rotated by size. Not safe for several threads at a time."""
 
     def __init__(self, path: str, bytes_max: int, files_max: int) -> None:
-        """Opens, or makes, the file; `files_max` counts all that are kept. Raises `OSError`."""
+        """Opens the file, or creates it. A file is rotated at `bytes_max` bytes, and at most `files_max` files are
+        kept, the current one included. Raises `OSError`."""
         self._path = path
         self._bytes_max = bytes_max
         self._files_max = files_max
         self._file, self._size = _opened(path)
         self.written_ms = int(os.fstat(self._file).st_mtime * 1000) if self._size else 0
-        """When the file was written last before it was opened; 0 if it is new."""
+        """Time of the last write before the file was opened, in ms since 1970; 0 if the file is new."""
         # A process that was killed, or a disk that was full, may have left half a line.
         self._is_torn = self._ends_in_half_a_line()
 
     def write(self, lines: Sequence[bytes]) -> None:
-        """Appends whole lines. Raises `OSError` if not all of them are there."""
+        """Appends whole lines. Raises `OSError` if not all of them could be written."""
         data = b"".join(lines)
         # Lines are never split over two files, so a file may be larger than the bound by what is written at once.
         if self._size and self._size + len(data) > self._bytes_max:
@@ -67,7 +69,7 @@ class AuditFile:
         return bool(self._size) and _last_byte(self._path) != b"\n"
 
     def _is_gone(self) -> bool:
-        """Returns True if somebody has moved or removed the file."""
+        """Returns True if the file was moved or removed by another program."""
         try:
             return not os.path.samestat(os.stat(self._path), os.fstat(self._file))
         except FileNotFoundError:
@@ -75,7 +77,8 @@ class AuditFile:
 
 
 def _opened(path: str) -> tuple[int, int]:
-    """Opens a file to append to, which nobody else may read, and returns its size. Raises `OSError`."""
+    """Opens a file to append to, which nobody but the owner may read. Returns its descriptor and size. Raises
+    `OSError`."""
     # O_NOFOLLOW: a symbolic link put here would have the broker append to any file. O_NONBLOCK: a FIFO would hang the
     # start.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -1,7 +1,7 @@
-"""Connections of a client to a broker's listener for Kafka's protocol, in plain text or with TLS.
+"""A client's connections to a broker's listener for Kafka's protocol, in plain text or with TLS.
 
-What comes is framed as everywhere (`frame_protocol.py`). An answer has a bound, and a frame that is none ends the
-connection: whoever waits for the answer hears of that.
+Received bytes are split into frames as on all connections (`frame_protocol.py`). Frames have a maximum size; bytes that
+are no valid frame close the connection, and the receiver is notified.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORDS: Final = PortWords("", "it speaks HTTP", "it speaks TLS, and this client p
 
 
 class BrokerFrames(FrameProtocol):
-    """Connects a client to a broker: a `FrameConnection`."""
+    """A client's connection to a broker: a `FrameConnection`."""
 
     def __init__(self, receiver: Receiver) -> None:
         super().__init__(receiver, TIMEOUTS, words=WORDS)
@@ -41,11 +41,11 @@ class BrokerFrames(FrameProtocol):
 
 
 class EncryptedBrokerFrames(EncryptedFrames, BrokerFrames):
-    """The same on a transport that encrypts."""
+    """A client's connection to a broker with TLS."""
 
 
 async def dial(host: str, port: int, receiver: Receiver, context: ssl.SSLContext | None) -> FrameConnection:
-    """Opens a connection, with TLS if there is a context. Raises `OSError`; has no deadline of its own."""
+    """Opens a connection to a broker, with TLS if a context is given. Raises `OSError`; has no deadline of its own."""
     make = BrokerFrames if context is None else EncryptedBrokerFrames
     protocol = make(receiver)
     try:

@@ -1,16 +1,16 @@
 """A private CA, and certificates for the brokers and the clients of one cluster.
 
-    <directory>/ca.pem          the CA's certificate: what everybody trusts
+    <directory>/ca.pem          the CA's certificate, which all trust
     <directory>/ca-key.pem      its private key: stays where certificates are made
     <directory>/broker-<n>.pem  a broker's private key and certificate
     <directory>/client-<name>.pem
 
-Keys are of P-256, and every file is its owner's alone. The CA's certificate carries the name of the cluster, which the
-brokers' names in theirs begin with (`model/broker_names.py`); a client's has no other name than its subject. A file is
-written whole or not at all, so a broker never loads half of one.
+Keys are of P-256, and only the owner may read a file. The CA's certificate has the name of the cluster, with which the
+names of brokers in their certificates begin (`model/broker_names.py`); a client's certificate has no name but its
+subject. A file is written whole or not at all, so a broker never loads half of one.
 
-The library `cryptography` comes with the extra `security`, and is imported here only: brokers do without. Whoever
-imports this module says so when it is missing (`NEEDS_LIBRARY` of `model/broker_names.py`).
+Only this module needs the library `cryptography` (extra `security`); brokers do not. Modules that import this one
+report a missing library (`NEEDS_LIBRARY` of `model/broker_names.py`).
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ CA_KEY_FILE: Final = "ca-key.pem"
 CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 365
 EARLIER: Final = datetime.timedelta(minutes=5)
-"""Certificates are good since so long before they are made: clocks differ."""
+"""Time before its creation from which a certificate is valid, because clocks differ."""
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 MODE: Final = 0o600
 
 
 class Authority(NamedTuple):
-    """A CA that can sign."""
+    """A CA: its private key and its certificate."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
     @property
     def cluster(self) -> str:
-        """Returns the name of the cluster that it makes certificates for."""
+        """Name of the cluster that the CA signs certificates for."""
         names = self.certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
         return check_cluster_name(str(names[0].value) if names else "")
 
 
 class Made(NamedTuple):
-    """A certificate in a file."""
+    """A certificate that was written to a file."""
 
     file: Path
     subject: str
@@ -66,7 +66,7 @@ class Made(NamedTuple):
 
 
 def make_authority(directory: Path, cluster: str, *, force: bool = False, days: int = CA_DAYS) -> Made:
-    """Makes a CA and its files. Raises `InvalidRequest`, as all of these do, and `OSError`."""
+    """Creates a CA and its files. Raises `InvalidRequest` or `OSError`."""
     check_cluster_name(cluster)
     key = _new_key()
     subject = _subject(f"{cluster} CA", cluster)
@@ -88,7 +88,7 @@ def make_authority(directory: Path, cluster: str, *, force: bool = False, days: 
 
 
 def load_authority(directory: Path) -> Authority:
-    """Reads a CA from its files."""
+    """Reads a CA from its files. Raises `InvalidRequest` or `OSError`."""
     key, certificate = _read(directory / CA_KEY_FILE, directory / CA_FILE)
     return Authority(key, certificate)
 
@@ -102,7 +102,8 @@ def issue_broker(
     force: bool = False,
     days: int = LEAF_DAYS,
 ) -> Made:
-    """Makes the key and the certificate of a broker that clients reach by these names and addresses."""
+    """Creates the key and the certificate of a broker; `hosts` are the names and addresses at which clients reach it.
+    Raises `InvalidRequest` or `OSError`."""
     name = BrokerName(authority.cluster, node_id)
     names = x509.SubjectAlternativeName(
         [x509.UniformResourceIdentifier(str(name)), *map(_host_name, hosts or LOCAL_HOSTS)]
@@ -115,7 +116,7 @@ def issue_broker(
 def issue_client(
     directory: Path, authority: Authority, name: str, *, force: bool = False, days: int = LEAF_DAYS
 ) -> Made:
-    """Makes the key and the certificate of a client."""
+    """Creates the key and the certificate of a client. Raises `InvalidRequest` or `OSError`."""
     if not (name.isascii() and name.replace("-", "a").replace("_", "a").replace(".", "a").isalnum()) or len(name) > 64:
         raise InvalidRequest(f"{name[:80]!a} is no name for a client: use 1 to 64 of A-Z a-z 0-9 . _ -")
     file = directory / f"client-{name}.pem"
@@ -123,8 +124,9 @@ def issue_client(
 
 
 def renew(file: Path, authority: Authority, *, keep_key: bool = False, days: int | None = None) -> Made:
-    """Makes a certificate like that of the file, which begins now, and puts it into its place. That of the CA keeps its
-    key, so all that it has signed stays good."""
+    """Replaces a certificate file by one with the same names, valid from now on, and with a new key unless `keep_key`.
+    The CA always keeps its key, so that the certificates it has signed stay valid. Raises `InvalidRequest` or
+    `OSError`."""
     key, old = _read(file, file) if file.name != CA_FILE else (authority.key, authority.certificate)
     # A certificate of another CA would come back with this CA's signature, and with all names that it has.
     if old.issuer != authority.certificate.subject:
@@ -275,7 +277,7 @@ def _made(file: Path, certificate: x509.Certificate, content: bytes) -> Made:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Puts a file there whole, for its owner alone."""
+    """Writes a file atomically, readable by its owner alone."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     # O_EXCL and the mode at its making: nobody can have opened the file before it was private.
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, MODE)

@@ -1,8 +1,8 @@
-"""Frames of clients: what differs from frames between brokers (`frame_protocol.py`).
+"""Frames on connections from clients: the differences from frames between brokers (`frame_protocol.py`).
 
-A client is believed nothing. Whoever serves it says before each large frame whether there is room for it, and may hold
-the connection at any time: then it is not read, its buffers in the system fill, and the client waits. The certificate
-that it has shown is kept as the handshake has parsed it.
+Clients are not trusted. Before each large frame the receiver decides whether there is room for it, and it may pause the
+connection at any time: then nothing is read, the system's buffers fill, and the client waits. The client's certificate
+is kept as parsed in the handshake.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from tidelog.model.ports import Buffer, ClientConnection, ClientReceiver
 ClientReceiverMaker = Callable[[ClientConnection], ClientReceiver]
 
 KEY_BYTES: Final = 2
-"""A frame is judged by its first bytes, which say what it asks for."""
+"""Bytes at the beginning of a frame that name the kind of request, by which the receiver decides whether to read it."""
 
 
 class ClientFrames(FrameProtocol):
-    """Receives from one client: a `ClientConnection`."""
+    """The connection of one client: a `ClientConnection` with the pausing and the checks that untrusted clients
+    need."""
 
     def __init__(
         self,
@@ -41,12 +42,12 @@ class ClientFrames(FrameProtocol):
 
     @property
     def certificate(self) -> dict[str, Any] | None:
-        """See the port."""
+        """The client's verified certificate, as `ssl` parses it; None if it presented none."""
         return self._certificate
 
     @property
     def is_clogged(self) -> bool:
-        """See the port."""
+        """True while the client does not take the answers that were sent."""
         return self._is_clogged
 
     @property
@@ -54,17 +55,17 @@ class ClientFrames(FrameProtocol):
         return cast("ClientReceiver", self._receiver)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Reads the certificate before the receiver is made."""
+        """Reads the client's certificate, then sets the connection up."""
         self._certificate = transport.get_extra_info("peercert") or None
         super().connection_made(transport)
 
     def hold(self) -> None:
-        """See the port."""
+        """Stops reading, and delivering frames, until `go_on`."""
         self._is_held = True
         self._read_or_not()
 
     def go_on(self) -> None:
-        """See the port."""
+        """Ends `hold`: delivers the frames that have arrived, and reads again. Idempotent."""
         # Idempotent, as whoever holds may let go twice: what was kept must not be delivered twice.
         if not self._is_held:
             return
@@ -75,7 +76,8 @@ class ClientFrames(FrameProtocol):
         self._read_or_not()
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """See the port. What is much leaves at once, so that a clogged connection is known before more is answered."""
+        """Sends the buffers as one frame. Large amounts are written at once, and not at the end of the event loop's
+        turn, so that a client that takes no answers is recognised before more are made."""
         super().send(buffers)
         # A turn's answers would otherwise wait for the end of the turn, each of them made before anybody knows that the
         # client takes none.
@@ -83,12 +85,12 @@ class ClientFrames(FrameProtocol):
             self._flush()
 
     def pause_writing(self) -> None:
-        """Stops listening to a client that takes nothing."""
+        """Stops reading from a client that does not take its answers."""
         self._is_clogged = True
         self._read_or_not()
 
     def resume_writing(self) -> None:
-        """Listens again to a client that takes answers again."""
+        """Reads again from a client that takes its answers again, and notifies the receiver."""
         self._is_clogged = False
         self._read_or_not()
         if not self._is_closed:
@@ -115,4 +117,4 @@ class ClientFrames(FrameProtocol):
 
 
 class EncryptedClientFrames(EncryptedFrames, ClientFrames):
-    """The same on a transport that encrypts."""
+    """The connection of one client with TLS."""

@@ -1,4 +1,4 @@
-"""Listening for clients that speak in frames, in plain text or with TLS."""
+"""Listeners for clients that send frames, in plain text or with TLS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUTS: Final = TcpTimeouts(unsent_s_max=30.0)
 
 
 class ClientNetwork:
-    """The network as a listener sees it. With a `store` all connections are encrypted."""
+    """Binds listeners for clients. With a `store` of certificates all connections use TLS."""
 
     def __init__(self, words: PortWords, http_address: Callable[[], str], store: TlsStore | None = None) -> None:
         self._words = words
@@ -27,7 +27,7 @@ class ClientNetwork:
     async def bind(
         self, host: str, port: int, receiver: ClientReceiverMaker, *, frame_bytes_max: int
     ) -> BoundClientListener:
-        """Binds an address; takes no connections yet. Raises `OSError`."""
+        """Binds an address without accepting connections yet. Raises `OSError`."""
         # TLS is a property of the listener, so no connection can choose plain text.
         kind = ClientFrames if self._store is None else EncryptedClientFrames
         make = partial(kind, receiver, TIMEOUTS, self._words, self._http_address, frame_bytes_max)
@@ -39,7 +39,7 @@ class ClientNetwork:
 
 
 class BoundClientListener:
-    """An address at which connections are taken once it was told to."""
+    """A bound address, at which connections are accepted from `start_serving` on."""
 
     def __init__(self, bound: Sequence[asyncio.Server | TlsListener]) -> None:
         self._bound = bound
@@ -47,11 +47,11 @@ class BoundClientListener:
         self.address: tuple[str, int] = (host, port)
 
     async def start_serving(self) -> None:
-        """Takes connections from now on."""
+        """Accepts connections from now on."""
         for listener in self._bound:
             await listener.start_serving()
 
     def close(self) -> None:
-        """Takes no more; those taken stay. Idempotent."""
+        """Stops accepting connections; those accepted stay open. Idempotent."""
         for listener in self._bound:
             listener.close()

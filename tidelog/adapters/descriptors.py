@@ -10,7 +10,7 @@ import resource
 
 
 def raise_open_files_limit() -> int:
-    """Raises the soft limit to the hard one, if the system lets it; returns the one in force."""
+    """Raises the soft limit of open files to the hard limit, if the system permits it. Returns the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

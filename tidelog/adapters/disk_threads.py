@@ -1,12 +1,11 @@
-"""The threads that wait for the disk, so that the event loop need not.
+"""Threads for blocking disk operations, so that the event loop does not wait for the disk.
 
-Jobs are done one after the other: while one is under way, fsyncs that are asked for gather. The calls of one job are
-shared by all threads. Fsyncs of several files at a time cost little more than one, since the file system makes them
-durable with the same transaction of its journal; and a thread that blocks again and again would, on a machine whose
-processors are busy, wait for a turn after each.
+Jobs run one after the other; fsyncs that are requested while a job runs become the next job. All threads share the
+calls of one job. Fsyncs of several files at a time cost little more than one, since the file system makes them durable
+in the same journal transaction; and on a busy machine a thread that blocks waits for a processor after each call.
 
-A job costs the loop one queue and one wake-up; an executor's future, with its lock and its chain of callbacks, costs
-more than the small fsync it waits for.
+A job costs the event loop one queue and one wake-up; an executor's future, with its lock and its chain of callbacks,
+costs more than the small fsync that it waits for.
 """
 
 from __future__ import annotations
@@ -26,25 +25,26 @@ THREADS: Final = 4
 
 
 class DiskThreads:
-    """`BlockingRunner`. Threads are started with the first job."""
+    """The `BlockingRunner` of production. Its threads are started with the first job."""
 
     def __init__(self, threads: int = THREADS, *, name: str = "tidelog-disk") -> None:
-        """`name` is that of the threads."""
+        """`name` is the name of the threads, of which there are `threads`."""
         assert threads > 0
         self._name = name
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._shared: SimpleQueue[_Job | None] = SimpleQueue()
-        """Jobs with more calls than one, once for each helper that they may employ."""
+        """Jobs of several calls for the helper threads. A job is queued once for each helper that it can use."""
         self._helpers = threads - 1
         self._threads: list[threading.Thread] = []
         self._is_closed = False
 
     async def run(self, call: Callable[[], T]) -> T:
-        """See the port."""
+        """Runs one call in a thread and returns its result. Calls run in the order in which they were requested."""
         return (await self.run_all([call]))[0]
 
     async def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """See the port."""
+        """Runs the calls in threads, in any order or at the same time, and returns their results when all have
+        ended."""
         assert not self._is_closed
         if not self._threads:
             self._start()
@@ -55,7 +55,7 @@ class DiskThreads:
         return cast("list[T]", await job.done)
 
     def close(self) -> None:
-        """Waits for the jobs that were asked for."""
+        """Waits until the requested jobs are done, and ends the threads."""
         self._is_closed = True
         self._jobs.put(None)
         for thread in self._threads:
@@ -71,7 +71,7 @@ class DiskThreads:
             thread.start()
 
     def _lead(self) -> None:
-        """Does the jobs in their order, with what help each can use."""
+        """Runs the jobs in order, each with the help of as many threads as it has further calls."""
         while (job := self._jobs.get()) is not None:
             for _ in range(min(self._helpers, len(job.todo) - 1)):
                 # One helper for each call beyond the first; a helper that comes too late finds nothing to do.
@@ -88,21 +88,21 @@ class DiskThreads:
 
 
 class _Job:
-    """Some calls. Whoever ends the last of them tells the loop."""
+    """Calls that run together. The thread that ends the last call wakes the event loop."""
 
     def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[list[Any]] = self._loop.create_future()
         self.todo = deque(enumerate(calls))
         self.over = threading.Lock()
-        """Held until all calls have ended."""
+        """Lock that is held until all calls have ended."""
         self.over.acquire()
         self._results: list[Any] = [None] * len(calls)
         self._error: BaseException | None = None
         self._ended = count(1)
 
     def work(self) -> None:
-        """Takes calls until there are none."""
+        """Runs calls of the job until none are left."""
         with suppress(IndexError):
             while True:
                 # `deque.popleft` is atomic, so no call is taken twice. An empty one raises, and ends this helper's

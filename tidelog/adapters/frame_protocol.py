@@ -1,4 +1,4 @@
-"""Frames on a stream of bytes: a length before each, and exactly as many bytes received.
+"""Frames on a stream of bytes, each with its length before it.
 
 ```
 length  u32, big-endian: bytes that follow
@@ -6,18 +6,18 @@ frame
 ```
 
 Receiving. Bytes arrive in one buffer of `CHUNK_BYTES`, out of which small frames are copied, so that a burst of them
-costs one system call. Of a frame that is not complete there, the length is compared with the bound, and the system
-writes the rest into a buffer of its own, which grows with what has come. Frames of usual fetches fit there at once; a
+costs one system call. If a frame is longer than that buffer, its length is compared with the bound, and its bytes are
+received into a buffer of its own, which grows as they arrive. A frame of a usual fetch fits into the first size; a
 larger one is copied by 1.33 times its size at most.
 
-Sending. Frames handed over in one turn of the event loop leave together, in one gathered write, never copied here.
+Sending. The frames of one turn of the event loop are sent together, in one gathered write, without a copy.
 
-An incomplete frame has a deadline that grows with its size. A connection that somebody else opened is not read while
-its peer does not take our answers, so whoever asks without listening waits, and costs no more memory. The first bytes
-of HTTP are recognised and answered with directions, as this is what people try on a port they don't know.
+An incomplete frame has a deadline that grows with its size. An accepted connection is not read while its peer does not
+take the answers, so that it costs no more memory. The first bytes of HTTP are recognised, and answered with the address
+for HTTP, since people try HTTP on unknown ports.
 
-Frames are what brokers send each other, and what Kafka's clients send (`client_frames.py`); `PortWords` has what is
-said on either port.
+Frames are what brokers send each other, and what Kafka's clients send (`client_frames.py`); `PortWords` has the texts
+for the two kinds of ports.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIRST_BYTES: Final = 1 << 20
 GROWTH: Final = 4
 FRAME_BYTES_MAX: Final = (1 << 32) - 1
 UNSENT_BYTES_HIGH: Final = 1 << 20
-"""Answers that wait for a slow reader, before no more of its requests are read."""
+"""Bytes of unsent answers from which on no more requests are read from the connection."""
 
 _HTTP_STARTS: Final = frozenset(
     {b"CONN", b"DELE", b"GET ", b"HEAD", b"OPTI", b"PATC", b"POST", b"PRI ", b"PUT ", b"TRAC"}
@@ -51,7 +51,7 @@ Receiver = Callable[[FrameConnection], FrameReceiver]
 
 
 class _Chunks(threading.local):
-    """The buffer into which the system writes, one for each thread."""
+    """The buffer into which the system writes received bytes, one per thread."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(CHUNK_BYTES))
@@ -64,27 +64,27 @@ _CHUNKS: Final = _Chunks()
 
 @dataclass(frozen=True, slots=True)
 class TcpTimeouts:
-    """When to give up on a peer."""
+    """Times in seconds, and a rate, after which a connection is given up."""
 
     frame_s_max: float = 10.0
-    """For an incomplete frame, plus the time its length takes at `bytes_per_s_min`."""
+    """Time for a frame to arrive, in addition to its length divided by `bytes_per_s_min`."""
     bytes_per_s_min: int = 1 << 20
     unsent_s_max: float = 15.0
-    """For sent bytes to be acknowledged by the other machine (TCP_USER_TIMEOUT)."""
+    """Time for sent bytes to be acknowledged by the other machine (TCP_USER_TIMEOUT)."""
     close_s_max: float = 1.0
-    """For a closed connection to send what it was given."""
+    """Time for a closed connection to send its queued frames."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortWords:
-    """Holds what is said of one port: to those who come to the wrong one, and to those who look why."""
+    """Texts about one port, for clients that connect to the wrong port and for the operators who look for the cause."""
 
     port: str
-    """A sentence that says whose port it is."""
+    """Sentence that says for whom the port is."""
     http: str
-    """The reason why a connection that speaks HTTP ends."""
+    """Reason that is reported when a connection is closed because it speaks HTTP."""
     tls: str
-    """The reason why one that begins with TLS does, and what to do."""
+    """Reason that is reported when a connection is closed because it speaks TLS, with what to do about it."""
 
 
 PEER_WORDS: Final = PortWords(
@@ -95,7 +95,7 @@ PEER_WORDS: Final = PortWords(
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """The protocol of one connection: a `FrameConnection` for its receiver, an asyncio protocol for the system."""
+    """One connection: the `FrameConnection` of its receiver, and the asyncio protocol of its transport."""
 
     def __init__(
         self,
@@ -110,7 +110,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._timeouts = timeouts
         self._words = words
         self._http_address = http_address
-        """Given if somebody else opened the connection, until its first frame came."""
+        """Returns the address for HTTP clients, until the first frame has arrived. None on a connection that this side
+        opened."""
         self._is_accepted = http_address is not None
         self._loop = asyncio.get_running_loop()
         self._is_connected = False
@@ -121,13 +122,15 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._remote = "?"
         # receiving
         self._kept = b""
-        """Bytes that are not delivered yet: the beginning of a small frame, or frames while the connection is held."""
+        """Received bytes that are not delivered yet: the beginning of a small frame, or all frames while the connection
+        is held."""
         self._frame: memoryview | None = None
-        """The buffer of the large frame under way; then the bytes that are there, and those that it has announced."""
+        """Buffer of the large frame that is arriving; then the number of its bytes that are there, and its length."""
         self._frame_end = 0
         self._frame_bytes = 0
         self._frames = 0
-        """The number of completed frames: it tells the deadline of an incomplete one whether it is still the same."""
+        """Number of completed frames, by which the deadline of an incomplete frame recognises whether that frame is
+        still arriving."""
         self._deadline: asyncio.TimerHandle | None = None
         # sending
         self._unsent: list[Buffer] = []
@@ -138,31 +141,32 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     @property
     def queued_bytes(self) -> int:
-        """See the port."""
+        """Bytes passed to `send` that the system has not taken yet."""
         return self._unsent_bytes + (0 if self._is_closed else self._transport.get_write_buffer_size())
 
     @property
     def remote(self) -> str:
-        """See the port."""
+        """Address of the other end, for people: `host:port`."""
         return self._remote
 
     @property
     def own_name(self) -> str | None:
-        """See the port."""
+        """This broker's name in the certificate that it presented; None, as there is no TLS."""
         return None
 
     @property
     def peer_name(self) -> str | None:
-        """See the port."""
+        """The other end's name in its certificate; None, as there is no TLS."""
         return None
 
     @property
     def certificates(self) -> tuple[bytes, bytes]:
-        """See the port."""
+        """Digests of the certificates of both ends; empty, as there is no TLS."""
         return b"", b""
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """See the port."""
+        """Sends the buffers, one after the other, as one frame, at the end of the event loop's turn. Never blocks,
+        never raises."""
         if self._is_closed:
             return
         size = sum(memoryview(buffer).nbytes for buffer in buffers)
@@ -176,7 +180,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._unsent_bytes += LENGTH_BYTES + size
 
     def close(self) -> None:
-        """See the port."""
+        """Closes the connection once the queued frames are sent, or after `close_s_max` seconds. Idempotent."""
         if self._is_closed:
             return
         self._flush()
@@ -186,9 +190,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._closing = self._loop.call_later(self._timeouts.close_s_max, self._transport.abort)
 
     def give_up(self) -> None:
-        """Drops a connection that the loop has closed, since nobody waits for it any more.
+        """Ends a connection whose opening was given up.
 
-        If it was made in the same moment, uvloop tells nobody of its end: the receiver hears of it from here.
+        If the connection was made in the same moment, uvloop does not report its end, so the receiver is notified from
+        here.
         """
         self._is_closed = True
         self._loop.call_soon(self.connection_lost, None)
@@ -202,7 +207,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- asyncio: the connection -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Sets the socket up and makes the receiver."""
+        """Sets the socket's options and creates the receiver."""
         self._transport = cast("asyncio.Transport", transport)
         peer_name = transport.get_extra_info("peername")
         self._remote = f"{peer_name[0]}:{peer_name[1]}" if peer_name else "?"
@@ -226,7 +231,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, unsent_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tells the receiver, once."""
+        """Notifies the receiver of the end of the connection, once."""
         # `give_up` may have come before; the receiver hears of the end once.
         if not self._is_connected:
             return
@@ -239,37 +244,38 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._receiver.connection_lost(exc)
 
     def _drop_received(self) -> None:
-        """Frees the buffers now: receiver and protocol know each other, and so stay until cycles are collected."""
+        """Frees the buffers now: receiver and protocol reference each other, and so live until a garbage collection."""
         self._frame = None
         self._kept = b""
 
     def eof_received(self) -> bool:
-        """Closes: half a connection is of no use. What waits is still sent."""
+        """Closes the connection when the peer has closed its half. Queued frames are still sent."""
         self.close()
         return False
 
     def pause_writing(self) -> None:
-        """Stops listening to a peer that takes nothing, if it is the one who asks."""
+        """Stops reading from a peer that takes no answers, if the peer opened the connection."""
         # Only those who ask are held back: of two brokers that both paused until the other one reads, neither would go
         # on.
         if self._is_accepted and not self._is_closed:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Listens again to a peer that takes answers again."""
+        """Reads again from a peer that takes answers again."""
         if self._is_accepted and not self._is_closed:
             self._transport.resume_reading()
 
     # -- asyncio: bytes ----------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Returns the buffer for the next bytes: the rest of the large frame under way, or the chunk."""
+        """Returns the buffer for the next bytes: the rest of the large frame that is arriving, or the thread's shared
+        buffer."""
         if self._frame is not None:
             return self._frame[self._frame_end :]
         return _CHUNKS.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Takes in bytes that the system has put into that buffer."""
+        """Handles `nbytes` bytes that the system has written into the buffer of `get_buffer`."""
         if self._is_closed:
             return
         if self._frame is None:
@@ -286,7 +292,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._watch()
 
     def _take(self, data: bytes) -> None:
-        """Delivers the frames in what came; what is left of it is kept, or moves into the large frame's buffer."""
+        """Delivers the complete frames in `data`. The rest is kept, or moved into the buffer of a large frame."""
         start, end = 0, len(data)
         while end - start >= LENGTH_BYTES and not self._is_closed and not self._is_held:
             length = int.from_bytes(data[start : start + LENGTH_BYTES])
@@ -308,7 +314,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._kept = b"" if self._is_closed else data[start:]
 
     def _may_begin(self, length: int, begun: bytes) -> bool:
-        """Returns False if a large frame, of which this is there, is not to be received yet."""
+        """Returns False if a large frame, of which `begun` has arrived, is not to be received yet."""
         return True
 
     def _begin_large(self, length: int, begun: bytes) -> None:
@@ -332,7 +338,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- what is not a frame -----------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Sets the deadline of an incomplete frame."""
+        """Starts the timer for the incomplete frame."""
         length = 0 if self._frame is None else self._frame_bytes
         # In seconds; a large frame gets the time that it takes on a slow line.
         patience_s = self._timeouts.frame_s_max + length / self._timeouts.bytes_per_s_min

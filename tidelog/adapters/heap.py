@@ -1,4 +1,4 @@
-"""Memory of a server process: freed buffers stay with it, and Python looks for cycles of objects seldom.
+"""Memory settings of a server process: freed buffers stay with the process, and garbage collections are rare.
 
 A server's large buffers, bodies of requests and frames between brokers, come and go all the time. The C library, by its
 defaults, soon returns them to the system, and the next ones are made of pages that the kernel has to find, clear and
@@ -16,16 +16,17 @@ import gc
 import sys
 
 KEPT_BYTES = 128 << 20
-"""The bytes of free memory that stay at the end of the heap, where they could be returned. A broker that is idle after
-a busy time holds so much more."""
+"""Bytes of free memory at the end of the heap that are not returned to the system. A broker that is idle after a busy
+time holds that much more."""
 _MAPPED_BYTES_MIN = 32 << 20
-"""Larger blocks are mapped one by one, as ever: the most that glibc allows."""
+"""Size from which blocks are mapped one by one, as by default: the largest that glibc permits."""
 _COLLECTION_THRESHOLDS = (20_000, 50, 50)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def keep_freed_memory() -> bool:
-    """Keeps freed memory in this process, from now on; False if the C library cannot be told so (it is not glibc)."""
+    """Makes the C library keep freed memory in this process from now on. Returns False if it cannot, since it is not
+    glibc."""
     if sys.platform != "linux":
         return False
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -38,5 +39,5 @@ def keep_freed_memory() -> bool:
 
 
 def collect_seldom() -> None:
-    """Has Python look for cycles of objects more seldom, in this process, from now on."""
+    """Makes garbage collections in this process rarer from now on."""
     gc.set_threshold(*_COLLECTION_THRESHOLDS)

@@ -2,10 +2,10 @@
 
 A key verifies the algorithms of its own kind and no others, so that nobody can sign with the text of a public key (RFC
 8725, 3.1). The file may hold shared secrets (`kty` is `oct`) only if nobody else can read it; private keys, which could
-make tokens, it may not hold at all. Whoever can write it decides who is who, so others must not be able to.
+make tokens, it may not hold at all. Whoever can write the file can make valid tokens, so only its owner may.
 
-What is wrong with a file is told without a word of what it holds: what libraries say may quote it. They come with the
-extra `security`, and are imported here only.
+Errors about a file never contain the texts of libraries, which may quote its content. The libraries come with the extra
+`security`, and are imported here only.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from tidelog.model.jwt import Jwt
 FILE_BYTES_MAX: Final = 256 << 10
 KEYS_MAX: Final = 64
 TRIED_MAX: Final = 4
-"""A token that does not say which key has signed it is tried with so many."""
+"""Maximum keys that are tried for a token; with more candidates, the token is refused."""
 RSA_BITS: Final = (2_048, 8_192)
 OF_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 OF_CURVE: Final = {"secp256r1": ("ES256",), "secp384r1": ("ES384",), "secp521r1": ("ES512",)}
 OF_SECRETS: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""The least number of bytes of a secret, by algorithm."""
+"""Least bytes of a shared secret, by algorithm."""
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
 class JwtKey(NamedTuple):
-    """A key, and what it may verify."""
+    """A key, with the algorithms that it may verify."""
 
     key_id: str | None
     algorithms: tuple[str, ...]
     material: Any
     name: str
-    """A hash over id, algorithms and key."""
+    """Hash over the key's id, algorithms and bytes."""
 
 
 class KeySet:
@@ -63,8 +63,9 @@ class KeySet:
         return key in self._names
 
     def verified_by(self, token: Jwt) -> str | None:
-        """Returns the name of the key that has signed a token. One that names a key is tried with that, and those that
-        have no id; one that names none is tried with a few."""
+        """Returns the name of the key that verifies the token's signature; None if no key does. Tried are keys with the
+        id that the token names and keys without an id; for a token without an id, all keys, if there are at most
+        `TRIED_MAX`."""
         # A key is tried with algorithms of its own kind alone. Otherwise anybody could sign with HS256 and the text of
         # the public key as the secret (RFC 8725, 3.1).
         candidates = [key for key in self._keys if token.algorithm in key.algorithms and _may_be(key, token.key_id)]
@@ -83,7 +84,8 @@ def _may_be(key: JwtKey, key_id: str | None) -> bool:
 
 
 def load_keys(path: str, algorithms: Sequence[str]) -> KeySet:
-    """Reads the keys that verify these algorithms. Raises `ConfigError`, which says what is wrong with the file."""
+    """Reads the keys that can verify these algorithms from a file. Raises `ConfigError`, which says what is wrong with
+    the file."""
     content, mode = _content(path)
     try:
         keys = _of_pem(content) if b"-----BEGIN " in content else _of_jwks(content)
@@ -107,7 +109,7 @@ def load_keys(path: str, algorithms: Sequence[str]) -> KeySet:
 
 
 class _Unfit(Exception):
-    """The file holds something that it must not hold."""
+    """The key file contains something that it must not contain."""
 
 
 def _content(path: str) -> tuple[bytes, int]:
@@ -140,7 +142,7 @@ def _of_jwks(content: bytes) -> list[JwtKey]:
 
 
 def _of_jwk(number: int, document: Mapping[str, Any]) -> list[JwtKey]:
-    """Returns the key, or nothing for one that verifies no signatures."""
+    """Returns the keys of a JWK: one, or none if it is not for signatures."""
     # `d` is the private part of RSA, EC and OKP keys alike. Refused, not ignored: the file's owner has to learn that a
     # secret lies where it should not.
     if "d" in document:
@@ -185,7 +187,7 @@ def _of_pem(content: bytes) -> list[JwtKey]:
 
 
 def _algorithms(material: Any) -> tuple[str, ...]:
-    """Returns what a key can verify; nothing for one that is too weak, or of another kind."""
+    """Returns the algorithms that a key can verify; none for one that is too weak, or of another kind."""
     if isinstance(material, bytes):
         return tuple(name for name, least in OF_SECRETS.items() if len(material) >= least)
     if isinstance(material, rsa.RSAPublicKey):

@@ -1,7 +1,7 @@
-"""The keys of JSON Web Tokens that are in force, and how others come in their place.
+"""The JWT keys in force, and their replacement when the key file changes.
 
-The file is read in a thread, on SIGHUP and a few seconds after it has changed. What is good replaces all keys at once;
-what is not is logged and counted, and the old ones stay.
+The file is read in a thread, on SIGHUP and a few seconds after it has changed. Valid content replaces all keys at once;
+invalid content is logged and counted, and the old keys stay.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ logger = structlog.get_logger("tidelog.jwt")
 
 
 class JwtStore:
-    """Made before the listeners; `watch` is to run as long as they do. Raises `ConfigError`."""
+    """Keeps the keys of a file current. Created before the listeners; `watch` runs as long as they do. Raises
+    `ConfigError` if the file is invalid at the start."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._path, self._algorithms = config.jwt_keys_file, config.jwt_algorithms
         # Before the file is read: a change in between is then seen as one, and read again.
         self._files = WatchedFiles([self._path])
         self.keys: JwtKeys = self._read()
-        """The keys in force: one object until others come."""
+        """Keys in force. The object is replaced when the keys change."""
         self.reloads: Counter[str] = Counter()
-        """How often the file was read again, by outcome."""
+        """Number of times that the file was read again, by outcome: `done` or `refused`."""
 
     def reload(self) -> None:
-        """Has the file read again, changed or not."""
+        """Requests that the file is read again, changed or not."""
         self._files.look()
 
     async def watch(self) -> None:
-        """Looks after the file until it is cancelled."""
+        """Reads the file again whenever it changes or `reload` requests it, until cancelled."""
         while True:
             if await self._files.are_to_be_read():
                 await self._load()

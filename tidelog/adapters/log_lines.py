@@ -1,7 +1,7 @@
-"""A process's log: one line an event on standard error; standard output is for what a program may read.
+"""A process's log: one line per event on standard error, since standard output is for what programs read.
 
-A line that cannot be written, because the terminal was closed or the disk is full, is dropped: it must end no broker.
-So lines go past Python's own buffer, which would keep what it could not write, and fail with it when the process ends.
+A line that cannot be written, because the terminal was closed or the disk is full, is dropped and must not end the
+broker. So lines bypass Python's own buffer, which would keep what it could not write, and fail when the process ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import structlog
 
 
 class _Lines:
-    """A text stream, as much of it as `print` needs; without a stream, as after `2>&-`, all is dropped."""
+    """The part of a text stream that `print` needs. Without a stream, as after `2>&-`, all text is dropped."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -35,7 +35,7 @@ class _Lines:
 
 
 def log_to_standard_error(level: str = "debug", form: str = "text") -> None:
-    """Logs what is of this level or graver from now on, as `text` or as `json`."""
+    """Configures the log: messages of at least this level, as `text` or as `json`."""
     renderer: Any = structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"])
     structlog.configure(
         processors=[
@@ -50,19 +50,19 @@ def log_to_standard_error(level: str = "debug", form: str = "text") -> None:
 
 
 class LogLevel:
-    """The level from which on this process logs, and can log more or less while it runs. One that was configured is in
-    force already."""
+    """The minimum level of this process's log, which can change while the process runs. `configured` is in force
+    already."""
 
     def __init__(self, configured: str) -> None:
         self.level = self._configured = configured
 
     def set(self, level: str) -> None:
-        """Logs what is of this level or graver from now on."""
+        """Sets the minimum level of messages that are logged from now on."""
         bound = structlog.make_filtering_bound_logger(level)
         structlog.configure(**structlog.get_config() | {"wrapper_class": bound})
         self.level = level
         structlog.get_logger("tidelog").warning("log level changed", to=level)
 
     def switch(self) -> None:
-        """Switches to `debug`, and from there to the level that was configured."""
+        """Switches to `debug`, or back from `debug` to the configured level."""
         self.set(self._configured if self.level == "debug" else "debug")

@@ -1,4 +1,4 @@
-"""Files that hold one secret, and that nobody but their owner may use. No error says anything of what is in them."""
+"""Files with one secret, which only their owner may read. Errors never contain the secret."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tidelog.model.errors import InvalidRequest
 SHARED_BYTES_MIN: Final = 16
 SHARED_BYTES_MAX: Final = 4_096
 SECRET_BYTES_MAX: Final = 8_192
-"""Tokens of other issuers are long."""
+"""Maximum bytes of a secret; tokens of other issuers are long."""
 
 
 class SecretFileRefused(InvalidRequest):
-    """The file cannot be read, or others may read it."""
+    """A file with a secret cannot be read, is invalid, or can be read by others than its owner."""
 
 
 def read_secret(path: str) -> str:
-    """Reads a password or a token, without the end of the line. Raises `SecretFileRefused`."""
+    """Returns the password or token in a file, without the line end. Raises `SecretFileRefused`."""
     try:
         # Only the line end: a password may begin or end with a space.
         secret = _content(path).decode().rstrip("\r\n")
@@ -34,7 +34,7 @@ def read_secret(path: str) -> str:
 
 
 def read_shared_secret(path: str, setting: str) -> bytes:
-    """Reads what several programs share, without the spaces and line ends around it.
+    """Returns the secret in a file that several programs share, without leading and trailing whitespace.
 
     Raises `ConfigError`, naming the `setting` and what to do.
     """
@@ -53,7 +53,7 @@ def read_shared_secret(path: str, setting: str) -> bytes:
 
 
 def _content(path: str) -> bytes:
-    """Returns the bytes of the file, of a long one more than may be in it. Raises `SecretFileRefused`, or
+    """Returns the bytes of a file, cut off above the maximum size of a secret. Raises `SecretFileRefused`, or
     `FileNotFoundError`."""
     try:
         # O_NONBLOCK, or a FIFO would hang the program. Mode and content are of one descriptor: what is judged is what

@@ -1,8 +1,8 @@
-"""Signals to a process that serves: SIGTERM and SIGINT stop it in order, others must not end it by chance.
+"""Signals to a server process: SIGTERM and SIGINT stop it in order, and others do not end it by accident.
 
-SIGUSR1 has it write the stacks of its tasks and threads to its log. SIGHUP comes when the terminal closes and from
-programs that rotate logs; the log is standard error, so there is nothing to open anew but certificates and keys, if
-there are any. SIGUSR2 switches the log to `debug` and back. The default of all three would end the process at once.
+SIGUSR1 writes the stacks of all tasks and threads to the log. SIGHUP is sent when the terminal closes and by programs
+that rotate logs; the log is standard error, so only certificates and keys, if any, are read again. SIGUSR2 switches the
+log to `debug` and back. The default of all three would end the process at once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ logger = structlog.get_logger("tidelog")
 
 
 def stop_on_signals(switch: Callable[[], None], *reloads: Callable[[], None]) -> asyncio.Event:
-    """Returns what is set when the process is to stop. From now on SIGHUP, SIGUSR1 and SIGUSR2 do not end it. `switch`
-    is called for SIGUSR2, and changes the level that is logged; `reloads` are, for SIGHUP."""
+    """Installs the signal handlers, and returns an event that SIGTERM or SIGINT sets. SIGUSR2 calls `switch`, to change
+    the log level; SIGHUP calls the `reloads`; SIGUSR1 logs all stacks."""
 
     def reload() -> None:
         for handler in reloads:

@@ -1,4 +1,4 @@
-"""Stacks of all tasks and threads of a process, as text: where each of them is at this moment."""
+"""Stacks of all tasks and threads of a process, as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TASKS_MAX = 1_000
 
 
 def stacks() -> str:
-    """Returns the stack of each thread, and of up to 1,000 of the tasks of the loop that runs here."""
+    """Returns the stack of each thread, and of up to 1,000 tasks of the running event loop."""
     out = io.StringIO()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for number, frame in sys._current_frames().items():

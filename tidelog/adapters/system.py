@@ -9,12 +9,12 @@ import time
 
 
 def host_name() -> str:
-    """Returns this machine's name, as others may know it."""
+    """Returns the name of this machine in the network."""
     return socket.gethostname()
 
 
 def addresses_of(host: str) -> list[str]:
-    """Returns the IP addresses that a name stands for here; none if it is not known."""
+    """Returns the IP addresses of a host name; none if it cannot be resolved."""
     try:
         return [str(info[4][0]) for info in socket.getaddrinfo(host, None)]
     except OSError:
@@ -22,8 +22,8 @@ def addresses_of(host: str) -> list[str]:
 
 
 def thread_busy_s() -> float:
-    """Returns for how long, in all, the calling thread ran or waited for a processor, in seconds. Where the system does
-    not tell (only Linux does), for how long it ran."""
+    """Returns the seconds that the calling thread has run or waited for a processor in all; on systems other than Linux
+    the seconds that it has run."""
     try:
         # In ns: time on a processor, time runnable and waiting for one, and a count of turns. `thread_time` alone does
         # not show that others keep this machine busy.
@@ -35,7 +35,7 @@ def thread_busy_s() -> float:
 
 
 class SystemClock:
-    """`Clock` on the operating system's clocks."""
+    """The operating system's clocks."""
 
     monotonic_s = staticmethod(time.monotonic)
 
@@ -44,7 +44,7 @@ class SystemClock:
 
 
 class SystemEntropy:
-    """`Entropy` from the operating system."""
+    """Random numbers from the operating system."""
 
     def __init__(self) -> None:
         # Not seeded: two brokers that start in the same moment must not draw the same backoffs, nor the same ids.

@@ -1,4 +1,4 @@
-"""The `Network` port on TCP (`tidelog.adapters.frame_protocol` cuts the streams into frames), and on TLS over it."""
+"""The `Network` port on TCP and on TLS (`tidelog.adapters.frame_protocol` splits the streams into frames)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _default_directions() -> str:
 
 
 class TcpNetwork:
-    """`Network` on the running event loop. `http_address` says where HTTP clients should go."""
+    """The `Network` on plain TCP. `http_address` returns the address that HTTP clients should use."""
 
     def __init__(
         self, *, http_address: Callable[[], str] = _default_directions, timeouts: TcpTimeouts = DEFAULT_TIMEOUTS
@@ -34,7 +34,8 @@ class TcpNetwork:
         self._timeouts = timeouts
 
     async def connect(self, host: str, port: int, receiver: Receiver, *, timeout_s: float) -> FrameConnection:
-        """See the port."""
+        """Opens a connection, trying all addresses of the host within one deadline. Raises `ConnectionRefusedError` if
+        all refuse, `TimeoutError`, or another `OSError`."""
         errors: list[OSError] = []
         async with asyncio.timeout(timeout_s):
             # One after the other, within one deadline: `localhost` may be ::1 first, where nobody listens.
@@ -58,7 +59,7 @@ class TcpNetwork:
         return protocol
 
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
-        """See the port."""
+        """Listens for connections; port 0 is any free port. Raises `OSError` if the address cannot be used."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             lambda: FrameProtocol(receiver, self._timeouts, http_address=self._http_address),
@@ -70,7 +71,7 @@ class TcpNetwork:
 
 
 async def _resolve(host: str, port: int) -> list[str]:
-    """Returns the addresses of a host, each once. Raises `OSError` if it has none."""
+    """Returns the IP addresses of a host without duplicates. Raises `OSError` if it has none."""
     with contextlib.suppress(ValueError):
         # No resolver, and no thread, for an address.
         return [str(ipaddress.ip_address(host))]
@@ -82,7 +83,8 @@ async def _resolve(host: str, port: int) -> list[str]:
 
 
 class TlsNetwork(TcpNetwork):
-    """The same, where both ends of each connection prove who they are. The certificates are those of the store."""
+    """The `Network` on TLS. Both ends of each connection present certificates; this broker's are those of the
+    `TlsStore`."""
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class TlsNetwork(TcpNetwork):
         return protocol
 
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
-        """See the port."""
+        """Listens for TLS connections; port 0 is any free port. Raises `OSError` if the address cannot be used."""
         store = self._store
         # Asked for at each connection, so that new certificates, and CAs that were taken out, count at once.
         terms = TlsTerms("peer", lambda: store.answering, store.note_refused, 2 * self._timeouts.close_s_max)
@@ -137,7 +139,7 @@ class TlsNetwork(TcpNetwork):
 
 
 class TcpListener:
-    """`NetworkListener`."""
+    """A `NetworkListener` on TCP or TLS sockets."""
 
     def __init__(self, *servers: asyncio.Server | TlsListener) -> None:
         self._servers = servers
@@ -146,10 +148,10 @@ class TcpListener:
 
     @property
     def address(self) -> tuple[str, int]:
-        """See the port."""
+        """Host and port of the listener; if port 0 was requested, the port that the system chose."""
         return self._address
 
     async def close(self) -> None:
-        """See the port."""
+        """Stops accepting connections; those accepted stay open. Idempotent."""
         for server in self._servers:
             server.close()

@@ -1,12 +1,12 @@
-"""TLS contexts from the files that `ssl.*` settings name, or a sentence that says what is wrong with these.
+"""TLS contexts from the files that `ssl.*` settings name, or an error that says what is wrong with the files.
 
-A certificate is tried before anybody meets it, by handshakes in memory: one in which its own certificate is all that
-the other end trusts, which tells a key that does not fit, and one that has expired; for brokers also one in which both
-ends are this broker, which tells whether the others would take it. Nothing else of the standard library reads the end
-of a certificate's time, or its names.
+A certificate is tested before it is used, by handshakes in memory. In one the other end trusts this certificate alone,
+which reveals a key that does not fit, or that the certificate has expired. For brokers, in a second one both ends are
+this broker, which reveals whether other brokers would accept it. Nothing else in the standard library reads a
+certificate's expiry or names.
 
-Peers speak TLS 1.3 only, both ends show certificates, and no session is resumed: a certificate counts for the
-connection that it was shown on.
+Peers speak TLS 1.3 only, both ends present certificates, and no session is resumed: a certificate counts only for the
+connection on which it was presented.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 
 
 class OwnCertificate(NamedTuple):
-    """The certificate that a broker shows."""
+    """The certificate that this broker presents."""
 
     name: str
-    """This broker's, as the certificate says (`model/broker_names.py`); empty if it says none."""
+    """Broker name in the certificate (`model/broker_names.py`); empty if there is none."""
     digest: bytes
-    """The SHA-256 of it, as DER."""
+    """SHA-256 digest of the certificate in DER."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsContexts:
-    """Holds what one reading of the files gave."""
+    """The TLS contexts from one reading of the files."""
 
     http: ssl.SSLContext
-    """Serves the HTTP listener."""
+    """Context of the HTTP listener."""
     ops: ssl.SSLContext
-    """Serves that of operators."""
+    """Context of the listener for operators (ops)."""
     answering: ssl.SSLContext | None
-    """These two serve the peer listener and connections to peers; None if peers speak plain text."""
+    """Context of the peer listener, and in `calling` that of connections to peers; None if peers speak plain text."""
     calling: ssl.SSLContext | None
     own: OwnCertificate
     expires_s: float
-    """The end of the certificate's time, since 1970."""
+    """Expiry of the certificate, in seconds since 1970."""
 
 
 def load_contexts(config: BrokerConfig) -> TlsContexts:
-    """Reads the files, and tries what is in them. Raises `ConfigError`."""
+    """Reads the certificate files of the configuration and tests them. Raises `ConfigError`."""
     keystore, truststore = config.ssl_keystore_location, config.ssl_truststore_location
     assert keystore is not None  # the schema asks for it
     # OpenSSL shows the first certificate of the file, so that one is judged.
@@ -196,7 +196,7 @@ def _unreadable(setting: str, path: str, error: OSError) -> ConfigError:
 
 
 def _own_certificate(leaf: str, keystore: str) -> dict[str, Any]:
-    """Returns the certificate, as others read it. Raises `ConfigError` if its time is over."""
+    """Returns the certificate as parsed by a verifying peer. Raises `ConfigError` if it has expired."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     # Trusts this certificate by itself, without its CA, which the keystore need not have: so only its own faults are
@@ -245,7 +245,7 @@ def _try_both(answering: ssl.SSLContext, calling: ssl.SSLContext, keystore: str,
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """Makes a handshake in memory; returns the server's certificate, as the client verified it. Raises
+    """Performs a handshake in memory and returns the server's certificate, as the client verified it. Raises
     `ssl.SSLError`."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     caller = client.wrap_bio(back, there, server_side=False)
@@ -267,5 +267,5 @@ def _step(do_handshake: Callable[[], None]) -> bool:
 
 
 def seconds_left(contexts: TlsContexts) -> float:
-    """Returns for how many seconds the certificate is good; negative afterwards."""
+    """Returns the seconds until the certificate expires; negative afterwards."""
     return contexts.expires_s - time.time()

@@ -1,9 +1,9 @@
-"""Frames inside TLS: what differs from frames in plain text (`frame_protocol.py`).
+"""Frames inside TLS: the differences from frames in plain text (`frame_protocol.py`).
 
 Receiving is the same: the event loop decrypts into the buffers that the protocol gives, so a large frame goes into its
-own buffer there, too. Sending is not: each buffer that is handed over would become records of TLS of its own, so small
-ones are joined before; and all that is handed over is encrypted at once, so that no more than `TURN_BYTES` are in one
-turn of the event loop. What waits meanwhile counts as queued.
+own buffer there, too. Sending differs: each buffer would become TLS records of its own, so small buffers are joined
+before; and encryption happens at once, so at most `TURN_BYTES` are encrypted in one turn of the event loop. Bytes that
+wait for a later turn count as queued.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.model.broker_names import broker_name
 from tidelog.model.ports import Buffer
 
 RECORD_BYTES: Final = 16 << 10
-"""The most that one record of TLS carries."""
+"""Maximum payload bytes of one TLS record."""
 TURN_BYTES: Final = 1 << 20
 
 
@@ -27,8 +27,8 @@ class EncryptedFrames(FrameProtocol):
     """A connection on a TLS transport: buffers are joined into TLS records, and sent in turns of `TURN_BYTES`."""
 
     def close(self) -> None:
-        """Closes as `FrameConnection.close`. Buffers that waited for a later turn of the event loop are sent first, all
-        at once."""
+        """Closes the connection as `FrameConnection.close` does. Frames that waited for a later turn of the event loop
+        are sent first, all at once."""
         # All at once, in spite of `TURN_BYTES`: after `close` there is no other turn.
         while self._unsent and not self._is_closed:
             self._flush()
@@ -46,7 +46,7 @@ class EncryptedFrames(FrameProtocol):
 
 
 class TlsFrameProtocol(EncryptedFrames):
-    """A TLS connection between brokers. `own` is the certificate that this broker shows on it."""
+    """A TLS connection between brokers. `own` is the certificate that this broker presents on it."""
 
     def __init__(
         self,
@@ -62,21 +62,21 @@ class TlsFrameProtocol(EncryptedFrames):
 
     @property
     def own_name(self) -> str | None:
-        """See the port."""
+        """This broker's name in its certificate."""
         return self._own.name
 
     @property
     def peer_name(self) -> str | None:
-        """See the port."""
+        """The other broker's name in its verified certificate; empty if the certificate names no broker."""
         return self._peer_name
 
     @property
     def certificates(self) -> tuple[bytes, bytes]:
-        """See the port."""
+        """SHA-256 digests of the certificate that this end presented, and of the one that it received."""
         return self._own.digest, self._peer_digest
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Reads the other end's certificate, once; the handshake has verified it."""
+        """Reads the other end's certificate, which the handshake has verified, and sets the connection up."""
         # Before the receiver is made, as it judges the first frame by this name.
         self._peer_name = broker_name(transport.get_extra_info("peercert") or {})
         # The digest goes into the proof of the cluster's secret, so both ends have to have seen the same certificates.

@@ -1,9 +1,9 @@
-"""The TLS handshake of an accepted connection: whether it is done, and the alert for the other end if it fails.
+"""The TLS handshake of an accepted connection: records whether it is done, and sends the alert if it fails.
 
-OpenSSL has an alert for the other end when it refuses a handshake, such as that a certificate is required, or has
-expired. Event loops close the connection without sending it, and the other end is left to guess. Here it is sent.
+If OpenSSL refuses a handshake, because a certificate is missing or has expired, it creates an alert for the other end.
+Event loops close the connection without sending it, and the other end does not learn the cause. Here it is sent.
 
-The event loop makes the objects, so a handshake finds its own by the context in which its callbacks run.
+The event loop creates the SSL objects, so each handshake is found by the context in which its callbacks run.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ class Handshake:
     """The handshake of one accepted connection."""
 
     def __init__(self, sock: socket.socket, remote: str, began_s: float) -> None:
-        """`remote` is for people, `began_s` the event loop's time."""
+        """`remote` is the other end's address, for people; `began_s` is the event loop's time at the start."""
         self._sock = sock
         self.remote = remote
         self.began_s = began_s
         self.is_done = False
 
     def tell(self, alert: bytes) -> None:
-        """Sends what is left to say, if the system takes it at once."""
+        """Sends the TLS alert, if the system takes it at once."""
         with contextlib.suppress(OSError):
             self._sock.send(alert)
 
 
 UNDER_WAY: Final[ContextVar[Handshake | None]] = ContextVar("handshake", default=None)
-"""Set in the task that has the connection made."""
+"""Handshake of the connection that the current task sets up."""
 
 
 class _Stream(ssl.SSLObject):
     outgoing: ssl.MemoryBIO
 
     def do_handshake(self) -> None:
-        """Takes the next step of the handshake."""
+        """Performs the next step of the handshake. Records its success, or sends the alert of its failure."""
         # The callbacks of a connection run in the context of the task that began it, so this is its own.
         handshake = UNDER_WAY.get()
         try:
@@ -57,7 +57,7 @@ class _Stream(ssl.SSLObject):
 
 
 class ServerContext(ssl.SSLContext):
-    """A context of a listener."""
+    """The TLS context of a listener, which creates SSL objects that report to the current `Handshake`."""
 
     def __new__(cls) -> ServerContext:
         context = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
@@ -73,7 +73,7 @@ class ServerContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Begins a handshake."""
+        """Creates the SSL object of an accepted connection."""
         stream = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         assert isinstance(stream, _Stream)
         stream.outgoing = outgoing

@@ -1,11 +1,11 @@
-"""Listening with TLS: accepts connections, and takes each through its handshake before its protocol hears of it.
+"""A listener with TLS: accepts connections, and completes the handshake of each before its protocol is created.
 
-An event loop would do both, but tells nobody which connections have not got so far, how many they are, and why some
-never do. Here they are bounded. When there are too many, the system keeps those that come waiting, until one is done,
-or until the oldest has had `HONEST_S`: then it gives way, since an honest handshake takes two turns, and one of a
-stranger who is silent takes until the deadline.
+An event loop would do both, but does not reveal which handshakes are under way, how many they are, and why they fail.
+Here their number is bounded. At the bound new connections wait in the system's backlog until a handshake ends, or until
+the oldest one has taken `HONEST_S` seconds and is cut off: an honest handshake takes two round trips, and that of a
+silent client would last until the deadline.
 
-The first byte of a connection tells TLS from plain text. Who speaks HTTP without it is told so, in HTTP.
+The first byte of a connection tells TLS from plain text. Plain HTTP is answered in HTTP, with the hint to use TLS.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tidelog.adapters.tls_handshake import UNDER_WAY, Handshake
 
 HANDSHAKE_S: Final = 5.0
 HANDSHAKES_MAX: Final = 128
-"""The number of handshakes that one listener has under way at a time."""
+"""Maximum handshakes that one listener has under way."""
 HONEST_S: Final = 0.5
 ACCEPTED_AT_ONCE: Final = 16
-"""Connections that are accepted in one turn of the event loop."""
+"""Maximum connections that are accepted in one turn of the event loop."""
 REST_S: Final = 1.0
-"""The seconds for which nothing is accepted when the system has no more descriptors."""
+"""Seconds for which nothing is accepted after the system has run out of file descriptors."""
 FAREWELL_S: Final = 1.0
 READ_BYTES: Final = 64 << 10
 COMPLAINT_S: Final = 60.0
 COMPLAINTS_MAX: Final = 64
 
 TLS_HANDSHAKE: Final = b"\x16"
-"""The first byte of a stream of TLS: the type of a record with a part of the handshake."""
+"""First byte of a TLS stream: the type of a record with a part of the handshake."""
 PLAIN_TEXT: Final = "plain text"
 HANDSHAKE: Final = "handshake"
 TOO_MANY: Final = "too many handshakes"
@@ -49,45 +49,45 @@ logger = structlog.get_logger("tidelog.tls")
 
 
 class Refusal(NamedTuple):
-    """Says of a connection why it did not come to be."""
+    """Report on a connection that was refused, or whose handshake failed."""
 
     listener: str
     remote: str
-    """The other end's address, with its port."""
+    """Address of the other end, with its port."""
     cause: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class TlsTerms:
-    """How a listener speaks TLS."""
+    """The TLS settings of a listener."""
 
     name: str
-    """Names the listener, for people."""
+    """Name of the listener, for people."""
     context: Callable[[], ssl.SSLContext]
-    """Returns the context that is in force."""
+    """Returns the TLS context in force, for each new connection."""
     refused: Callable[[Refusal], None]
-    """Hears of each connection that did not come to be."""
+    """Callback for each connection that was refused, or whose handshake failed."""
     shutdown_s: float
-    """How long a connection that is closed has to deliver what was sent, and to say goodbye."""
+    """Seconds that a closed connection has to deliver what was sent, and to shut TLS down."""
 
 
 class TlsListener:
-    """A listener with TLS. To those who open and close it, it is what an event loop's server is."""
+    """A listening socket with TLS. It has the interface of an asyncio server as far as callers use it."""
 
     def __init__(
         self, sock: socket.socket, make: Callable[[], asyncio.BaseProtocol], terms: TlsTerms, backlog: int
     ) -> None:
-        """Takes a socket that is bound."""
+        """Takes a bound socket; `make` creates the protocol of a connection after its handshake."""
         self.sockets: Sequence[socket.socket] = (sock,)
         self._sock, self._make, self._terms, self._backlog = sock, make, terms, backlog
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[asyncio.Task[None], Handshake] = {}
-        """Connections that their protocols have not heard of yet, in the order they came."""
+        """Connections whose handshake is under way, by their task, in order of arrival."""
         self._resting: asyncio.TimerHandle | None = None
-        """Set while nothing is accepted."""
+        """Timer that ends a pause in accepting; None while connections are accepted."""
         self._is_full = False
-        """True if that is because too many handshakes are under way."""
+        """True if accepting is paused because too many handshakes are under way."""
         self._is_closed = False
         self._complaints: dict[str, float] = {}
 
@@ -98,7 +98,7 @@ class TlsListener:
         self._listen()
 
     def close(self) -> None:
-        """Takes no more connections; those that have had their handshake stay. Idempotent."""
+        """Stops accepting connections and ends the handshakes under way; other connections stay open. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -145,7 +145,8 @@ class TlsListener:
         task.add_done_callback(self._ended)
 
     def _has_room(self) -> bool:
-        """Gives up the oldest handshake if it has had its time; else accepts nothing until then, or until one ends."""
+        """Returns True after cutting off the oldest handshake, if that has taken `HONEST_S` seconds. Otherwise pauses
+        accepting until it has, or until a handshake ends, and returns False."""
         # The oldest, as dictionaries keep the order of insertion.
         task, handshake = next(iter(self._under_way.items()))
         left_s = handshake.began_s + HONEST_S - self._loop.time()
@@ -209,7 +210,8 @@ class TlsListener:
             self._loop.remove_reader(sock)
 
     async def _say_goodbye(self, sock: socket.socket) -> None:
-        """Answers what looks like HTTP, and reads on for a while, so that no reset overtakes the answer."""
+        """Answers a client that seems to speak HTTP, and reads on for a while, so that no TCP reset overtakes the
+        answer."""
         if not sock.recv(READ_BYTES)[:1].isalpha():
             return
         sock.send(PLAIN_ANSWER)
@@ -222,7 +224,7 @@ class TlsListener:
                     await self._wait_readable(sock)
 
     def _refuse(self, remote: str, cause: str, why: str) -> None:
-        """Counts; says it too, but not again and again of the same machine."""
+        """Reports and counts a refused connection; logs it too, but not again and again for the same machine."""
         self._terms.refused(Refusal(self._terms.name, remote, cause, why))
         host, now_s = remote.rpartition(":")[0], self._loop.time()
         if now_s < self._complaints.get(host, now_s):
@@ -238,7 +240,7 @@ class TlsListener:
 async def tls_listeners(
     make: Callable[[], asyncio.BaseProtocol], host: str, port: int, terms: TlsTerms, *, backlog: int
 ) -> list[TlsListener]:
-    """Binds an address, or all that a name stands for; serves nobody yet. Raises `OSError`."""
+    """Binds an address, or all addresses of a host name, without accepting connections yet. Raises `OSError`."""
     bound = await asyncio.get_running_loop().create_server(make, host, port, start_serving=False)
     # Under descriptors that no event loop knows; the loop closes its own with the server.
     listening = [sock.dup() for sock in bound.sockets]
@@ -247,7 +249,7 @@ async def tls_listeners(
 
 
 def words_of(error: ssl.SSLError) -> str:
-    """Says what went wrong in a handshake, for people."""
+    """Returns a text for people that says why a handshake failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     return (error.reason or str(error)).replace("_", " ").lower()

@@ -1,9 +1,9 @@
-"""The contexts that are in force, and how others come in their place.
+"""The TLS contexts in force, and their replacement when certificate files change.
 
 The files are read and tried in a thread (`tls_contexts.py`), on SIGHUP and a few seconds after one of them has changed.
-What is good replaces all contexts at once; what is not, or belongs to another broker, is logged and counted, and the
-old ones stay. Whoever makes a connection asks for the context at that moment, so connections that there are stay, too,
-and a CA that was taken out of the file vouches for nobody who comes later.
+Valid files replace all contexts at once; invalid ones, or those of another broker, are logged and counted, and the old
+contexts stay. Each new connection uses the context of that moment, so existing connections stay open, and certificates
+of a CA that was removed from the file are not accepted on new ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.config.errors import ConfigError
 from tidelog.config.schema import BrokerConfig
 
 HTTP_SHUTDOWN_S: Final = 30.0
-"""An answer that is the last one on its connection may take so long to arrive; a dead client is found out before."""
+"""Seconds that the last answer on a connection may take to arrive; a dead client is detected before."""
 WARN_S: Final = 14 * 24 * 3600.0
 WARN_AGAIN_S: Final = 24 * 3600.0
 
@@ -31,7 +31,8 @@ logger = structlog.get_logger("tidelog.tls")
 
 
 class TlsStore:
-    """Made before the listeners; `watch` is to run as long as they do. Raises `ConfigError`."""
+    """Keeps the TLS contexts current. Created before the listeners; `watch` runs as long as they do. Raises
+    `ConfigError` if the files are invalid at the start."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -39,16 +40,16 @@ class TlsStore:
         self._files = WatchedFiles([config.ssl_keystore_location, config.ssl_truststore_location])
         self.contexts = load_contexts(config)
         self.reloads: Counter[str] = Counter()
-        """How often the files were loaded again, by outcome."""
+        """Number of times that the files were read again, by outcome: `done` or `refused`."""
         self.refused: Counter[tuple[str, str]] = Counter()
-        """Connections that did not come to be, by listener and cause."""
+        """Number of connections that were refused or whose handshake failed, by listener and cause."""
         self.on_refused: list[Callable[[Refusal], None]] = []
-        """Called with each connection that did not come to be."""
+        """Callbacks for each connection that was refused, or whose handshake failed."""
         self._warned_s = -WARN_AGAIN_S
 
     @property
     def expires_s(self) -> float:
-        """Returns the end of the certificate's time, in seconds since 1970."""
+        """Expiry of the certificate, in seconds since 1970."""
         return self.contexts.expires_s
 
     # -- for listeners -----------------------------------------------------------------------------------------------
@@ -63,7 +64,7 @@ class TlsStore:
         is_ops: bool = False,
         name: str = "http",
     ) -> Sequence[TlsListener]:
-        """Binds an address for clients of the listener with that name, or for operators; serves nobody yet. Raises
+        """Binds an address for the client listener `name`, or for operators, without accepting connections yet. Raises
         `OSError`."""
         terms = TlsTerms(
             "ops" if is_ops else name,
@@ -76,18 +77,18 @@ class TlsStore:
 
     @property
     def answering(self) -> ssl.SSLContext:
-        """Returns the context for connections that peers open."""
+        """TLS context for connections that peers open."""
         assert self.contexts.answering is not None
         return self.contexts.answering
 
     @property
     def calling(self) -> ssl.SSLContext:
-        """Returns the context for connections to peers."""
+        """TLS context for connections to peers."""
         assert self.contexts.calling is not None
         return self.contexts.calling
 
     def note_refused(self, refusal: Refusal) -> None:
-        """Counts a connection that did not come to be, and tells whoever wants to hear of it."""
+        """Counts a refused connection, and calls the callbacks."""
         self.refused[refusal.listener, refusal.cause] += 1
         for hear in self.on_refused:
             hear(refusal)
@@ -95,11 +96,11 @@ class TlsStore:
     # -- loading again -----------------------------------------------------------------------------------------------
 
     def reload(self) -> None:
-        """Has the files loaded again, changed or not."""
+        """Requests that the files are read again, changed or not."""
         self._files.look()
 
     async def watch(self) -> None:
-        """Looks after the files until it is cancelled."""
+        """Reads the files again whenever they change or `reload` requests it, until cancelled."""
         self._warn()
         while True:
             if await self._files.are_to_be_read():
@@ -127,7 +128,7 @@ class TlsStore:
         logger.info("certificates are loaded again", days_left=_days(seconds_left(contexts)))
 
     def _warn(self) -> None:
-        """Says once a day that the certificate's time is nearly over."""
+        """Logs once a day that the certificate will expire soon."""
         now_s, left_s = asyncio.get_running_loop().time(), seconds_left(self.contexts)
         # Once a day by the loop's clock; the end of the certificate's time goes by the wall clock.
         if left_s < WARN_S and now_s >= self._warned_s + WARN_AGAIN_S:

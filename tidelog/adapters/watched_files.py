@@ -1,4 +1,4 @@
-"""Files that are read again when they change: looked at every few seconds, or at once when somebody asks (SIGHUP)."""
+"""Detection of changed files: by a look every few seconds, or at once on request (SIGHUP)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ LOOK_S: Final = 2.0
 
 
 class WatchedFiles:
-    """Some files, and what they looked like when they were last read. Made before that."""
+    """Watches some files for changes. Created before the files are read."""
 
     def __init__(self, paths: Iterable[str | None]) -> None:
-        """Notes what the files look like now; None stands for no file."""
+        """Records the state of the files; None stands for no file."""
         self._paths = tuple(path for path in paths if path is not None)
         self._seen = self._signature()
         self._is_wanted = asyncio.Event()
 
     def look(self) -> None:
-        """Has them read again, changed or not."""
+        """Requests that the files are read again, changed or not."""
         self._is_wanted.set()
 
     async def are_to_be_read(self) -> bool:
-        """Waits for the next look, and returns what comes of it."""
+        """Waits for the next look at the files, of which there is one every few seconds. Returns True if they have
+        changed since the last look, or `look` was called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await self._is_wanted.wait()
@@ -41,7 +42,7 @@ class WatchedFiles:
 
 
 def signature_of(path: str) -> tuple[int, int, int] | None:
-    """Returns what changes when somebody writes the file, or puts another in its place; None if there is none."""
+    """Returns values that change when a file is written or replaced; None if there is no such file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -41,7 +41,7 @@ class Entropy(Protocol):
     """Randomness, for ids and jitter."""
 
     def token_hex(self, bytes_count: int) -> str:
-        """Returns `2 * bytes_count` random hexadecimal digits, so many that they are unique."""
+        """Returns `2 * bytes_count` random hexadecimal digits, for unique ids."""
         ...
 
     def uniform(self, low: float, high: float) -> float:

@@ -34,7 +34,7 @@ class ClientFirst(NamedTuple):
 
 
 class ServerFirst(NamedTuple):
-    """The server's first message, with the client's and the keys, from which the proof is computed."""
+    """The server's first message as `text`, with the client's first message, the user's keys and the joint nonce."""
 
     first: ClientFirst
     keys: ScramKeys
