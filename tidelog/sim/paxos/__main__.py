@@ -1,4 +1,4 @@
-"""The simulator of the Paxos log as a program: runs seeds, or one scenario."""
+"""Command line of the Paxos simulator: runs seeds, or one scenario."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMAND = "python -m tidelog.sim.paxos"
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Runs the command and returns its exit status."""
     options = options_of(COMMAND, "Simulate the replicated log, each run from one number.").parse_args()
     program = Program(COMMAND, "events", shrink)
     if options.scenario is not None or options.trace:

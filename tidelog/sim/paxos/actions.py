@@ -1,8 +1,8 @@
-"""Actions of a plan on a cluster: things that users, operators and bad luck do.
+"""Actions in the plan of a run: what users, operators and faults do to the simulated group.
 
-An action that does not fit when its time comes (a crash of what is down, an append without a coordinator) does nothing.
-`pick` chooses among what is there at that time, so that a plan keeps its meaning when the actions before it are
-dropped. Times are ticks.
+An action that is impossible when its time comes (a crash of a node that is down, an append without a coordinator) does
+nothing. `pick` is an index, modulo their number, into the objects that exist at that time, so that a plan keeps its
+meaning when earlier actions are dropped. Times are ticks. A *coordinator* is the leader of the Paxos log.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Status
 
 
 class ElectNode(msgspec.Struct, frozen=True, tag=True):
-    """A node is told to become coordinator; it may go on trying for a while."""
+    """Tells a node to become coordinator. It may try again for a while."""
 
     node: int
 
 
 class AppendSome(msgspec.Struct, frozen=True, tag=True):
-    """A client sends batches to one of those that call themselves coordinator."""
+    """A client sends batches to a node that believes to be coordinator."""
 
     pick: int
     batches: int
@@ -41,50 +41,52 @@ class AppendSome(msgspec.Struct, frozen=True, tag=True):
 
 
 class TruncateSome(msgspec.Struct, frozen=True, tag=True):
-    """Retention: drops a part of what a coordinator has applied."""
+    """Retention: a coordinator deletes a part of what it has applied."""
 
     pick: int
     share: float
 
 
 class DemoteOne(msgspec.Struct, frozen=True, tag=True):
-    """A coordinator's caller gives up, with whatever is under way."""
+    """Makes a coordinator step down, with its proposals still open."""
 
     pick: int
 
 
 class ChangeVoters(msgspec.Struct, frozen=True, tag=True):
-    """A coordinator is told to change the voters: by one more, one less, or one in the place of another."""
+    """Tells a coordinator to change the voters: add, remove or replace one."""
 
     pick: int
     kind: str
-    """add, remove or replace."""
+    """`add`, `remove` or `replace`."""
     choice: int
 
 
 class CrashNode(msgspec.Struct, frozen=True, tag=True):
-    """The machine stops; what was not durable may be gone."""
+    """A machine crashes; writes that were not durable may be lost. It starts again after `ticks`."""
 
     node: int
     ticks: int
 
 
 class CrashAfter(msgspec.Struct, frozen=True, tag=True):
-    """The next node that says or writes this stops right after, before it is durable."""
+    """Crashes the next node that sends or writes what the trigger names, right afterwards and before the write is
+    durable."""
 
     trigger: str
-    """A name of `TRIGGERS`."""
+    """Key of `ALL_TRIGGERS`."""
     ticks: int
 
 
 class CrashAll(msgspec.Struct, frozen=True, tag=True):
-    """The power fails everywhere."""
+    """A power failure that crashes all machines."""
 
     ticks: int
 
 
 class WipeNode(msgspec.Struct, frozen=True, tag=True):
-    """The machine stops and comes back with an empty disk; perhaps somebody takes it for a new one and founds."""
+    """A machine crashes and comes back with an empty disk. If `is_founding`, an operator takes the disk for a new one
+    and founds the group on it again."""
 
     node: int
     ticks: int
@@ -92,21 +94,22 @@ class WipeNode(msgspec.Struct, frozen=True, tag=True):
 
 
 class FailStore(msgspec.Struct, frozen=True, tag=True):
-    """An fsync fails; the node halts, and is started again later."""
+    """An fsync fails. The node halts, and is started again after `ticks`."""
 
     node: int
     ticks: int
 
 
 class DamageSlot(msgspec.Struct, frozen=True, tag=True):
-    """A payload on a disk becomes unreadable; a running node notices at once, another when it starts."""
+    """A payload on a node's disk becomes unreadable. A running node notices it at once, a stopped one at its start."""
 
     node: int
     pick: int
 
 
 class LoseName(msgspec.Struct, frozen=True, tag=True):
-    """The machine stops; when it starts, a slot has lost its value with its name."""
+    """A machine crashes; at its next start a slot's payload is unreadable, and so is the record of which value it
+    was."""
 
     node: int
     pick: int
@@ -114,14 +117,14 @@ class LoseName(msgspec.Struct, frozen=True, tag=True):
 
 
 class GiveUpVotes(msgspec.Struct, frozen=True, tag=True):
-    """A node is told that these voters have lost their votes; rightly or not, for nothing may depend on it."""
+    """Tells a node that these voters have lost their votes, rightly or not: safety must not depend on it."""
 
     node: int
     voters: tuple[int, ...]
 
 
 class CutLink(msgspec.Struct, frozen=True, tag=True):
-    """Cuts one direction of one link for a while."""
+    """Cuts one direction of the link between two nodes for some ticks."""
 
     source: int
     target: int
@@ -129,7 +132,7 @@ class CutLink(msgspec.Struct, frozen=True, tag=True):
 
 
 class IsolateNode(msgspec.Struct, frozen=True, tag=True):
-    """All links of a node are dead for a while: those towards it, from it, or both."""
+    """Cuts all links to a node, from it, or both, for some ticks."""
 
     node: int
     ticks: int
@@ -138,7 +141,7 @@ class IsolateNode(msgspec.Struct, frozen=True, tag=True):
 
 
 class Connect(msgspec.Struct, frozen=True, tag=True):
-    """Only these links work, each in one direction, until the next time or the end."""
+    """Restricts the network to these links, each in one direction, until the next `Connect` or the end of the run."""
 
     links: tuple[tuple[int, int], ...]
 
@@ -190,7 +193,8 @@ def _writes(effect: Effect, kind: type[Slot | Prefix]) -> bool:
 
 
 def _admits(effect: Effect) -> bool:
-    """The metadata of a replica that is about to vote: it has used a number, and promised it."""
+    """Returns True if the effect writes the metadata of a replica that is about to vote, with a ballot that it issued
+    and promised."""
     return isinstance(effect, Persist) and any(
         isinstance(record, Metadata) and record.status is Status.VOTING and record.promised == record.issued > 0
         for record in effect.records
@@ -215,5 +219,5 @@ VOTER_TRIGGERS: Mapping[str, Callable[[Effect], bool]] = {
     "finds voters": lambda effect: isinstance(effect, VotersFound),
     "is lost": lambda effect: isinstance(effect, Lost),
 }
-"""The steps of a change of voters."""
+"""Triggers at the steps of a change of voters."""
 ALL_TRIGGERS = {**TRIGGERS, **VOTER_TRIGGERS}

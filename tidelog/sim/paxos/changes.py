@@ -1,4 +1,4 @@
-"""Operators who change the voters, and disks that are lost while they do."""
+"""Changes of voters by simulated operators, and disks that are lost meanwhile."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ VOTERS_MAX = 5
 
 
 class Changes:
-    """The changes of voters in one run; `start` starts a node that has a new disk."""
+    """The changes of voters in one run. `start` is called with a node that has a new disk."""
 
     def __init__(self, sim: Simulation, start: Callable[[SimNode], None]) -> None:
         self._sim = sim
         self._start = start
 
     def begin(self, leader: SimNode, action: ChangeVoters) -> None:
-        """Tells a leader to change the voters, if the plan's wish makes sense to it."""
+        """Starts a change of voters at a leader, if the planned kind of change is possible."""
         voters = leader.membership.voters
         fresh = self._candidate(voters, action.choice) if action.kind != "remove" else None
         leaves = self._leaving(voters, action.choice) if action.kind != "add" else None
@@ -34,12 +34,12 @@ class Changes:
         self._change(leader, fresh, leaves)
 
     def _candidate(self, voters: VoterSet, choice: int) -> SimNode | None:
-        """A disk that does not vote."""
+        """Returns a running node whose disk does not vote; None if there is none."""
         nodes = [node for node in self._sim.machines.values() if node.is_up and node.node not in voters.ids]
         return nodes[choice % len(nodes)] if nodes else None
 
     def _leaving(self, voters: VoterSet, choice: int) -> int:
-        """A lost disk rather than another."""
+        """Returns the voter id to remove: one whose disk is lost, if there is one."""
         lost = [voter for voter in voters.ids if self._sim.is_lost(voter)]
         return (lost or voters.ids)[choice % len(lost or voters.ids)]
 
@@ -71,7 +71,7 @@ class Changes:
             self._sim.step(leader, Demote())
 
     def wipe(self, node: SimNode, action: WipeNode) -> None:
-        """Loses a disk, if a majority is left of all the voters who are or may be needed."""
+        """Destroys a node's disk, unless some voter set that is or may be in force would be left without a majority."""
         for voters in self._sim.truth.needed_voters():
             left = [voter for voter in voters.ids if voter != node.node and not self._sim.is_lost(voter)]
             if node.node in voters.ids and 2 * len(left) <= len(voters.ids):

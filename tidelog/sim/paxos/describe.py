@@ -1,7 +1,7 @@
-"""Events and effects in a line each, for traces and golden scripts.
+"""Formats events and effects as one line each, for traces and golden scripts.
 
-A number is written round.node (3.1), a value by its kind, digest and birth (append 7 @3.1), a slot as position=value
-under the number that accepted it, a prefix as position/epoch/next offset.
+A ballot is written round.node (3.1), a value by its kind, digest and the ballot that proposed it first (append 7 @3.1),
+a slot as position=value under the ballot that accepted it, a prefix as position/epoch/next offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def number_text(number: int) -> str:
 
 
 def digest_text(digest: bytes) -> str:
-    """Digests are names here: a batch's, or voter ids."""
+    """Returns a digest as text: in the simulator, digests are short names of batches, or voter ids."""
     return digest.decode()
 
 

@@ -1,5 +1,5 @@
-"""Draws scenarios from seeds. Two of three have a group whose voters stay the same (`plans.py`); in the third the
-voters change (`voter_plans.py`)."""
+"""Draws scenarios from seeds. Two of three have a fixed set of voters (`plans.py`); in the third the voters change
+(`voter_plans.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPARES = (1, 1, 2, 3)
 
 
 def draw_scenario(seed: int) -> Scenario:
-    """Returns the scenario of a seed, the same each time."""
+    """Returns the scenario of a seed, always the same one."""
     scenario = _draw(seed)
     beliefs = draw_beliefs(stream(seed, "beliefs"), scenario.swarm, list(scenario.steps))
     return structs.replace(scenario, steps=tuple(sorted([*scenario.steps, *beliefs], key=lambda item: item[0])))

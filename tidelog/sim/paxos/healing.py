@@ -1,11 +1,12 @@
-"""The end of a run: a quorum is healed, the rest stays down, and what is open must be settled.
+"""The end of a run: a quorum of nodes is healed, the other nodes stay down, and all that is open must be settled.
 
-Faults that come and go hide what never ends: a node that deafens an election for ever, a position that nobody will
-fill. So at the end the faults stop for some nodes and never stop for the others. Those that are healed must then elect
-a coordinator, acknowledge new batches, and come to the same log, all VOTING, with every payload that is to be had.
+Faults that come and go hide a permanent failure to make progress, such as an election that a node disturbs for ever, or
+a position that is never filled. So at the end all faults stop for some nodes and never stop for the others. The healed
+nodes must then elect a coordinator, acknowledge new batches, and reach the same log, all of them voting, with every
+payload that still exists.
 
-The demand is fair only if their disks still hold enough. If not, the others are healed as well; and if all together
-have lost the last intact copies of something that may be chosen, then to wait for ever is the right answer.
+This is only required if their disks hold enough. If not, the other nodes are healed, too; and if all nodes together
+have lost the last intact copy of a value that may be chosen, then waiting for ever is the correct behaviour.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from tidelog.sim.paxos.truth import Violation
 
 ROUNDS_MAX = 60
 ROUNDS_WITHOUT_HOPE = 8
-"""Enough for something wrong to show."""
+"""Rounds after which healing stops if the disks cannot hold enough: enough rounds for an error to show."""
 BATCHES = 2
 
 
 class Healing:
-    """The healing of one run, after its story."""
+    """The healing phase of one run, after its plan."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
@@ -33,7 +34,8 @@ class Healing:
         self._turn = 0
 
     def run(self) -> None:
-        """Heals a quorum, and more nodes if that cannot be enough; raises `Violation` if it is not enough after all."""
+        """Heals a quorum, or all nodes if a quorum cannot be enough. Raises `Violation` if the healed nodes make no
+        progress although their disks hold enough."""
         sim = self._sim
         core = self._draw_core()
         if not self._is_enough(core) or not self._is_recoverable(core):
@@ -49,7 +51,7 @@ class Healing:
             sim.truth.counters["the last copies are lost"] += 1
 
     def _draw_core(self) -> list[SimNode]:
-        """Voters, as few as are a majority of all who may be needed."""
+        """Returns voting nodes, no more than are needed for a majority of every voter set that may be in force."""
         sim = self._sim
         voters = [node for node in sim.machines.values() if node.disk.metadata.status is Status.VOTING]
         core: set[int] = set()
@@ -86,7 +88,7 @@ class Healing:
         return False
 
     def _hurry(self, core: list[SimNode]) -> None:
-        """Fires the timers for catching up, which may be long ones."""
+        """Fires the catch-up timers of the nodes, which may be long."""
         for node in core:
             if node.is_up:
                 self._sim.step(node, TimerFired(Timer.CATCHUP))
@@ -109,12 +111,12 @@ class Healing:
         )
 
     def _can_be_repaired(self, node: SimNode, core: list[SimNode]) -> bool:
-        """Is any payload missing here, and at hand elsewhere? Whatever else is lost for good."""
+        """Returns True if the node lacks a payload that another node of the core has."""
         slots = [other.core.replica.slots.get(position) for position in node.core.replica.faulty() for other in core]
         return any(slot is not None and not slot.faulty for slot in slots)
 
     def _is_recoverable(self, nodes: list[SimNode]) -> bool:
-        """Do these disks hold enough to settle every position? Tries every quorum, as the rule says it."""
+        """Returns True if these disks hold enough to settle every position, whichever quorum a coordinator asks."""
         needed = self._sim.truth.needed_voters()
         voters = [node for node in nodes if node.disk.metadata.status is Status.VOTING]
         asked = needed[0].ids  # later voters are not, until somebody knows of them
@@ -133,7 +135,7 @@ class Healing:
         return is_new or self._is_enough(nodes)
 
     def _is_enough(self, nodes: list[SimNode]) -> bool:
-        """Do enough of them vote?"""
+        """Returns True if the voting nodes among these are a majority of every voter set that may be in force."""
         ids = {node.node for node in nodes if node.disk.metadata.status is Status.VOTING}
         return all(_is_majority(ids, members) for members in self._sim.truth.needed_voters())
 
@@ -143,18 +145,19 @@ def _is_majority(nodes: set[int], voters: VoterSet) -> bool:
 
 
 def _is_readable(learned: list[Slot]) -> bool:
-    """Returns False if this slot names the voters, and no voter can read it."""
+    """Returns False if the learned slots of a position contain a change of voters that no voter can read."""
     return learned[0].value.kind is not Kind.VOTERS or any(not slot.faulty for slot in learned)
 
 
 def _is_blocked(nodes: set[int], voters: VoterSet) -> bool:
-    """Are those who are left without these nodes no majority?"""
+    """Returns True if the voters without these nodes are no majority."""
     return not _is_majority(set(voters.ids) - nodes, voters)
 
 
 def _may_be_settled(voters: list[SimNode], here: list[Slot], position: int, needed: list[VoterSet]) -> bool:
-    """Has a majority accepted a value that is known by name? Or is there a value that is intact somewhere, or none, and
-    can no majority do without somebody who has nothing above it?"""
+    """Returns True if a coordinator can settle the position. Either a majority has accepted the same known value; or
+    the value of some ballot (or no value) is readable somewhere, and every majority includes a node that has accepted
+    nothing newer."""
     held = {node.node: node.disk.slots[position].number for node in voters if position in node.disk.slots}
     for number in sorted({NO_NUMBER, *(slot.number for slot in here)}):
         names = {slot.value for slot in here if slot.number == number and slot.value != UNKNOWN}

@@ -1,7 +1,7 @@
-"""Invariants: statements that always hold, each in a class that notices when it does not.
+"""Invariants of the simulated group, each in a class that checks it.
 
-A class says what it looks at, and is called for nothing else: `watches` names effects, `sends` and `hears` messages,
-`lands` records that reach a disk.
+A class lists the types that it checks, and is called for no others: `watches` lists effects, `sends` and `hears` list
+messages, `lands` lists records that become durable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Invariant:
-    """A statement that always holds."""
+    """A statement that must hold at all times."""
 
     name: ClassVar[str]
     watches: ClassVar[tuple[type[Effect], ...]] = ()
@@ -30,19 +30,19 @@ class Invariant:
         self.truth = truth
 
     def check(self, node: SimNode, effect: Effect) -> None:
-        """Judges what a node is about to do."""
+        """Checks an effect that a node is about to carry out. Raises `Violation`."""
 
     def sent(self, node: SimNode, message: Message) -> None:
-        """Judges what a node is about to say."""
+        """Checks a message that a node is about to send. Raises `Violation`."""
 
     def heard(self, node: SimNode, sender: int, message: Message) -> None:
-        """Takes note of what a node is about to be told."""
+        """Records a message that a node is about to receive."""
 
     def landed(self, node: SimNode, record: Record) -> None:
-        """Judges what has just become durable."""
+        """Checks a record that has just become durable. Raises `Violation`."""
 
     def at_end(self) -> None:
-        """Judges the disks that the run leaves."""
+        """Checks the state of the disks at the end of the run. Raises `Violation`."""
 
     def require(self, holds: bool, *what: object) -> None:
         if not holds:

@@ -1,7 +1,8 @@
-"""A node's disk as far as a log is on it: a state, and writes that a crash may still undo.
+"""The simulated disk of a Paxos replica: a state, and writes that a crash may still undo.
 
-Writes become durable in order. A crash leaves any part of those that were not, by a mood for the whole crash; a payload
-may be torn while its row survives. A row is whole or not there: it has its own checksum, and lies apart.
+Writes become durable in order. A crash keeps any part of the writes that were not durable; the `mood` of the crash
+decides which. A payload may be torn while its catalog row survives. A row is whole or missing: it has its own checksum,
+and is stored apart from the payload.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.replication.paxos.state import UNKNOWN, WITH_PAYLOAD, Metadata, Pre
 
 
 class LogDisk:
-    """The disk of one node. `incarnations` counts the disks that it has had."""
+    """The disk of one node. `incarnations` counts the physical disks that the node has had."""
 
     def __init__(self, node: int) -> None:
         self.node = node
@@ -25,7 +26,7 @@ class LogDisk:
         self.wipe()
 
     def wipe(self) -> None:
-        """Puts an empty disk in the place of this one."""
+        """Replaces the disk by an empty one."""
         self.incarnations += 1
         self.metadata = Metadata(f"{self.node}/{self.incarnations}")
         self.floor = Prefix()
@@ -33,23 +34,23 @@ class LogDisk:
         self.pending: deque[Persist] = deque()
 
     def found(self, founders: tuple[tuple[int, str], ...]) -> None:
-        """Makes this disk one of a group that was founded before the run."""
+        """Initialises the disk as that of a voter in a group that was founded before the run."""
         self.metadata = structs.replace(self.metadata, status=Status.VOTING, cluster_id="sim", founders=founders)
 
     def load(self) -> StoredLog:
-        """Returns the log that a starting process finds."""
+        """Returns the log that a starting process finds on the disk."""
         return StoredLog(self.metadata, self.floor, tuple(self.slots[position] for position in sorted(self.slots)))
 
     def write(self, persist: Persist) -> None:
         self.pending.append(persist)
 
     def sync(self, sequence: int) -> Iterator[Record]:
-        """Makes the writes up to this one durable; yields their records."""
+        """Makes the writes up to this sequence number durable, and yields their records."""
         while self.pending and self.pending[0].sequence <= sequence:
             yield from self._put(self.pending.popleft().records)
 
     def crash(self, rng: random.Random, mood: str) -> Iterator[Record]:
-        """Loses what was not durable, or a part of it; yields the records that survive."""
+        """Loses all or some of the writes that were not durable, and yields the records that survive."""
         pending, self.pending = self.pending, deque()
         for persist in pending:
             for record in persist.records:
@@ -59,8 +60,8 @@ class LogDisk:
                     yield from self._put((survivor,))
 
     def damage(self, pick: int) -> int | None:
-        """Makes one payload unreadable; returns its position. Not one that is being written again: who reads that slot
-        reads what is newer."""
+        """Makes one payload unreadable and returns its position; None if there is none. Slots with a write under way
+        are left out, since a read returns the newer write."""
         rewritten = {r.position for persist in self.pending for r in persist.records if isinstance(r, Slot)}
         sound = [
             position
@@ -74,7 +75,8 @@ class LogDisk:
         return position
 
     def lose_name(self, pick: int) -> int | None:
-        """Makes one slot's payload and its value's name unreadable; returns its position."""
+        """Makes one slot's payload unreadable, and the record of which value it was; returns its position, None if
+        there is none."""
         known = [p for p in sorted(self.slots) if self.slots[p].value != UNKNOWN]
         if not known:
             return None

@@ -1,4 +1,4 @@
-"""A network that loses, repeats, delays and reorders, and whose links are cut in one direction at a time."""
+"""A network that loses, repeats, delays and reorders messages, and whose links are cut in one direction at a time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tidelog.sim.paxos.scenario import Scenario
 
 
 class SimNetwork:
-    """Decides when a message arrives, if it does. Draws the same whatever becomes of the message, so that a message
-    more or less disturbs a scenario as little as possible."""
+    """Decides when a message arrives, if at all. Every message takes the same number of random draws whatever happens
+    to it, so that one message more or less changes a scenario as little as possible."""
 
     def __init__(self, scenario: Scenario, rng: random.Random) -> None:
         self.sent = 0
-        """The ordinal of the next message."""
+        """Ordinal of the next message."""
         self._swarm = scenario.swarm
         self._dropped = frozenset(scenario.dropped)
         self._rng = rng
@@ -27,7 +27,7 @@ class SimNetwork:
         self._cut_until[source, target] = until
 
     def connect(self, links: tuple[tuple[int, int], ...]) -> None:
-        """Only these work from now on; what is under way still arrives."""
+        """Restricts the network to these links from now on. Messages that are under way still arrive."""
         self._connected = frozenset(links)
 
     def _reaches(self, source: int, target: int, now: int) -> bool:
@@ -36,11 +36,11 @@ class SimNetwork:
         return self._connected is None or (source, target) in self._connected
 
     def heal(self) -> None:
-        """From now on every message arrives, once and in usual time."""
+        """Ends all faults: from now on every message arrives once, in the usual time."""
         self._is_healed = True
 
     def delays(self, source: int, target: int, message: Message, now: int) -> Iterator[int]:
-        """After how many ticks a message arrives: once for each copy, not at all if it is lost."""
+        """Yields the delay in ticks of each copy of a message that arrives; none if the message is lost."""
         self.sent += 1
         swarm, draw = self._swarm, self._rng.random
         delay = swarm.delay_low + int(draw() * (swarm.delay_spread + 1))

@@ -1,7 +1,7 @@
-"""The invariants that clients can see of a log, and that hold whatever happens.
+"""The invariants of a log that clients could see violated.
 
-Two more of the kind are in the truth itself (`truth.py`), since it cannot be told without them: that one value is
-chosen per position, and that offsets are given out once.
+Two more are checked in `truth.py`, which depends on them: one value is chosen per position, and each offset is given
+out once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 
 class AckedIsKept(Invariant):
-    """Checks that what was acknowledged is in the log, at its position, and counts; every coordinator with a larger
-    number has it.
-    """
+    """Checks that an acknowledged batch is applied at its position and not void, and that every coordinator elected
+    under a larger ballot has it."""
 
     name = "acked is kept"
     watches = (Applied, Elected)
@@ -36,7 +35,7 @@ class AckedIsKept(Invariant):
 
 
 class AppliedAlike(Invariant):
-    """Every replica applies the same values with the same verdicts, now and after every restart."""
+    """Checks that all replicas apply the same values with the same verdicts, also after a restart."""
 
     name = "applied alike"
     watches = (Applied, Jumped)
@@ -53,7 +52,7 @@ class AppliedAlike(Invariant):
 
 
 class NothingIsInvented(Invariant):
-    """Checks that what is applied was sent by a client, or is the log's own."""
+    """Checks that every applied batch was sent by a client."""
 
     name = "nothing is invented"
     watches = (Applied,)
@@ -64,7 +63,8 @@ class NothingIsInvented(Invariant):
 
 
 class OffsetsHaveNoGaps(Invariant):
-    """Checks that of a coordinator's proposals all count up to some batch, and none behind it."""
+    """Checks that an applied batch begins at the offset where the one before it ended. So of a coordinator's proposals
+    all up to some batch take effect, and none after it."""
 
     name = "offsets have no gaps"
     watches = (Applied,)

@@ -1,9 +1,9 @@
-"""Plans for a group whose members stay.
+"""Plans for a group with a fixed set of voters.
 
-Two styles, mostly. *Mixed*: actions of a few kinds, at random times, on a network that mostly works. *Episodes*: again
-and again other nodes reach each other, one or two are told to become coordinator, clients write, something breaks, and
-on to the next. Old coordinators stay behind, half done, with answers still under way to them; that is where Paxos'
-corners are. A few runs are about *rejoins* alone.
+There are mainly two styles. *Mixed*: actions of a few kinds at random times, on a network that mostly works.
+*Episodes*: again and again other nodes reach each other, one or two are told to become coordinator, clients write,
+something fails, and the next episode begins. Old coordinators stay behind with open proposals and answers still under
+way to them, which is where Paxos has its corner cases. A few runs have only *rejoins*.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def draw_episodes(rng: random.Random, swarm: Swarm) -> Plan:
 
 
 def draw_rejoins(rng: random.Random, swarm: Swarm) -> Plan:
-    """Again and again: a majority writes, one of it loses its disk, and comes back by the help of those who had not
-    heard of anything; the power fails when it is about to vote."""
+    """Returns a plan that repeats: a majority writes, one of its nodes loses its disk and rejoins with the help of
+    nodes that missed the writes, and the power fails when it is about to vote."""
     machines = range(1, swarm.nodes + 1)
     time = 1
     plan: Plan = []
@@ -116,13 +116,15 @@ def draw_rejoins(rng: random.Random, swarm: Swarm) -> Plan:
 
 
 def draw_early_loss(rng: random.Random, swarm: Swarm) -> Plan:
-    """A disk is lost while the group is being founded, perhaps after its first vote, and is taken for new."""
+    """Returns a plan in which a disk is lost while the group is being founded, perhaps after its first vote, and is
+    taken for a new one."""
     node, time = rng.randint(1, swarm.machines), rng.randint(0, 4 * swarm.round_trip)
     return [(max(0, time - swarm.round_trip), ElectNode(node)), (time, WipeNode(node, 1, is_founding=True))]
 
 
 def draw_beliefs(rng: random.Random, swarm: Swarm, plan: Plan) -> Plan:
-    """At the times of some actions a node is told, of any voters, that their votes are lost."""
+    """Returns actions, at the times of some actions of the plan, that tell a node that some voters have lost their
+    votes."""
     voters = range(1, swarm.machines + 3)
     return [
         (time, GiveUpVotes(rng.randint(1, swarm.machines), tuple(sorted(rng.sample(voters, rng.randint(0, 2))))))
@@ -132,7 +134,7 @@ def draw_beliefs(rng: random.Random, swarm: Swarm, plan: Plan) -> Plan:
 
 
 def _draw_links(rng: random.Random, nodes: int) -> tuple[tuple[int, int], ...]:
-    """Some of the nodes among themselves, or around one in the middle, or any links."""
+    """Returns the working links: among some of the nodes, around one in the middle, or any."""
     links = [(a, b) for a in range(1, nodes + 1) for b in range(1, nodes + 1) if a != b]
     match rng.randrange(3):
         case 0:
@@ -147,7 +149,8 @@ def _draw_links(rng: random.Random, nodes: int) -> tuple[tuple[int, int], ...]:
 
 
 def draw_trouble(rng: random.Random, swarm: Swarm, kind: str, time: int) -> Plan:
-    """An action, and with the loss of a disk perhaps another, at the worst moment of coming back."""
+    """Returns a faulty action of the kind. With the loss of a disk there may be a second one, at the worst moment of
+    the rejoin."""
     plan: Plan = [(time, _draw_action(rng, swarm, kind))]
     if kind == "wipe" and rng.random() < 0.4:
         plan.append((time, CrashAfter("is about to vote", 1)))

@@ -1,4 +1,4 @@
-"""The premises of the proof: rules that hold inside, long before a client could see that they do not."""
+"""The premises of Paxos' safety proof as invariants. They are violated long before a client could notice it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class OneCoordinatorPerNumber(Invariant):
-    """A number belongs to one attempt of one node: nobody else uses it, and no later life of that node."""
+    """Checks that a ballot is used by one attempt of one process only, not by another node or a later process of the
+    same node."""
 
     name = "one coordinator per number"
     watches = (Elected,)
@@ -50,7 +51,8 @@ class OneCoordinatorPerNumber(Invariant):
 
 
 class PromisesHold(Invariant):
-    """On one disk, promises and accepted numbers never decrease, and nothing below the promise is accepted."""
+    """Checks that on one disk promises and accepted ballots never decrease, and that nothing below the promise is
+    accepted."""
 
     name = "promises hold"
     watches = (Persist,)
@@ -70,7 +72,8 @@ class PromisesHold(Invariant):
 
 
 class LearnedWasChosen(Invariant):
-    """Nothing is learned that a quorum, or most voters in force there, have not accepted under one number."""
+    """Checks that a value is learned only if a quorum, or a majority of the voters in force there, has accepted it
+    under one ballot."""
 
     name = "learned was chosen"
     watches = (Persist,)
@@ -84,7 +87,7 @@ class LearnedWasChosen(Invariant):
 
 
 class LogsBeginWhereTruncated(Invariant):
-    """A log begins where an applied truncation says, and with what was applied before."""
+    """Checks that a log begins where an applied truncation says, with the state that was applied up to there."""
 
     name = "logs begin where truncated"
     watches = (Persist,)
@@ -100,9 +103,8 @@ class LogsBeginWhereTruncated(Invariant):
 
 
 class DurableBeforeVisible(Invariant):
-    """Checks that a replica which answers ACCEPT votes, and has on disk what it says; and that a number is used up
-    before it is used.
-    """
+    """Checks that a replica that answers ACCEPT is a voter and has its answer on disk, and that a ballot is recorded as
+    issued before it is used."""
 
     name = "durable before visible"
     watches = (DeletePrefix, StatusChanged)
@@ -129,7 +131,8 @@ class DurableBeforeVisible(Invariant):
 
 
 class FaultyIsTold(Invariant):
-    """A promise reports every slot accepted under a smaller number, faulty ones too, and none as less than it is."""
+    """Checks that a promise reports every slot accepted under a smaller ballot, including unreadable ones, and each
+    with its ballot or a larger one."""
 
     name = "faulty is told"
     sends = (PromiseRequest, PromiseResponse)
@@ -151,7 +154,8 @@ class FaultyIsTold(Invariant):
 
 
 class NewAboveReported(Invariant):
-    """A coordinator's own values stand above everything that its quorum's promises report."""
+    """Checks that a coordinator proposes its own values only above all positions that the promises of its quorum
+    report."""
 
     name = "new above reported"
     sends = (WriteRequest,)
@@ -162,7 +166,7 @@ class NewAboveReported(Invariant):
         self._reported: dict[int, dict[int, int]] = {}
 
     def heard(self, node: SimNode, sender: int, message: Message) -> None:
-        """The first answers of others, as many as are in the quorum for sure; its own answer goes unheard."""
+        """Records the positions that the first promises of other nodes report, as many as are surely in the quorum."""
         assert isinstance(message, PromiseResponse)
         ends = self._reported.setdefault(message.number, {})
         if message.reply is not Reply.ACCEPT or self.truth.is_quorum(message.number, {node.node, *ends}):
@@ -178,7 +182,7 @@ class NewAboveReported(Invariant):
 
 
 class BarrierFirst(Invariant):
-    """No client's value is proposed before its coordinator's barrier is chosen."""
+    """Checks that no client's value is proposed before the barrier of its coordinator is chosen."""
 
     name = "barrier first"
     sends = (WriteRequest,)
@@ -190,7 +194,8 @@ class BarrierFirst(Invariant):
 
 
 class VotersAreAdmitted(Invariant):
-    """A disk votes if its node never voted with another, or behind a fence above all that it ever voted for."""
+    """Checks that a node votes with a new disk only if it never voted before, or behind a fence: its promise is at
+    least every ballot that it ever voted for, and a quorum of other nodes has promised as much."""
 
     name = "voters are admitted"
     watches = (StatusChanged,)
@@ -207,9 +212,10 @@ class VotersAreAdmitted(Invariant):
 
 
 class EveryQuorumKnows(Invariant):
-    """Whichever quorum of voters is asked, what its disks hold leads to what is chosen.
+    """Checks that from the disks of every quorum of voters a new coordinator would find the chosen value of each
+    position.
 
-    This is Paxos' induction, and sees harm that no later election of the run happened to bring out.
+    This is the induction step of Paxos' proof. It notices errors that no later election of the run happens to reveal.
     """
 
     name = "every quorum knows"
@@ -232,9 +238,8 @@ class EveryQuorumKnows(Invariant):
             self._judge_position(position)
 
     def _judge_position(self, position: int) -> None:
-        """Judges a position as far as the voters there are known; values that later voters have not copied, they cannot
-        decide.
-        """
+        """Checks a position with the newest voters that are known there. Values that later voters have not copied
+        cannot be checked with them."""
         truth = self.truth
         _, members = truth.voters_at(min(position, len(truth.log)))
         disks = [truth.disks[voter] for voter in members.ids if voter in truth.disks]
@@ -267,4 +272,4 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     QuorumsInForce,
     VotersComeAlone,
 )
-"""All of them."""
+"""All invariants of the simulator."""

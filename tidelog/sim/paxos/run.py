@@ -1,4 +1,4 @@
-"""Runs scenarios, one or many, and says what came of them."""
+"""Runs one or many scenarios, and returns the outcomes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outcome(ScenarioOutcome[Scenario]):
     """The outcome of one run."""
 
     messages: int = 0
-    """The number of messages sent."""
+    """Number of messages sent."""
 
 
 def run_scenario(
@@ -33,8 +33,8 @@ def run_scenario(
     invariants: tuple[type[Invariant], ...] = INVARIANTS,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Runs one scenario. What is raised, a broken invariant of the simulator's or of the code's own or anything else,
-    ends it and is its outcome."""
+    """Runs one scenario. An exception, such as a violated invariant or a failed assertion in the code, ends the run and
+    is part of its outcome."""
     sim = Simulation(scenario, invariants, observer)
     failure = None
     try:
@@ -51,7 +51,7 @@ def run_scenario(
 def run_seeds(
     first: int, count: int, *, failures_max: int = 1, jobs: int = 1, progress: Progress[Outcome] | None = None
 ) -> Batch[Outcome]:
-    """Runs the scenarios of these seeds, on `jobs` processes, until so many have failed."""
+    """Runs the scenarios of `count` seeds on `jobs` processes, until `failures_max` of them have failed."""
     return batches.run_seeds(
         _run_seed, first, count, sometimes=SOMETIMES, failures_max=failures_max, jobs=jobs, progress=progress
     )
@@ -62,7 +62,8 @@ def _run_seed(seed: int) -> Outcome:
 
 
 def shrink(outcome: Outcome, invariants: tuple[type[Invariant], ...] = INVARIANTS) -> Scenario:
-    """Returns the smallest scenario found that fails as this one did: steps go first, then messages, which are lost."""
+    """Returns the smallest scenario found that fails in the same way. Actions are removed first, then messages are
+    lost."""
 
     def fails(scenario: Scenario) -> bool:
         return run_scenario(scenario, invariants).verdict == outcome.verdict
@@ -75,7 +76,7 @@ def shrink(outcome: Outcome, invariants: tuple[type[Invariant], ...] = INVARIANT
 
 
 def lose_messages(shrinking: Shrinking[Scenario], messages: int) -> None:
-    """Has the scenario lose as many of its messages as it can."""
+    """Removes as many of the scenario's messages as it can."""
     lost = {*shrinking.scenario.dropped}
     sent = [ordinal for ordinal in range(1, messages + 1) if ordinal not in lost]
     shrinking.leave_out(

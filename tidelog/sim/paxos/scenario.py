@@ -1,7 +1,7 @@
-"""A scenario: all that determines a run. Drawn whole from one number, and made smaller piece by piece when it fails.
+"""A scenario: all that determines a run. It is drawn from one seed, and reduced piece by piece when it fails.
 
-Swarm testing (Groce et al., ISSTA 2012; TigerBeetle's VOPR): each seed draws its own parameters, and leaves whole kinds
-of trouble out, because a run with a bit of everything rarely shows what two or three kinds do to each other.
+Swarm testing (Groce et al., ISSTA 2012; TigerBeetle's VOPR): each seed draws its own parameters and leaves out whole
+kinds of faults, because a run with some of every kind rarely shows how two or three kinds interact.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ class Swarm(msgspec.Struct, frozen=True):
     nodes: int
     window: int
     is_founded: bool
-    """False: the run begins with empty disks and the founding of the group."""
+    """True if the group exists before the run; otherwise the run begins with empty disks and the founding of the
+    group."""
     delay_low: int
     delay_spread: int
     loss: float
     deafness: float
-    """The chance that a notice or a copy of what was learned is lost: then only elections find out."""
+    """Chance that a message about a learned value is lost, so that only elections find it."""
     duplicate: float
     late: float
-    """The chance that a message comes much later: from another life, perhaps."""
+    """Chance that a message arrives much later, perhaps after its sender or receiver has restarted."""
     late_ticks: int
     disk_ticks: int
     ambition: float
-    """The chance that who lost an election tries again."""
+    """Chance that a node that lost an election tries again."""
     patience: int
     """Round trips after which an election, or an attempt to rejoin, is given up."""
     mood: str
-    """The mood of a crash: it leaves none, all, or some of what was not durable, or some of it torn."""
+    """Effect of a crash on writes that were not durable: none, all or some of them survive, or some of them torn."""
     catchup_ticks: int
     spares: int = 0
-    """Machines that are no voters at first. With any, the voters change and a lost disk is another voter; with none,
-    the group is fixed and a lost disk rejoins."""
+    """Number of machines that are not voters at first. If there are any, the voters change and a lost disk is replaced
+    by another voter; if there are none, the group is fixed and a node with a lost disk rejoins."""
 
     @property
     def machines(self) -> int:
@@ -52,18 +53,18 @@ class Swarm(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """Give it to `run_scenario`, and the same happens again."""
+    """Everything that determines a run: `run_scenario` repeats it exactly."""
 
     seed: int
     swarm: Swarm
     steps: tuple[tuple[int, Action], ...]
-    """Actions by their time."""
+    """Actions with their times in ticks."""
     dropped: tuple[int, ...] = ()
-    """Messages that are lost, by their ordinals: for making a failing run smaller."""
+    """Ordinals of messages that are lost, to reduce a failing run."""
 
 
 def simpler(scenario: Scenario) -> Iterator[Scenario]:
-    """Scenarios in which less happens."""
+    """Yields scenarios in which less happens."""
     swarm = scenario.swarm
     for chance in ("duplicate", "loss", "deafness", "late", "ambition"):
         yield structs.replace(scenario, swarm=structs.replace(swarm, **{chance: 0.0}))

@@ -1,4 +1,4 @@
-"""A disk that stays, the process on it that comes and goes, and the machine that both stand on."""
+"""A simulated node: a disk that persists, the processes that run on it one after the other, and its machine."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from tidelog.sim.paxos.log_disk import LogDisk
 
 
 class SimNode:
-    """`boot` counts the lives: timers and disk completions of an earlier one mean nothing.
+    """One disk with its current process. `boot` counts the processes: timers and disk completions of an earlier one are
+    ignored.
 
-    In a log with a fixed group, a machine keeps its id whatever disk it has. Where voters change, each disk is a node
-    of its own, with the voter id that it has or will have; after a wipe it is dead, and the machine goes on as another.
+    In a log with a fixed group, a machine keeps its node id whatever disk it has. Where voters change, each disk is a
+    node of its own, with the voter id that it has or will have; after its disk is wiped, the node is dead and the
+    machine continues as another node.
     """
 
     def __init__(self, node: int, machine: int, founders: VoterSet, window: int) -> None:
         self.node = node
-        """The node's id as a voter."""
+        """Voter id of the node."""
         self.machine = machine
         self.incarnation = f"{machine}/{node}"
         self.disk = LogDisk(node)
         self.boot = 0
         self.is_up = False
         self.is_dead = False
-        """The disk is lost; another node has the machine."""
+        """True if the disk is lost; another node has the machine."""
         self.is_enlisted = founders.find(machine, self.incarnation) is not None
-        """It goes by its voter id: it votes, or is about to."""
+        """True if the node uses its voter id, because it votes or is about to."""
         self.promised = 0
-        """The largest promise this life has written, durable or not."""
+        """Largest ballot that the current process has promised, durable or not."""
         self.pending: dict[int, Value] = {}
-        """The values that this life proposed for clients, by position, until they are applied."""
+        """Values that the current process proposed for clients, by position, until they are applied."""
         self.timers: dict[Timer, SetTimer] = {}
-        """The ones that run."""
+        """Running timers."""
         self._window = window
         self.membership = Membership(founders)
         self.core = PaxosNode(node, founders.majority, StoredLog(Metadata("")), window=window)
@@ -44,11 +46,12 @@ class SimNode:
         return self.node if self.is_enlisted else learner_id(self.machine)
 
     def is_alive(self, boot: int) -> bool:
-        """Is it still the same life?"""
+        """Returns True if the process with this boot number still runs."""
         return self.is_up and self.boot == boot
 
     def start(self, voters: VoterSet, position: int) -> None:
-        """Begins a life with what the disk holds; the voters are those below its floor."""
+        """Starts a process on the content of the disk. `voters` are those in force at the beginning of its log;
+        `position` is that of the change that made them so."""
         assert not self.is_up and not self.is_dead
         self.is_up = True
         self.boot += 1
@@ -64,6 +67,6 @@ class SimNode:
 
 
 def founding_voters(count: int) -> VoterSet:
-    """Voters 1 to `count`, on machines of the same numbers."""
+    """Returns voters 1 to `count`, on machines with the same numbers."""
     voters = tuple(Voter(number, number, f"{number}/{number}", "", 0) for number in range(1, count + 1))
     return VoterSet(voters, count + 1)

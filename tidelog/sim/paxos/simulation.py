@@ -1,10 +1,10 @@
-"""A run: nodes, disks and a network on a heap of events, driven by a plan, judged after every event.
+"""A run: nodes, disks and a network on a heap of events, driven by a plan, checked after every event.
 
-Everything that happens comes off one heap, ordered by time and then by the order of its making, and every draw is from
-a stream seeded by the scenario. So a scenario is a run, to the last event; `trace` is its hash.
+All events are ordered by time and then by creation, and all random draws come from streams seeded by the scenario. So a
+scenario determines its run to the last event; `trace` is a hash of all events.
 
-The shell that the cores ask for is here, in its plainest form: it carries out effects in order, draws delays, and keeps
-nothing that a crash would not take. When the plan is over, so are the faults: a quorum is healed (`healing.py`), and
+The shell around the cores is here, in its simplest form: it carries out effects in order, draws delays, and keeps no
+state that a crash would not destroy. At the end of the plan the faults end, too: a quorum is healed (`healing.py`), and
 all that is open must be settled.
 """
 
@@ -51,11 +51,11 @@ from tidelog.sim.paxos.truth import Truth
 from tidelog.sim.paxos.voting import Voting
 
 Observer = Callable[[int, SimNode, Event, list[Effect]], None]
-"""Is shown every event with its effects: time, node, event, effects."""
+"""Callback for every event with its effects: (time, node, event, effects)."""
 
 
 class Simulation:
-    """Everything of one run but its story: what happens next, and what it does."""
+    """The state of one run: nodes, disks, network and pending events. `Story` drives it."""
 
     def __init__(
         self,
@@ -72,18 +72,18 @@ class Simulation:
         founders = founding_voters(swarm.nodes)
         machines = range(1, swarm.nodes + swarm.spares + 1)
         self.nodes = {number: SimNode(number, number, founders, swarm.window) for number in machines}
-        """The nodes by voter id, also those whose disks are lost."""
+        """Nodes by voter id, including those whose disks are lost."""
         self.machines = dict(self.nodes)
-        """The node with the disk that each machine has now, by machine."""
+        """Current node of each machine, by machine number."""
         self.network = SimNetwork(scenario, stream(scenario.seed, "network"))
         self.truth = Truth(founders)
         self.voting = Voting(self)
         self.on_lost: Callable[[SimNode, int], None] = lambda _, __: None
-        """Told when a proposer has failed, and its number."""
+        """Callback for a node whose election failed, with the ballot of the attempt."""
         self.on_changed: Callable[[SimNode], None] = lambda _: None
-        """Told when a leader has changed the voters."""
+        """Callback for a leader that has completed a change of voters."""
         self.on_trap: Callable[[SimNode, CrashAfter], None] = lambda _, __: None
-        """Told when a node has stepped into a trap."""
+        """Callback for a node that has met the trigger of a `CrashAfter`."""
         self.traps: list[CrashAfter] = []
         self._observer = observer
         self._sometimes = Sometimes(self.truth, has_spares=swarm.spares > 0)
@@ -109,7 +109,7 @@ class Simulation:
         self._order = 0
 
     def _index(self, watched: str, judge: str) -> dict[type[Any], list[Callable[..., None]]]:
-        """Returns the methods called `judge`, by the types that their owners list as `watched`."""
+        """Returns the methods called `judge` of all invariants, by the types that their attribute `watched` lists."""
         index: dict[type[Any], list[Callable[..., None]]] = {}
         for watcher in [*self._invariants, self._sometimes]:
             for kind in getattr(watcher, watched, ()):
@@ -123,11 +123,11 @@ class Simulation:
         heapq.heappush(self._heap, (self.now + ticks, self._order, call, args))
 
     def between(self, ticks: int) -> int:
-        """A draw from [T, 2T)."""
+        """Returns a random number of ticks in [ticks, 2 * ticks)."""
         return ticks + int(self.rng.random() * ticks)
 
     def run_until(self, time: int) -> None:
-        """Lets everything happen that is due by then."""
+        """Runs all events that are due by this time."""
         heap = self._heap
         while heap and heap[0][0] <= time:
             self.now, _, call, args = heapq.heappop(heap)
@@ -135,14 +135,14 @@ class Simulation:
         self.now = time
 
     def judge_disks(self) -> None:
-        """Has the invariants judge what would be there if everything stopped now."""
+        """Checks the invariants on the disks as if all processes stopped now."""
         for invariant in self._invariants:
             invariant.at_end()
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def step(self, node: SimNode, event: Event) -> None:
-        """Handles one event of a node, and carries out its effects; nothing, if the node is down."""
+        """Handles one event at a node and carries out its effects. Does nothing if the node is down."""
         if not node.is_up:
             return
         if isinstance(event, (Elect, Rejoin)):
@@ -175,7 +175,8 @@ class Simulation:
         self.step(node, Started())
 
     def replace(self, node: SimNode) -> SimNode:
-        """A machine loses its disk, and gets another: another node, with another voter id. Not started yet."""
+        """Replaces a machine's lost disk. Returns the new node on that machine, with a new voter id, not started
+        yet."""
         node.is_dead = True
         del self.truth.disks[node.node]
         fresh = SimNode(self.truth.draw_id(), node.machine, self.truth.founders, self.scenario.swarm.window)
@@ -184,7 +185,7 @@ class Simulation:
         return fresh
 
     def rename(self, node: SimNode) -> None:
-        """The same disk votes again, under an id of its own."""
+        """Gives a node a new voter id, so that the same disk votes again as another voter."""
         former, node.node = node.node, self.truth.draw_id()
         node.incarnation = f"{node.machine}/{node.node}"
         node.disk.node = node.node
@@ -193,16 +194,16 @@ class Simulation:
         self.truth.disks[node.node] = self.truth.disks.pop(former)
 
     def is_lost(self, voter: int) -> bool:
-        """Is there no disk any more that votes under this id?"""
+        """Returns True if no disk has this voter id any more."""
         return voter not in self.nodes or self.nodes[voter].is_dead
 
     def find(self, engine_id: int) -> SimNode | None:
-        """Whom a message to this id reaches, if anybody."""
+        """Returns the node that receives messages for this id; None if there is none."""
         node = self.nodes.get(engine_id) or self.machines.get(engine_id - LEARNER_BASE)
         return node if node is not None and node.core.node == engine_id else None
 
     def stop(self, node: SimNode, mood: str) -> None:
-        """A crash; `mood` says what it leaves of what was not durable."""
+        """Crashes a node; `mood` decides which of the writes that were not durable survive."""
         node.stop()
         for record in node.disk.crash(self.rng, mood):
             self._land(node, record)
@@ -218,7 +219,8 @@ class Simulation:
             self.after(ticks, self._deliver, node, node.core.node, node.disk.incarnations, effect)
 
     def _deliver(self, sender: SimNode, sender_id: int, incarnation: int, effect: Send) -> None:
-        """To who goes by that id now: an answer to a disk that is lost reaches nobody."""
+        """Delivers a message to the node that has the recipient's id now; drops it if there is none, or if it is
+        down."""
         node, message = self.find(effect.to), effect.message
         if node is None or not node.is_up:
             return
@@ -253,7 +255,7 @@ class Simulation:
         self.after(self.between(ticks), self._fire, node, effect)
 
     def _fire(self, node: SimNode, timer: SetTimer) -> None:
-        """Unless it was set again since, or in another life."""
+        """Fires a timer, unless it was set again since, or the process has ended."""
         if node.is_up and node.timers.get(timer.timer) is timer:
             self.step(node, TimerFired(timer.timer, timer.token))
 
@@ -261,7 +263,8 @@ class Simulation:
         node.pending[effect.position] = effect.value
 
     def _applied(self, node: SimNode, effect: Applied) -> None:
-        """A client hears of its batch, even from a coordinator that has been replaced meanwhile."""
+        """Handles an applied value: the client gets its acknowledgement, even from a coordinator that has been replaced
+        since."""
         self.truth.on_applied(effect)
         self.voting.on_applied(node, effect)
         value = node.pending.pop(effect.position, None)

@@ -1,4 +1,4 @@
-"""States that a batch of runs has to reach now and then, or its silence means nothing.
+"""States that a batch of runs has to reach now and then; without them the absence of failures proves nothing.
 
 `SOMETIMES` names them all. Tests fail if one of them was never seen over a batch.
 """
@@ -83,7 +83,7 @@ SOMETIMES = (
 
 
 class Sometimes:
-    """Counts what it recognises. Judges nothing."""
+    """Counts the states that a run reaches. It checks no invariant."""
 
     sends = (PromiseRequest, PromiseResponse, WriteRequest, WriteResponse)
     hears = (PromiseResponse,)

@@ -1,10 +1,10 @@
-"""The story of a run: the founding, the plan's actions, and people who do what people do.
+"""The execution of a run's plan: the founding, the planned actions, and the reactions of operators.
 
-Who lost an election may try again. An election that takes too long is given up, and so is an attempt to rejoin, with a
-new number each time. The numbers for rejoining come from the truth, which knows all that were ever issued: in a real
-cluster, that is the controller's part.
+A node that lost an election may try again. An election or a rejoin that takes too long is given up; the next attempt
+has a new ballot. The simulator chooses the ballots for rejoins, since it knows all that were issued; in a real cluster
+the controller does this.
 
-At most as many disks are wiped at a time as leave a quorum of the others: with more, data is gone, by anybody's rules.
+At most so many disks are wiped at a time that a quorum of the others is left: with more, data is lost by any rules.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from tidelog.sim.paxos.simulation import Simulation
 
 CLUSTER_ID = "sim"
 ATTEMPTS_MAX = 5
-"""Elections that a node tries in a row."""
+"""Maximum elections that a node attempts in a row."""
 
 
 class Story:
-    """Drives a simulation through its scenario's plan."""
+    """Drives a simulation through the plan of its scenario."""
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
@@ -67,7 +67,7 @@ class Story:
         sim.on_trap = self._on_trap
 
     def tell(self) -> None:
-        """Runs the plan to its end, and a little on."""
+        """Runs the plan to its end, and one round trip longer."""
         sim = self.sim
         if self._swarm.is_founded:
             voters = [node for node in sim.nodes.values() if node.is_enlisted]
@@ -86,7 +86,7 @@ class Story:
     # -- lives -------------------------------------------------------------------------------------------------------
 
     def start(self, node: SimNode) -> None:
-        """A process starts, and its operator sees to it that it votes."""
+        """Starts a node's process. If it does not vote, an operator founds the group on it or lets it rejoin."""
         if node.is_up or node.is_dead:
             return
         self.sim.start(node)
@@ -106,7 +106,7 @@ class Story:
         self.stop(node, trap.ticks)
 
     def _rejoin(self, node: SimNode, boot: int) -> None:
-        """Tries once, and again when that has taken too long; `_on_lost` tries earlier."""
+        """Attempts to rejoin, and tries again if that takes too long or, by `_on_lost`, fails."""
         if node.is_up and node.boot == boot and node.core.replica.metadata.status is not Status.VOTING:
             self.sim.truth.counters["a rejoin begins"] += 1
             number = self.fence_number(node)
@@ -120,13 +120,13 @@ class Story:
             self._rejoin(node, boot)
 
     def fence_number(self, node: SimNode) -> int:
-        """A number of this node's, larger than every number ever issued."""
+        """Returns a ballot of this node that is larger than every ballot issued so far."""
         return next_number(self.sim.truth.issued, node.node)
 
     # -- elections ---------------------------------------------------------------------------------------------------
 
     def elect(self, node: SimNode, boot: int) -> None:
-        """Tries to make this node coordinator, for a while."""
+        """Starts an election of this node, which is given up if it takes too long."""
         core = node.core
         if not node.is_up or node.boot != boot or core.coordinator is not None or core.replica.is_halted:
             return
@@ -191,7 +191,7 @@ class Story:
                 self._change.begin(node, action)
 
     def append(self, node: SimNode, records: int) -> None:
-        """A client's batch, unlike any other. While its voters change, a leader takes none."""
+        """Sends a unique batch of a client to a leader. Does nothing while the leader changes the voters."""
         if node.membership.phase is not None:
             return
         self._batches += 1
@@ -238,7 +238,8 @@ class Story:
             self.sim.after(action.ticks, self._found_again, node)
 
     def _found_again(self, node: SimNode) -> None:
-        """Founds again a node whose disk was lost, as an operator does who takes it for a new one."""
+        """Founds the group again on a node whose disk was lost, as an operator does who takes the disk for a new
+        one."""
         if node.is_up and node.core.replica.metadata.status is Status.EMPTY:
             self.sim.truth.counters["a lost disk is taken for a new one"] += 1
             self.sim.step(node, Found(CLUSTER_ID))

@@ -1,6 +1,7 @@
-"""The simulator's own account of a run, made from disks and from what nodes tell their clients.
+"""The simulator's own account of a run, derived from disks and from what nodes answer to clients.
 
-Kept apart from the code under test, and as plain as possible: the void rule, for one, is written here a second time.
+It shares no code with the code under test and is as simple as possible; the rule for void values, for example, is
+implemented here a second time.
 """
 
 from __future__ import annotations
@@ -20,103 +21,105 @@ SPARES_MAX = 3
 
 
 class Violation(AssertionError):
-    """An invariant does not hold. Starts with the invariant's name."""
+    """An invariant does not hold. The message starts with the invariant's name."""
 
 
 class Attempt(NamedTuple):
-    """Whom a number asks."""
+    """The voters that an election under one ballot asks."""
 
     groups: tuple[tuple[int, ...], ...]
-    """A majority of each."""
+    """Groups of voter ids. The quorum has a majority of each."""
     voters_position: int
-    """The position of the first group's VOTERS value."""
+    """Position of the value that put the first group into force."""
 
 
 class Truth:
-    """The truth of one run."""
+    """The account of one run: accepted, chosen, applied and acknowledged values, and the voters in force."""
 
     def __init__(self, founders: VoterSet) -> None:
         self.founders = founders
         self.quorum_size = len(founders.voters) // 2 + 1
-        """The size of a quorum of the founders: of all logs whose voters stay."""
+        """Size of a quorum of the founding voters; valid throughout in a fixed group."""
         self.counters: Counter[str] = Counter()
         self.accepted: dict[tuple[int, int], tuple[Value, set[int]]] = {}
-        """The value, and the nodes that ever held it on disk, by position and number."""
+        """Accepted value, and the nodes that ever had it on disk, by position and ballot."""
         self.chosen: dict[int, Value] = {}
         self.barriers: set[int] = set()
-        """The numbers of coordinators whose barrier is chosen."""
+        """Ballots of coordinators whose barrier is chosen."""
         self.offered: set[bytes] = set()
-        """Digests of what clients sent."""
+        """Digests of the batches that clients sent."""
         self.acked: dict[int, Value] = {}
         self.log: list[tuple[Value, Verdict]] = []
-        """The applied values by position, as the first node to apply them told them."""
+        """Applied values with their verdicts, by position, as reported by the first node that applied them."""
         self.prefixes: list[Prefix] = [Prefix()]
-        """Before each position of `log`, and after the last."""
+        """State of the log before each position of `log`, and after the last."""
         self.floors: set[int] = {0}
-        """The positions where logs may begin, since they were truncated to them."""
+        """Positions at which logs may begin, because a truncation to them was applied."""
         self.issued = NO_NUMBER
-        """The largest number anybody used."""
+        """Largest ballot that was ever issued."""
         self.disks: dict[int, LogDisk] = {}
-        """The disks as they are, by voter id; without those that are lost."""
+        """Current disks by voter id, without those that are lost."""
         self.voted: dict[int, int] = {}
-        """The largest number that each node ever promised or accepted, on any of its disks."""
+        """Largest ballot that each node ever promised or accepted, on any of its disks."""
         self.attempts: dict[int, Attempt] = {}
-        """The attempts to lead, by number."""
+        """Attempts to lead, by ballot."""
         self.chosen_by: dict[int, list[int]] = {}
-        """The numbers under which a position's value was chosen, in the order in which that happened."""
+        """Ballots under which the value of a position was chosen, in the order in which that happened."""
         self.voter_sets: dict[bytes, VoterSet] = {}
-        """The voter sets that leaders wanted to change to, by digest: the voters' ids, which no other set of a run has.
-        """
+        """Voter sets that leaders have proposed, by digest. The digest consists of the voters' ids, which are unique to
+        a set in a run."""
         self.voters: list[tuple[int, VoterSet]] = [(-1, founders)]
-        """In force, one after the other, each from behind its position on."""
+        """Voter sets in force, oldest first. Each is valid for the positions after its own."""
         self.joined: list[tuple[int, VoterSet]] = []
-        """Changes that may still happen, with the number of the leader who wanted them."""
+        """Changes of voters that may still happen, with the ballot of the leader that proposed them."""
         self.settled_position = -1
-        """The position of the newest voters of whom a majority is known to know that it decides; older voters are not
-        needed.
-        """
+        """Position of the newest voter set of which a majority is known to know, on disk, that it is in force. Older
+        voters are not needed any more."""
         self._next_id = founders.next_voter_id + SPARES_MAX
 
     # -- who decides -------------------------------------------------------------------------------------------------
 
     def draw_id(self) -> int:
-        """A voter id that nobody had."""
+        """Returns a voter id that was never used."""
         self._next_id += 1
         return self._next_id - 1
 
     def voters_at(self, position: int) -> tuple[int, VoterSet]:
-        """The voters in force at a position, and where their value stands."""
+        """Returns the voters in force at a position, and the position of the value that put them into force."""
         return next(item for item in reversed(self.voters) if item[0] < position or item[0] < 0)
 
     def needed_voters(self) -> list[VoterSet]:
-        """A majority of each must be there, or nobody can ask for progress."""
+        """Returns the voter sets of which a majority must run before progress can be expected."""
         in_force = [voters for position, voters in self.voters if position >= self.settled_position]
         return [*in_force, *(voters for _, voters in self.joined)]
 
     def on_attempt(self, number: int, membership: Membership) -> None:
-        """A node begins to act under a number, with a quorum that it takes for the right one."""
+        """Records that a node begins an election or a rejoin under a ballot, with the quorum that it believes is
+        right."""
         quorum = membership.quorum()
         self.attempts[number] = Attempt(tuple(part.members for part in parts_of(quorum)), membership.position)
 
     def on_elected(self, number: int) -> None:
-        """A quorum of the voters that elected it know, on disk, that they are."""
+        """Records an election: a quorum of its voters knows, on disk, that they are in force."""
         self.settled_position = max(self.settled_position, self.attempts[number].voters_position)
         self.joined = [item for item in self.joined if item[0] >= number]
 
     def is_quorum(self, number: int, nodes: set[int]) -> bool:
-        """Counted here once more: more than half of each group that was asked."""
+        """Returns True if the nodes are a majority of each group that the attempt asks. Counted here independently of
+        the code under test."""
         return all(2 * len(nodes.intersection(group)) > len(group) for group in self.attempts[number].groups)
 
     def _is_settled(self, position: int, nodes: set[int]) -> bool:
-        """True if a majority of the voters in force at the position has accepted. Its proposer may have asked more, for
-        voters that it wants to follow them; but no later one settles the position without seeing this."""
+        """Returns True if these nodes are a majority of the voters in force at the position. The proposer may need
+        more, if its proposal changes the voters; but no later election misses a value that this majority has
+        accepted."""
         if position > len(self.log):
             return False  # nobody can say yet who is in force there
         _, in_force = self.voters_at(position)
         return 2 * len(nodes.intersection(in_force.ids)) > len(in_force.ids)
 
     def value_of(self, slot: Slot) -> Value:
-        """Returns the value that a slot stands for, if its disk has lost that."""
+        """Returns the value of a slot, also if its disk has lost which value that was."""
         if slot.value != UNKNOWN or (slot.position, slot.number) not in self.accepted:
             return slot.value
         return self.accepted[slot.position, slot.number][0]
@@ -124,7 +127,8 @@ class Truth:
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def on_durable(self, node: int, record: Record) -> None:
-        """Takes note of what reached a disk."""
+        """Records that a record became durable. Raises `Violation` if two values are accepted under one ballot or
+        chosen for one position."""
         if isinstance(record, Metadata):
             self.voted[node] = max(self.voted.get(node, NO_NUMBER), record.promised)
             self.issued = max(self.issued, record.issued)
@@ -149,7 +153,8 @@ class Truth:
                 raise Violation(f"one value is chosen: position {slot.position}, {chosen} and {value}")
 
     def on_applied(self, applied: Applied) -> None:
-        """Extends the log, if this is the first time that the position is applied."""
+        """Extends the log, if the value is the first to be applied at its position. Raises `Violation` if offsets are
+        given out twice."""
         position, value = applied.position, applied.value
         if position != len(self.log):
             return
@@ -175,7 +180,8 @@ class Truth:
         self.prefixes.append(Prefix(position + 1, epoch, next_offset, start_offset, unbroken_from))
 
     def _is_behind_a_gap(self, value: Value) -> bool:
-        """Looked up here from the beginning: does anything but its leader's stand where it needs the log unbroken?"""
+        """Returns True if a value of another leader stands between `value.begin` and the value, where the log must be
+        unbroken."""
         needed = self.log[value.begin :] if value.kind is Kind.APPEND and value.begin else []
         return not all(
             _is_given_up(below) or (verdict is Verdict.APPLIED and below.birth == value.birth)

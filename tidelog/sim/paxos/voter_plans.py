@@ -1,9 +1,8 @@
-"""Plans in which the voters change.
+"""Plans in which the set of voters changes.
 
-Two styles. *Changes*: a plan as for a group that stays, with changes of voters thrown in. *Lineages*: some nodes reach
-each other and change the voters, once or several times, while others stay behind, with what they know and what is under
-way to them; then these come back, perhaps without the first. Candidates that are several changes behind are where the
-corners are.
+Two styles. *Changes*: a plan as for a fixed group, with changes of voters in between. *Lineages*: some nodes reach each
+other and change the voters, once or several times, while others stay behind with outdated state; then these come back,
+perhaps without the first ones. Candidates that are several changes behind are where the corner cases are.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ KINDS = ("add", "add", "remove", "replace")
 
 
 def draw_changes(rng: random.Random, swarm: Swarm, plan: Plan) -> Plan:
-    """A plan with changes of voters at the times of some of its actions."""
+    """Returns the plan with changes of voters at the times of some of its actions."""
     weight, names = rng.choice((0.2, 0.4, 0.6)), rng.choice((0.0, 0.0, 0.1))
     changes: Plan = []
     for time, _ in plan:
@@ -42,7 +41,8 @@ def draw_changes(rng: random.Random, swarm: Swarm, plan: Plan) -> Plan:
 
 
 def draw_lineage(rng: random.Random, swarm: Swarm) -> Plan:
-    """Generations: a part of the machines goes on and leaves the others behind."""
+    """Returns a plan in which again and again some of the machines change the voters and leave the other machines
+    behind."""
     faults = [kind for kind in FAULTS if rng.random() < 0.25]
     names, trouble = rng.choice((0.0, 0.0, 0.1)), rng.choice((0.0, 0.1, 0.3)) if faults else 0.0
     machines = range(1, swarm.machines + 1)
@@ -69,7 +69,7 @@ def draw_lineage(rng: random.Random, swarm: Swarm) -> Plan:
 
 
 def _draw_change(rng: random.Random, swarm: Swarm, time: int) -> Plan:
-    """A change, and perhaps the end of a node at one of its steps."""
+    """Returns a change of voters, and perhaps a crash of a node at one of its steps."""
     plan: Plan = [(time, ChangeVoters(rng.randrange(1000), rng.choice(KINDS), rng.randrange(1000)))]
     if rng.random() < 0.3:
         ticks = rng.choice((1, swarm.round_trip * 8))

@@ -1,4 +1,4 @@
-"""The invariants of changes of the voters. The simulator counts majorities itself (`Truth.attempts`)."""
+"""Invariants of changes of voters. The simulator counts majorities itself (`Truth.attempts`)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 
 class QuorumsInForce(Invariant):
-    """Checks that a value was chosen at its position by the voters in force there, whoever else was asked, or was
-    chosen before; new voters were chosen by the old and by themselves, and are one step from the old.
-    """
+    """Checks that each value was chosen by the voters in force at its position. New voters must also have a majority of
+    themselves, and differ from the old ones by one voter."""
 
     name = "quorums in force"
     watches = (Applied,)
@@ -48,7 +47,8 @@ class QuorumsInForce(Invariant):
 
 
 class VotersComeAlone(Invariant):
-    """New voters are proposed when nothing of their leader is open, and nothing is proposed behind them."""
+    """Checks that new voters are proposed only when no other proposal of their leader is open, and that the leader
+    proposes nothing after them."""
 
     name = "voters come alone"
     watches = (Proposed,)

@@ -1,7 +1,8 @@
-"""The shell's part in changes of voters: feeds each node's `Membership`, and does what it says.
+"""The shell's part in changes of voters: passes events to each node's `Membership`, and carries out its decisions.
 
 The simulator plays the controller too: it says who is to be added or removed, gives out voter ids, and tells the new
-voter its id before the leader asks for its vote. Everything else follows from what nodes apply and find.
+voter its id before the leader asks for its vote. Everything else follows from the values that nodes apply, and find in
+elections.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tidelog.sim.paxos.truth import Truth
 
 
 class Shell(Protocol):
-    """The part of a simulation that voting works with."""
+    """The interface of `Simulation` that `Voting` uses."""
 
     scenario: Scenario
     truth: Truth
@@ -43,7 +44,7 @@ class Shell(Protocol):
 
 
 class Voting:
-    """The voter changes of all nodes of a run."""
+    """The changes of voters of all nodes of a run."""
 
     def __init__(self, sim: Shell) -> None:
         self._sim = sim
@@ -71,7 +72,8 @@ class Voting:
             self._sim.after(0, self._go_by, node, node.boot, False)
 
     def on_jumped(self, node: SimNode, effect: Jumped) -> None:
-        """Snapshots come at once here: the truth has them all."""
+        """Handles a node that has skipped positions: the simulator gives it the voters of its new position at once, as
+        a snapshot would."""
         node.membership.on_jumped(effect.floor.position)
         position, voters = self._sim.truth.voters_at(effect.floor.position)
         if node.membership.on_snapshot(voters, position, effect.floor.position):
@@ -101,8 +103,8 @@ class Voting:
             self._sim.step(node, Append(0, digest_of(voters), Kind.VOTERS))
 
     def _go_by(self, node: SimNode, boot: int, is_to_lead: bool) -> None:
-        """Tells the engine who decides now, under the id that this disk has as a voter, if it is one. A voter that
-        never voted is enlisted, should it have missed that."""
+        """Tells a node's engine which voters are in force, and its own id as a voter if it is one. Enlists a voter that
+        has never voted."""
         if not node.is_alive(boot):
             return
         voter = node.membership.voter_of(node.machine, node.incarnation)
@@ -115,7 +117,7 @@ class Voting:
             self._sim.on_changed(node)
 
     def enlist(self, node: SimNode) -> None:
-        """From learner to voter: the id first, then the right to vote."""
+        """Makes a learner a voter: gives it its voter id, then the right to vote."""
         node.is_enlisted = True
         self._sim.step(node, node.membership.reconfigure(node.engine_id))
         self._sim.step(node, Enlist())
@@ -123,7 +125,8 @@ class Voting:
     # -- a change ----------------------------------------------------------------------------------------------------
 
     def begin(self, node: SimNode, voters: VoterSet) -> bool:
-        """The leader at `node` is to change the voters to these; it drains first."""
+        """Starts a change of voters at a leader, which waits for its open proposals first. Returns False if that is
+        impossible."""
         coordinator = node.core.coordinator
         if coordinator is None:
             return False
@@ -145,7 +148,7 @@ class Voting:
         self.join(node)
 
     def join(self, node: SimNode) -> None:
-        """Old and new voters together elect the leader again."""
+        """Elects the leader again by a quorum of both old and new voters."""
         fresh = node.core.next_number()
         voters = node.membership.join(fresh)
         self._sim.truth.voter_sets[digest_of(voters)] = voters
@@ -160,5 +163,5 @@ class Voting:
 
 
 def digest_of(voters: VoterSet) -> bytes:
-    """A name for these voters: their ids say which disks they are."""
+    """Returns a name of a voter set: its voter ids, which identify the disks."""
     return ",".join(map(str, voters.ids)).encode()
