@@ -1,7 +1,7 @@
-"""Many seeds: run them, on several processes if wanted, and add up what they came to.
+"""Runs many seeds, on several processes if requested, and adds up their outcomes.
 
 Each seed runs in several simulators, from the storage alone to a whole cluster. A seed's outcome depends on nothing but
-the seed and the code, so results are the same however the seeds are spread.
+the seed and the code, so results do not depend on how the seeds are distributed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tidelog.sim.storage import log_scenario, slot_scenario
 
 CHUNK_SEEDS = 4
 COUNTED_FROM_RUNS = 500
-"""In fewer runs, rare things may well not happen."""
+"""Runs from which on rare events are expected to happen."""
 
 Progress = Callable[[int, int], None]
-"""(seeds done, seeds in all)"""
+"""Callback after each seed: (seeds done, seeds in total)."""
 
 
 class Simulator(StrEnum):
     """The kinds of simulators."""
 
     STORAGE = "storage"
-    """A log on one disk, and a replica's slots on another."""
+    """A partition log on one disk, and a Paxos replica's slots on another."""
     BROKER = "broker"
     """A broker with its clients."""
     CLUSTER = "cluster"
@@ -43,7 +43,7 @@ class Simulator(StrEnum):
 
 
 ALL = tuple(Simulator)
-"""Every simulator, the small ones first."""
+"""All simulators, the small ones first."""
 
 
 @dataclass(slots=True)
@@ -58,14 +58,13 @@ class Summary:
     runs: int = 0
     records_acknowledged: int = 0
     counters: Counter[str] = field(default_factory=Counter)
-    """The number of times that each event happened; names that begin with `disk: ` are faults, those of a cluster begin
-    with `cluster: `.
-    """
+    """Number of times that each event happened. Names that begin with `disk: ` are faults, those of a cluster begin
+    with `cluster: `."""
     failures: list[Outcome] = field(default_factory=list)
 
     @property
     def never_happened(self) -> list[str]:
-        """Things that should happen sometimes and did not; empty if the batch is too small to tell."""
+        """Events that should happen sometimes and did not; empty if there were too few runs to tell."""
         if self.runs < COUNTED_FROM_RUNS:
             return []
         expected = list(SOMETIMES_IN_A_BROKER) if Simulator.BROKER in self.simulators else []
@@ -83,7 +82,7 @@ class Summary:
 
     @property
     def faults(self) -> int:
-        """Faults that were injected."""
+        """Number of faults that were injected."""
         kinds = ("disk: ", _in_a_cluster("fault: "))
         return sum(count for name, count in self.counters.items() if name.startswith(kinds))
 
@@ -120,8 +119,9 @@ def run(
     groups: bool | None = None,
     families: Sequence[Family] = ON,
 ) -> Summary:
-    """Runs seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes; `progress` is told after each. `mix` and
-    `groups` are for clusters; None leaves it to the seed. So are `families`, of faults beside the usual ones."""
+    """Runs the seeds `first_seed` to `first_seed + runs - 1` on `jobs` processes, and calls `progress` after each.
+    `mix` (commit protocols) and `groups` apply to clusters; None leaves them to the seed. `families` are kinds of
+    faults beside the usual ones."""
     summary = Summary(first_seed, simulators, mix, groups, families)
     seeds = range(first_seed, first_seed + runs)
     run_one = partial(run_seed, simulators, mix, groups, families=families)
@@ -139,7 +139,7 @@ def run_seed(
     seed: int,
     families: Sequence[Family] = ON,
 ) -> Outcome:
-    """Runs one seed in each of these simulators."""
+    """Runs one seed in each of these simulators, and returns the joint outcome."""
     whole = Outcome(seed, (), "", Counter(), 0)
     for simulator in simulators:
         part = _run_cluster(seed, mix, groups, families) if simulator is Simulator.CLUSTER else _RUN[simulator](seed)

@@ -1,7 +1,7 @@
-"""For tests of programs that use tidelog: a real cluster, started and broken on purpose.
+"""Tools to test programs that use tidelog: a real cluster on this machine, with faults on demand.
 
 `with LocalCluster() as cluster: ...` or `async with LocalCluster() as cluster: ...`; a fixture is in
-`tidelog.testing.pytest_plugin`. A `Recording` keeps the history of a test's clients, and judges it.
+`tidelog.testing.pytest_plugin`. A `Recording` records the history of a test's clients and checks it for consistency.
 """
 
 from tidelog.testing.broker_process import BrokerFailed, BrokerProcess

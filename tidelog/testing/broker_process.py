@@ -1,7 +1,7 @@
-"""A real broker as a child process: `tidelog start`, its ready line, its signals, its output when it fails.
+"""A real broker as a child process: `tidelog start`, its ready line, its signals, and its output when it fails.
 
-Its addresses are chosen beforehand and stay what they are, so that clients and other brokers find it again. Standard
-error goes to a file, of which a failure shows the end.
+Its addresses are chosen beforehand and never change, so that clients and other brokers find it again after a restart.
+Standard error goes to a file; the message of a failure shows its end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.testing.commands import READY, start_command
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
-"""More than a broker takes until it gives up by itself, and says why, on any machine."""
+"""Seconds to wait for a broker to stop: more than it takes, on any machine, to give up by itself and say why."""
 SHOWN_OUTPUT_BYTES = 4000
 
 
@@ -30,21 +30,22 @@ class BrokerFailed(RuntimeError):
 
 
 class Launch(Protocol):
-    """Starts the process of a broker, as `Popen` does."""
+    """Starts the process of a broker, as `subprocess.Popen` does."""
 
     def __call__(
         self, words: Sequence[str], /, *, stdin: int, stdout: int, stderr: IO[bytes], env: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
-        """Returns it at once."""
+        """Starts the process and returns it at once."""
 
 
 class BrokerProcess:
-    """A broker with its data in `directory`/data. `settings` are given by their dotted names; `http` and `peer`, where
-    clients and other brokers find it, are HOST:PORT, as is `kafka`, for Kafka's clients, if they are to find it.
-    `prefix` is words of a command that runs another one, as `nice` does, under its own process id."""
+    """A broker process with its data in `directory`/data. `settings` are given by their dotted names. `http`, `peer`
+    and `kafka` are the addresses, HOST:PORT, for HTTP clients, other brokers and Kafka's clients; without `kafka` there
+    is no listener for the latter. `prefix` is a command that runs another one under its own process id, as `nice`
+    does."""
 
     launch: Launch = subprocess.Popen
-    """How processes are started. Who starts hundreds of brokers may know a cheaper way."""
+    """Function that starts the process. Tests with hundreds of brokers may set a cheaper one."""
 
     def __init__(
         self,
@@ -63,26 +64,26 @@ class BrokerProcess:
         self.url = ""
         self.cluster_id = ""
         self.ops = ""
-        """The address where operators connect, HOST:PORT, if `http.ops.listener` has one."""
+        """Address of the listener for operators, HOST:PORT; empty if `http.ops.listener` is not set."""
         self.kafka = kafka
-        """The address for Kafka's clients, HOST:PORT."""
+        """Address for Kafka's clients, HOST:PORT; None without a listener for them."""
         self._http = http
         self._peer = peer
         self.prefix = prefix
-        """Counts at the next start."""
+        """Words before the command; a change applies at the next start."""
         self._settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def command(self) -> list[str]:
-        """The command that is run; it can be run again by hand."""
+        """Command that starts the broker; it can be run by hand, too."""
         words = start_command(
             self.node_id, self.data_dir, self._http, peer=self._peer, settings=self._settings, kafka=self.kafka
         )
         return [*self.prefix, *words]
 
     def change_settings(self, settings: Mapping[str, str]) -> None:
-        """Gives it other settings for its next start."""
+        """Changes settings of the broker from its next start on."""
         self._settings |= settings
 
     @property
@@ -95,12 +96,12 @@ class BrokerProcess:
 
     @property
     def is_running(self) -> bool:
-        """True from start to end, paused or not."""
+        """True while the process runs, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def output(self) -> str:
-        """All that the broker printed on standard error, over all its runs."""
+        """All that the broker has printed on standard error, in all its runs."""
         path = self.directory / "stderr.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -110,7 +111,8 @@ class BrokerProcess:
         self.wait_until_ready(time.monotonic() + timeout_s)
 
     def begin(self) -> None:
-        """Starts the broker. One of several is ready only when most are, so they begin together."""
+        """Starts the broker without waiting. Brokers of a cluster are started together, since each is ready only when
+        most of them are."""
         assert not self.is_running
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / "stderr.log").open("ab") as errors:
@@ -134,7 +136,7 @@ class BrokerProcess:
         self.wait_until_stopped(time.monotonic() + timeout_s)
 
     def begin_stop(self) -> None:
-        """Asks the broker to stop; forgets one that is dead already."""
+        """Sends the broker SIGTERM. Does nothing if it is dead already."""
         if not self.is_running:
             self._forget()
             return
@@ -143,7 +145,8 @@ class BrokerProcess:
         self._process.send_signal(signal.SIGTERM)
 
     def wait_until_stopped(self, deadline_s: float) -> None:
-        """Waits for the end of a broker that was asked to stop. Raises `BrokerFailed`, as `stop` does."""
+        """Waits for the end of a broker after `begin_stop`. Raises `BrokerFailed` if it takes too long or the exit
+        status is not 0."""
         if self._process is None:
             return
         try:
@@ -163,7 +166,7 @@ class BrokerProcess:
         self._forget()
 
     def pause(self) -> None:
-        """Stops the process in its tracks (SIGSTOP): connections stay open, nothing is answered."""
+        """Suspends the process (SIGSTOP): connections stay open, nothing is answered."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -176,7 +179,8 @@ class BrokerProcess:
         shutil.rmtree(self.data_dir)
 
     def _wait_for_line(self, deadline_s: float) -> str:
-        """The first line on standard output, complete."""
+        """Returns the first complete line on standard output. Raises `BrokerFailed` if there is none by the
+        deadline."""
         assert self._process is not None and self._process.stdout is not None
         line = b""
         with selectors.DefaultSelector() as selector:
@@ -203,7 +207,7 @@ class BrokerProcess:
 
 
 def _environment() -> dict[str, str]:
-    """The parent's environment, without settings that would leak in, and with this very package importable."""
+    """Returns the parent's environment without tidelog settings, and with this package importable."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDELOG_")}
     package_parent = str(Path(tidelog.__file__).parent.parent)
     paths = [package_parent, *filter(None, [environment.get("PYTHONPATH")])]

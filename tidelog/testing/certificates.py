@@ -1,4 +1,4 @@
-"""Certificates of a cluster that a test starts. Needs the extra `tidelog[security]`."""
+"""Certificates for a cluster in a test. Needs the extra `tidelog[security]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ CLIENT = "tester"
 
 
 class ClusterCertificates:
-    """A CA of its own, in a directory, and what it has made. Raises `InvalidRequest` without the library."""
+    """A CA in a directory, and the certificates that it has issued. Raises `InvalidRequest` if the extra is not
+    installed."""
 
     def __init__(self, directory: Path, cluster: str = CLUSTER) -> None:
         try:
@@ -27,19 +28,20 @@ class ClusterCertificates:
 
     @property
     def ca(self) -> Path:
-        """The CA's certificate."""
+        """Path of the CA's certificate."""
         return self.directory / "ca.pem"
 
     def broker(self, node_id: int, *, days: int = 365) -> Path:
-        """A broker's key and certificate, for localhost and its addresses, in place of earlier ones."""
+        """Issues a broker's certificate for localhost and its addresses, in place of an earlier one. Returns the path
+        of the file with the key and the certificate."""
         return self._made.issue_broker(self.directory, self._authority, node_id, force=True, days=days).file
 
     def client(self, name: str = CLIENT) -> Path:
-        """A client's key and certificate."""
+        """Returns the path of a client's key and certificate, in one file."""
         return self._made.issue_client(self.directory, self._authority, name, force=True).file
 
     def settings(self, node_id: int) -> Mapping[str, str]:
-        """The settings of a broker that speaks TLS to everybody."""
+        """Returns the settings with which a broker uses TLS on all its listeners."""
         file = self.directory / f"broker-{node_id}.pem"
         if not file.exists():
             self.broker(node_id)

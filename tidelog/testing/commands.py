@@ -1,4 +1,5 @@
-"""The command line of a broker in a cluster on this machine, and the line that it prints when it is ready."""
+"""The command line that starts a broker of a cluster on this machine, and the line that the broker prints when it is
+ready."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ READY: Final = re.compile(
 
 
 def voters_setting(peers: Sequence[str]) -> str:
-    """`cluster.voters` of brokers 1 to n, each with its peer address, HOST:PORT."""
+    """Returns the value of `cluster.voters` for brokers 1 to n, given the peer address of each, HOST:PORT."""
     return ",".join(f"{node_id}@{peer}" for node_id, peer in enumerate(peers, start=1))
 
 
 def start_command(
     node_id: int, data_dir: Path, http: str, *, peer: str, settings: Mapping[str, str], kafka: str | None = None
 ) -> list[str]:
-    """The words of `tidelog start`, which can be typed again by hand. Addresses are HOST:PORT."""
+    """Returns the words of the `tidelog start` command, which can be run by hand, too. Addresses are HOST:PORT."""
     words = [sys.executable, "-m", "tidelog", "start", "--data-dir", str(data_dir), "--node-id", str(node_id)]
     words += ["--http", http, "--peer", peer]
     if kafka is not None:

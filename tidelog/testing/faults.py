@@ -1,12 +1,12 @@
-"""Faults put on real brokers, one after another: what is done to whom and for how long, drawn from a seed.
+"""Faults of real brokers, one after another: kind, brokers and duration are drawn from a seed.
 
     faults = Faults(cluster, network)
     for fault in islice(plan(seed, cluster.node_ids, faults.kinds), 20):
         await faults.inflict(fault)
 
-Pausing and killing in turn finds most of what there is to find; links that are cut find the rest. At most a minority is
-broken at a time, so that the others can always go on. A plan has every kind once before any comes again, in an order of
-its own.
+Pausing and killing brokers finds most errors; cutting links finds the others. At most a minority of the brokers has a
+fault at a time, so that the others can always go on. A plan has every kind once, in random order, before it repeats
+one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tidelog.testing.private_network import PrivateNetwork
 PROCESS_FAULTS: Final = ("killed", "paused", "restarted")
 NETWORK_FAULTS: Final = ("cut off", "one link cut", "deaf", "mute")
 SECONDS: Final = (0.2, 5.0)
-"""The shortest and the longest fault: within a broker's session, and well beyond it."""
+"""Shortest and longest duration of a fault: within a broker's session timeout, and well beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`nodes` are broken, in one way, for so many `seconds`."""
+    """A fault of one kind, on these nodes, for a number of seconds."""
 
     kind: str
     nodes: tuple[int, ...]
@@ -40,7 +40,7 @@ class Fault:
 
 
 def plan(seed: int, node_ids: Sequence[int], kinds: Sequence[str]) -> Iterator[Fault]:
-    """Faults without end: the same for the same seed."""
+    """Yields faults without end, always the same for the same seed."""
     rng = random.Random(seed)  # noqa: S311 - dice, not secrets
     minority_max = max(1, (len(node_ids) - 1) // 2)
     while True:
@@ -50,16 +50,17 @@ def plan(seed: int, node_ids: Sequence[int], kinds: Sequence[str]) -> Iterator[F
 
 
 class Faults:
-    """The faults that can be inflicted on a cluster; on its links only with the `network` that it is in."""
+    """Inflicts faults on a cluster. Faults of links need the `network` in which the cluster runs."""
 
     def __init__(self, cluster: LocalCluster, network: PrivateNetwork | None = None) -> None:
         self.kinds = PROCESS_FAULTS if network is None else PROCESS_FAULTS + NETWORK_FAULTS
         self.counts: Counter[str] = Counter()
-        """How many there were, by kind."""
+        """Number of faults inflicted so far, by kind."""
         self._cluster, self._network = cluster, network
 
     async def inflict(self, fault: Fault) -> None:
-        """Breaks, waits, and mends. Raises `BrokerFailed` if a broker does not come back."""
+        """Inflicts a fault, waits for its duration and ends it. Raises `BrokerFailed` if a broker does not come
+        back."""
         self.counts[fault.kind] += 1
         match fault.kind:
             case "killed":

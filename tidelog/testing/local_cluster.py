@@ -27,14 +27,14 @@ from tidelog.testing.private_network import HTTP_PORT, KAFKA_PORT, PEER_PORT, Pr
 
 
 class LocalCluster:
-    """`brokers` child processes, with node ids from 1; `settings` (dotted names) go to each.
+    """A cluster of `brokers` child processes with node ids from 1; `settings` (dotted names) apply to each.
 
-    `data_dir` keeps the data after the end. Nodes are named by their ids; without one, node 1 is meant. With a
-    `network` each broker is a node of it, and links between them can be cut. With a `secret`, and always in a network,
-    they take nobody for a broker who does not know what is in `secret_file`. With `tls` everybody speaks TLS, with
-    certificates made for this cluster (it needs the extra `tidelog[security]`). With `login` whoever asks shows a
-    token, and ACLs say what it may do. Clients are given `**cluster.security` beside their bootstrap addresses; with
-    `login` that makes them the super user. With `kafka` each broker has a listener for Kafka's clients as well.
+    `data_dir` keeps the data after the end. Methods name brokers by node id, by default 1. With a `network` each broker
+    is a node of it, and links between brokers can be cut. With a `secret`, and always in a network, brokers accept as
+    peers only processes that know the content of `secret_file`. With `tls` all connections use TLS, with certificates
+    made for this cluster (this needs the extra `tidelog[security]`). With `login` requests need a token, and ACLs
+    authorize them. Clients are given `**cluster.security` beside their bootstrap addresses; with `login` that makes
+    them the super user. With `kafka` each broker has a listener for Kafka's clients as well.
     """
 
     def __init__(
@@ -136,17 +136,17 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """The `bootstrap` of clients: all brokers' base URLs, separated by commas."""
+        """Value of `bootstrap` for clients: the base URLs of all brokers, separated by commas."""
         return ",".join(broker.url for broker in self._brokers.values())
 
     @property
     def kafka_bootstrap(self) -> str:
-        """Returns what Kafka's clients take for `bootstrap.servers`; empty if there is no listener for them."""
+        """Value of `bootstrap.servers` for Kafka's clients; empty without a listener for them."""
         return ",".join(broker.kafka for broker in self._brokers.values() if broker.kafka is not None)
 
     @property
     def security(self) -> dict[str, Any]:
-        """Returns the arguments that clients are given beside `bootstrap`."""
+        """Arguments for clients beside `bootstrap`: certificates and token, if the cluster needs them."""
         given = {}
         if self.certificates is not None:
             given["ssl_ca_location"] = str(self.certificates.ca)
@@ -156,31 +156,32 @@ class LocalCluster:
 
     @property
     def node_ids(self) -> list[int]:
-        """In their order: 1 to the number of brokers, and those that were added; without those that were removed."""
+        """Node ids in order: 1 to the number of brokers, plus those that were added, without those that were
+        removed."""
         return list(self._brokers)
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id, as the brokers announced it."""
+        """Id of the cluster, as the brokers printed it."""
         return self.broker().cluster_id
 
     def broker(self, node_id: int = 1) -> BrokerProcess:
-        """A broker's process: its pid, address, data directory, output."""
+        """Returns the process of a broker, with its pid, addresses, data directory and output."""
         return self._brokers[node_id]
 
     # -- breaking ------------------------------------------------------------------------------------------------
 
     def kill(self, *node_ids: int) -> None:
-        """SIGKILL, to several at a time if need be. Afterwards `restart` starts them again."""
+        """Kills one or several brokers (SIGKILL). `restart` starts them again."""
         for broker in self._chosen(node_ids):
             broker.kill()
 
     def pause(self, node_id: int = 1) -> None:
-        """SIGSTOP: alive, connected, silent."""
+        """Suspends a broker (SIGSTOP): its connections stay open, and it answers nothing."""
         self.broker(node_id).pause()
 
     def resume(self, node_id: int = 1) -> None:
-        """Ends a pause."""
+        """Resumes a broker after `pause`."""
         self.broker(node_id).resume()
 
     def stop(self, *node_ids: int) -> None:
@@ -188,8 +189,8 @@ class LocalCluster:
         self._stop(self._chosen(node_ids))
 
     def restart(self, *node_ids: int, settings: Mapping[str, str] | None = None) -> None:
-        """Starts brokers again at their old addresses, on their old data, after stopping gracefully what runs; with
-        other `settings`, these replace theirs of the same names from now on.
+        """Starts brokers again at their old addresses, on their old data, after stopping gracefully what runs;
+        `settings` replace the brokers' settings of the same names from now on.
 
         Brokers that cannot become ready without each other, such as most of a cluster, must be named together.
         """
@@ -200,7 +201,7 @@ class LocalCluster:
         self._start(brokers)
 
     def add(self) -> int:
-        """Starts one more broker, which joins the cluster; its node id. Not in a `network`."""
+        """Starts one more broker, which joins the cluster, and returns its node id. Not possible in a `network`."""
         if self._network is not None:
             raise ValueError("brokers of a private network are chosen when it is made")
         node_id = max(self._brokers) + 1
@@ -218,8 +219,8 @@ class LocalCluster:
         return node_id
 
     def forget(self, node_id: int) -> None:
-        """A broker that was removed from the cluster has stopped by itself, or does so now; it is not started again.
-        Raises `BrokerFailed` if it does not, or not in good order."""
+        """Waits for the end of a broker that was removed from the cluster, and will not be started again. Raises
+        `BrokerFailed` if it does not stop, or not in good order."""
         self.broker(node_id).wait_until_stopped(time.monotonic() + STOP_TIMEOUT_S)
         del self._brokers[node_id]
 
@@ -227,7 +228,7 @@ class LocalCluster:
         return next(broker for broker in self._brokers.values() if broker.is_running)
 
     def wipe(self, *node_ids: int) -> None:
-        """Kills brokers and removes their data: their disks were replaced by empty ones."""
+        """Kills brokers and removes their data, as if their disks had been replaced by empty ones."""
         for broker in self._chosen(node_ids):
             broker.wipe()
 
@@ -235,7 +236,8 @@ class LocalCluster:
         return [self._brokers[node_id] for node_id in node_ids or (1,)]
 
     def _made(self, brokers: int) -> dict[int, BrokerProcess]:
-        """They must know each other before they start, so their addresses are chosen here."""
+        """Returns the brokers, not started yet. Their addresses are chosen here, because the brokers must know each
+        other's."""
         network = self._network
         http, peer = self._addresses(brokers) if network is None else _network_addresses(brokers, network)
         shared = {"cluster.voters": voters_setting(peer), **self._settings}
@@ -263,7 +265,7 @@ class LocalCluster:
         return {} if self.certificates is None else self.certificates.settings(node_id)
 
     def _addresses(self, brokers: int) -> tuple[list[str], list[str]]:
-        """HTTP and peer address of each broker, on loopback."""
+        """Returns the HTTP and the peer addresses of the brokers, on loopback."""
         addresses = [f"{HOST}:{port}" for port in self._ports.take(2 * brokers)]
         return addresses[:brokers], addresses[brokers:]
 
@@ -279,7 +281,7 @@ def _login_settings(token_file: Path) -> dict[str, str]:
 
 
 def _draw_secret(file: Path, prefix: str = "") -> None:
-    """Makes a secret, if there is none of an earlier cluster on this data."""
+    """Writes a random secret to a file, unless the file exists from an earlier cluster on this data."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o600)
@@ -287,6 +289,6 @@ def _draw_secret(file: Path, prefix: str = "") -> None:
 
 
 def _network_addresses(brokers: int, network: PrivateNetwork) -> tuple[list[str], list[str]]:
-    """In a network of their own the ports can be any."""
+    """Returns the HTTP and the peer addresses of the brokers in a network of their own, where all ports are free."""
     hosts = [network.host(node_id) for node_id in range(1, brokers + 1)]
     return [f"{host}:{HTTP_PORT}" for host in hosts], [f"{host}:{PEER_PORT}" for host in hosts]

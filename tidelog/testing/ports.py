@@ -1,11 +1,11 @@
 """Ports for brokers that must know each other's before any of them runs.
 
-A port that the system chooses is free only until its broker is killed: systems take the near ends of connections from
-the same range (Linux: 32768 and up), and restarting on it may then fail. So these are taken from below that range.
+A port that the system chooses is free only until its broker is killed: systems choose the local ports of outgoing
+connections from the same range (Linux: 32768 and up), so that a restart on the same port may fail. So these ports are
+below that range.
 
-Brokers come and go in a test, and other test processes look for ports meanwhile. `HeldPorts` are bound, and not
-listened on, until they are released: a broker may listen there, also again and again, and no other search finds them
-free.
+`HeldPorts` protect ports against other test processes while brokers stop and start: the ports are bound, but not
+listened on, until they are released. A broker can listen on them, repeatedly, and no other search finds them free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PORTS: Final = range(20_000, 32_000)
 
 
 class HeldPorts:
-    """Ports that belong to this process, also while none of its brokers listens there. `release` at the end."""
+    """Ports reserved for this process, also while none of its brokers listens on them. Call `release` at the end."""
 
     def __init__(self) -> None:
         self._holders: list[socket.socket] = []
@@ -30,7 +30,7 @@ class HeldPorts:
     def take(self, count: int, excluded: Collection[int] = ()) -> list[int]:
         """Returns ports that nobody listens on or holds. Raises `OSError`, and takes none, if there are too few.
 
-        The search begins anywhere, so that test processes side by side hardly ever meet.
+        The search begins at a random port, so that concurrent test processes hardly ever collide.
         """
         begin = random.choice(PORTS)  # noqa: S311 - nobody is to be kept from guessing a port
         taken: list[int] = []
@@ -49,14 +49,14 @@ class HeldPorts:
         return taken
 
     def release(self) -> None:
-        """Gives all of them up. Idempotent."""
+        """Releases all reserved ports. Idempotent."""
         for holder in self._holders:
             holder.close()
         self._holders.clear()
 
 
 def free_ports(count: int, excluded: Collection[int] = ()) -> list[int]:
-    """Ports that nobody listens on or holds now. Raises `OSError` if there are too few."""
+    """Returns ports that nobody listens on or holds now. Raises `OSError` if there are too few."""
     held = HeldPorts()
     try:
         return held.take(count, excluded)
@@ -65,7 +65,7 @@ def free_ports(count: int, excluded: Collection[int] = ()) -> list[int]:
 
 
 def _hold(port: int) -> socket.socket | None:
-    """Binds the port; None if anybody else has."""
+    """Binds the port and returns the socket; None if another process has bound it."""
     holder = socket.socket()
     try:
         holder.bind((HOST, port))
@@ -79,7 +79,7 @@ def _hold(port: int) -> socket.socket | None:
 
 
 def is_free(port: int) -> bool:
-    """True if a broker could listen there now."""
+    """Returns True if a broker could listen on the port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

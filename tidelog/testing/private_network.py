@@ -9,18 +9,17 @@ joins hosts:
           +----------bridge---------+
 
 `cut(1, 2)` makes packets from 1 to 2 vanish, and only those: in the namespace of 1 the neighbour 2 is given a hardware
-address that nobody has. Nothing is refused or reset; as with a broken cable, each side has to find out by itself. It
-holds for connections that are open as well as for new ones. This needs neither a packet filter nor any kernel module
-but veth and bridge.
+address that nobody has. Nothing is refused or reset; as with a broken cable, each side has to find out by itself. This
+applies to open and to new connections. It needs neither a packet filter nor any kernel module but veth and bridge.
 
-The namespaces have no names and no other owner than child processes that end when their standard input does, so
-nothing is left behind on any exit, be it SIGKILL; the machine's own network is never touched. It takes root.
+The namespaces have no names, and exist only as long as child processes that end when their standard input is closed. So
+nothing is left behind after any exit, even by SIGKILL; the machine's own network is never touched. This needs root.
 
     with PrivateNetwork(3) as network, LocalCluster(3, network=network) as cluster:
         network.cut(1, 2)
 
 Inside the `with` the calling thread, and threads that it starts from then on, are in the test's namespace: only there
-the brokers can be reached, and nothing else can.
+the brokers can be reached, and nothing but the brokers.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ from pathlib import Path
 from typing import Final, Self
 
 CLIENTS: Final = 0
-"""The node that stands for the test itself, and all its clients."""
+"""Node that stands for the test itself with all its clients."""
 NODES_MAX: Final = 99
 HTTP_PORT: Final = 8082
 PEER_PORT: Final = 9192
 KAFKA_PORT: Final = 9092
 NOWHERE: Final = "02:00:00:00:00:ff"
-"""A hardware address (locally administered) that no node has."""
+"""Hardware address (locally administered) that no node has."""
 TOOLS: Final = ("unshare", "nsenter", "ip")
 _CLONE_NEWNET: Final = 0x40000000
 _OWN_NAMESPACE: Final = Path("/proc/thread-self/ns/net")
 
 
 class NetworkUnavailable(RuntimeError):
-    """This machine, or this user, cannot have private networks; the message says why."""
+    """This machine or user cannot have private networks; the message says why."""
 
 
 class PrivateNetwork:
-    """Nodes 1 to `nodes`, and the test itself, node 0. Raises `NetworkUnavailable`."""
+    """A network of the nodes 1 to `nodes`, and the test itself as node 0. Raises `NetworkUnavailable`."""
 
     def __init__(self, nodes: int) -> None:
         if not 1 <= nodes <= NODES_MAX:
@@ -69,7 +68,7 @@ class PrivateNetwork:
             raise NetworkUnavailable(_reason(error)) from error
 
     def _connect(self, node: int) -> None:
-        """The bridge is in the test's own namespace, and its address is the bridge's."""
+        """Connects a node to the bridge, which is in the test's namespace and has the test's address."""
         own, hub = self._namespaces[node], self._namespaces[CLIENTS]
         own.run("ip link set lo up")
         if node == CLIENTS:
@@ -84,18 +83,18 @@ class PrivateNetwork:
 
     @staticmethod
     def host(node: int) -> str:
-        """A node's address."""
+        """Returns the IP address of a node."""
         return f"10.77.0.{node or NODES_MAX + 1}"
 
     def words(self, node: int) -> list[str]:
-        """Returns the words to put before a command that is to run on a node; the process id stays the same."""
+        """Returns the words before a command to run it on a node. The process id stays the same."""
         return self._namespaces[node].words
 
     # -- cutting -----------------------------------------------------------------------------------------------------
 
     @property
     def cuts(self) -> Collection[tuple[int, int]]:
-        """The links that are cut now: pairs of sender and receiver."""
+        """Links that are cut now, as pairs of sender and receiver."""
         return frozenset(self._cuts)
 
     def cut(self, sender: int, receiver: int) -> None:
@@ -107,22 +106,22 @@ class PrivateNetwork:
         self._cuts.add((sender, receiver))
 
     def split(self, some: Iterable[int], others: Iterable[int]) -> None:
-        """Cuts each of `some` from each of `others`, in both directions."""
+        """Cuts the links between each of `some` and each of `others`, in both directions."""
         for one, other in itertools.product(some, tuple(others)):
             self.cut(one, other)
             self.cut(other, one)
 
     def isolate(self, node: int) -> None:
-        """Cuts a node from all others, clients too, in both directions."""
+        """Cuts all links of a node, also to clients, in both directions."""
         self.split([node], self._others(node))
 
     def mute(self, node: int) -> None:
-        """All that a node sends is lost; it goes on hearing."""
+        """Cuts all links from a node; the node still receives."""
         for other in self._others(node):
             self.cut(node, other)
 
     def deafen(self, node: int) -> None:
-        """All that is sent to a node is lost; it goes on talking."""
+        """Cuts all links to a node; the node still sends."""
         for other in self._others(node):
             self.cut(other, node)
 
@@ -151,13 +150,14 @@ class PrivateNetwork:
         self.close()
 
     def close(self) -> None:
-        """Lets the namespaces go: they end with the last process in them."""
+        """Removes the namespaces, by ending the processes that keep them alive."""
         while self._namespaces:
             self._namespaces.pop().close()
 
 
 class _Namespace:
-    """A network namespace, kept by a child process that waits for the end of its standard input: ours, or its own."""
+    """A network namespace, kept alive by a child process, which ends when this process closes the child's standard
+    input or dies."""
 
     def __init__(self) -> None:
         self._keeper = subprocess.Popen(
@@ -186,7 +186,7 @@ class _Namespace:
 
 
 def unavailable() -> str:
-    """Why there are no private networks here; empty if there are."""
+    """Returns why private networks are not available here; empty if they are."""
     try:
         PrivateNetwork(1).close()
     except NetworkUnavailable as error:
@@ -203,7 +203,7 @@ def _reason(error: Exception) -> str:
 
 
 def _move_thread(namespace: int) -> None:
-    """Moves the calling thread, which `os.setns` does as of Python 3.12."""
+    """Moves the calling thread into the namespace, as `os.setns` does from Python 3.12 on."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, _CLONE_NEWNET):
         code = ctypes.get_errno()

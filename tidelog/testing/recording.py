@@ -1,4 +1,4 @@
-"""Records what clients of a real cluster do, are told and see, for `tidelog check`.
+"""Records the requests of a real cluster's clients and the answers, for `tidelog check`.
 
     recording = Recording()
     sent = await recording.send("p0", producer, "t", 0, [b"a", b"b"])       # a task; await it for the outcome
@@ -7,7 +7,7 @@
     await recording.view(cluster, "t")                                      # in the end: what each replica holds
     assert recording.judge().word == "valid"
 
-All values of a partition must be different: the checker knows a record by its value.
+All values of a partition must be different: the checker identifies a record by its value.
 """
 
 from __future__ import annotations
@@ -36,21 +36,20 @@ from tidelog.testing.local_cluster import LocalCluster
 ANSWER_S_MAX: Final = 30.0
 LOOK_S = 0.05
 COMMIT_S_MAX: Final = 10.0
-"""How long a replica may need to learn that all it holds is committed, when nothing happens any more."""
+"""Seconds within which an idle replica has to learn that all its records are committed."""
 DURABILITIES: Final[dict[str, Durability]] = {"fsynced": "fsynced", "replicated": "replicated"}
-"""The durabilities that a history counts. An acknowledgement of the leader alone promises nothing once another broker
-may lead.
-"""
+"""Durabilities that a history contains. An acknowledgement by the leader alone promises nothing once another broker
+leads."""
 
 
 Text = Callable[[bytes | None], str]
 
 
 class Recording:
-    """Records one run. A *process* is one client that does one thing after another; name it as you like."""
+    """The history of one test run. A *process* is one client that does one thing after another; its name is free."""
 
     def __init__(self, known_as: Text | None = None) -> None:
-        """`known_as` makes a short name of a value, if values are long."""
+        """`known_as` is a function that shortens long values for the history."""
         self.recorder = Recorder(time.monotonic)
         self._text: Text = known_as or text
 
@@ -63,10 +62,11 @@ class Recording:
         values: Sequence[bytes],
         keys: Sequence[bytes | None] | None = None,
     ) -> asyncio.Task[bool]:
-        """Hands records to an idempotent producer, each an operation of its own. The task ends when their fate is known
-        and recorded: True if all are acknowledged.
+        """Sends records with an idempotent producer, each as an operation of its own. The returned task ends when their
+        outcome is known and recorded; its result is True if all are acknowledged.
 
-        If one of several fails, nobody knows of the others: send records one by one where that matters.
+        If one of several records fails, the outcome of the others is unknown: send records one by one where that
+        matters.
         """
         key = str(TopicPartition(topic, partition))
         begun = [
@@ -103,7 +103,7 @@ class Recording:
     async def poll(
         self, process: str, consumer: Consumer, *, timeout_ms: int = 0
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Polls as `Consumer.getmany`, and raises as it does."""
+        """Polls with `Consumer.getmany`, and records the result. Raises its errors."""
         invocation = self.recorder.invoke(process, "poll")
         try:
             found = await consumer.getmany(timeout_ms=timeout_ms)
@@ -118,10 +118,11 @@ class Recording:
         return found
 
     async def fetch(self, process: str, url: str, where: TopicPartition, offset: int) -> int:
-        """Reads a partition from its leader, through the broker at `url`, from an offset on. Returns where to go on.
+        """Reads a partition through the broker at `url`, from its leader and from `offset` on. Returns the offset to
+        continue at.
 
-        Other than a poll, it is known to begin now and to see all that is committed, so the checker holds it against
-        what the leader had acknowledged before. Raises `OSError`, after which the same offset has to be read again.
+        Unlike a poll, the read begins now and sees all that is committed, so the checker compares it with what the
+        leader had acknowledged before. Raises `OSError`; then the same offset has to be read again.
         """
         invocation = self.recorder.invoke(process, "poll")
         try:
@@ -135,17 +136,16 @@ class Recording:
         return found.next_offset
 
     def assign(self, process: str, partitions: Sequence[TopicPartition]) -> None:
-        """From now on the process reads these, and goes on in those that it read before."""
+        """Records the partitions that a process reads from now on. In those that it read before it continues."""
         self.recorder.tell("assign", map(str, partitions), process=process)
 
     def fault(self, what: str) -> None:
-        """Something is broken on purpose."""
+        """Records that a fault was inflicted."""
         self.recorder.tell("fault", [what])
 
     async def view(self, cluster: LocalCluster, topic: str) -> None:
-        """Reads the own copy of each in-sync replica of each partition from start to end, as soon as it knows that all
-        it holds is committed. Nobody may write meanwhile. Raises `OSError` if a broker does not answer.
-        """
+        """Reads and records each in-sync replica's own copy of each partition, as soon as the replica knows that all
+        its records are committed. No client may write meanwhile. Raises `OSError` if a broker does not answer."""
         async with AdminClient(cluster.bootstrap) as admin:
             described = await admin.describe_topic(topic)
         for found in described.partitions:
@@ -158,7 +158,7 @@ class Recording:
                 self.recorder.tell("view", [view], replica=node_id)
 
     def judge(self, *, acknowledged_min: int = 100, polls_min: int = 100, faults_min: int = 1) -> Verdict:
-        """The verdict, as `tidelog check` would give it."""
+        """Returns the verdict that `tidelog check` gives on the history."""
         return judge(
             self.recorder.operations,
             acknowledged_min=acknowledged_min,
@@ -167,13 +167,13 @@ class Recording:
         )
 
     async def save(self, path: Path) -> None:
-        """Writes the history, for `tidelog check`."""
+        """Writes the history to a file for `tidelog check`."""
         async with aiofiles.open(path, "wb") as file:
             await file.write(encode(self.recorder.operations))
 
 
 def text(value: bytes | None) -> str:
-    """How a value is known in a history, unless a recording is told otherwise."""
+    """Returns a value as it appears in a history, by default."""
     return "" if value is None else value.decode("utf-8", "backslashreplace")
 
 
@@ -189,7 +189,7 @@ class _Found(NamedTuple):
 
 
 def _get(url: str, where: TopicPartition, offset: str, replica: str) -> _Found:
-    """Reads once, from the leader unless `replica` says otherwise. Raises `OSError`."""
+    """Fetches batches once, from the leader unless `replica` says otherwise. Raises `OSError`."""
     query = f"offset={offset}" + (f"&replica={replica}" if replica else "")
     address = f"{url}/topics/{where.topic}/partitions/{where.partition}/batches?{query}"
     with urllib.request.urlopen(address, timeout=ANSWER_S_MAX) as answer:  # noqa: S310 - a broker of this test
@@ -205,9 +205,9 @@ def _get(url: str, where: TopicPartition, offset: str, replica: str) -> _Found:
 
 
 def read_copy(url: str, where: TopicPartition, known_as: Text = text, *, is_sparse: bool = False) -> View:
-    """All that one broker holds of a partition and knows to be committed. Raises `OSError`.
+    """Returns all records of a partition that one broker has and knows to be committed. Raises `OSError`.
 
-    If less is there than is committed, the view has a gap; unless the log is sparse, and nobody has it.
+    Offsets that are missing in the view are a gap, unless the log is sparse: then no replica has them.
     """
     found = _get(url, where, "earliest", "local")
     records, start = found.records, found.log_start_offset
@@ -219,7 +219,8 @@ def read_copy(url: str, where: TopicPartition, known_as: Text = text, *, is_spar
 
 
 def _wait_until_committed(url: str, where: TopicPartition, end: int) -> None:
-    """A replica learns a little later than its leader what is committed. If it takes too long, the checker tells."""
+    """Waits until a replica knows that all its records up to `end` are committed, for at most `COMMIT_S_MAX` seconds.
+    If it takes longer, the checker reports that."""
     deadline_s = time.monotonic() + COMMIT_S_MAX
     while _get(url, where, "earliest", "local").high_watermark < end and time.monotonic() < deadline_s:
         time.sleep(LOOK_S)  # on a thread of its own: `asyncio.to_thread`

@@ -149,8 +149,7 @@ def _draw_links(rng: random.Random, nodes: int) -> tuple[tuple[int, int], ...]:
 
 
 def draw_trouble(rng: random.Random, swarm: Swarm, kind: str, time: int) -> Plan:
-    """Returns a faulty action of the kind. With the loss of a disk there may be a second one, at the worst moment of
-    the rejoin."""
+    """Returns an action of the kind. The loss of a disk may come with a crash at the worst moment of the rejoin."""
     plan: Plan = [(time, _draw_action(rng, swarm, kind))]
     if kind == "wipe" and rng.random() < 0.4:
         plan.append((time, CrashAfter("is about to vote", 1)))

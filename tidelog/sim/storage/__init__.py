@@ -1,5 +1,6 @@
-"""The simulators of one log and of one slot store, driven directly: drawn histories, crashes, every single damage.
+"""Simulators of one partition log and of one slot store, driven directly: random histories, crashes, every single
+damage.
 
-No broker, client or network lives here: a driver calls `tidelog.storage` on a simulated disk and remembers what it was
-told.
+There is no broker, client or network here: a driver calls `tidelog.storage` on a simulated disk and remembers what was
+reported as done.
 """

@@ -1,8 +1,8 @@
-"""The lives of a log or a slot store on a disk that crashes and fails.
+"""Runs of a log or a slot store, one process after the other, on a disk that crashes and fails.
 
-A life begins with opening what is there and holding it to its promises. It ends by a power cut or a killed process, at
-a drawn operation of the disk, in recovery too, or once enough was done. In some lives writes and fsyncs fail, or the
-disk is full.
+A process first opens what is on the disk and checks it against what was promised before. It ends by a power cut or a
+kill: at a random disk operation, also during recovery, or after a number of actions. In some runs writes and fsyncs
+fail, or the disk is full.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ FAULT_RATES = (0.0, 0.0, 0.02, 0.2)
 
 
 class Driver(Protocol):
-    """A log or a slot store that is driven directly."""
+    """The common interface of `LogDriver` and `SlotDriver`."""
 
     disk: SimDisk
 
     def open(self) -> None: ...
 
     def check_reopened(self) -> None:
-        """Raises `AssertionError` if what was opened breaks a promise."""
+        """Checks what was opened. Raises `AssertionError` if it breaks a promise."""
 
     def flush(self) -> bool: ...
 
@@ -41,7 +41,7 @@ D = TypeVar("D", bound=Driver)
 
 
 def live(driver: D, act: Callable[[D, random.Random], None], rng: random.Random) -> None:
-    """Lives one life; `act` does one thing that a broker does."""
+    """Runs one process, from opening what is on the disk to a crash. `act` performs one action of a broker."""
     medium = driver.disk.medium
     if rng.random() < 0.7:
         driver.disk.crash_at(rng.randint(1, rng.choice((5, 30, 100))))
@@ -64,7 +64,8 @@ def live(driver: D, act: Callable[[D, random.Random], None], rng: random.Random)
 
 
 def check_at_the_end(driver: Driver, write: Callable[[], object]) -> None:
-    """On a healthy disk: it opens, takes a write, and neither a kill nor a power cut changes anything any more."""
+    """Checks, on a healthy disk, that the log or store opens, takes a write, and is unchanged by a kill and by a power
+    cut."""
     for end in (driver.kill, driver.crash):
         driver.open()
         driver.check_reopened()

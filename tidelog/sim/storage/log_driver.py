@@ -1,20 +1,20 @@
-"""A partition log driven directly, with no broker above it, and held to its promises.
+"""A driver of one partition log, without a broker, that checks what the log promises.
 
-The driver does what a broker does with a log (append, flush, roll, delete a prefix, close), remembers what it was
-told, and compares after each reopening. That is much cheaper than a broker, so that every crash of a short history can
-be tried, and every damage to a whole log.
+The driver does what a broker does with a log (append, flush, roll, delete a prefix, close), remembers the results, and
+compares the log with them after each reopening. That is much cheaper than a broker, so every crash of a short history
+can be tried, and every damage to a whole log.
 
 The promises, for a log on its own:
 
 - What a flush covered is there, at its offset, with its bytes, until the prefix that holds it is deleted.
-- What an opened log shows was given to it for that offset, and stays: it is durable before anybody sees it.
-- What was refused ("nothing was appended") is never there.
-- A deletion that a flush covered stays; none goes further than was asked for.
+- A batch that an opened log shows was appended at that offset, and stays: it is durable before it is visible.
+- A batch that was refused ("nothing was appended") is never there.
+- A deletion that a flush covered stays; none goes further than requested.
 - Opening never fails, however often, and the log goes on from where it ends.
 
-A log that is not alone (`BadEnd.KEEP`) may show, instead of what nobody was promised, offsets that it calls damaged. A
-batch that rots in it keeps its offset, acknowledged or not, and takes a peer's copy; so such a driver may let rot what
-it was promised, one batch a life, and puts it back once the log is open again.
+A log with other replicas (`BadEnd.KEEP`) may show damaged offsets where batches were never acknowledged. A batch whose
+bytes rot keeps its offset, acknowledged or not, and can be repaired with a copy; so such a driver may damage one
+acknowledged batch per process, and repairs it once the log is open again.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ NOW_MS = 1_700_000_000_000
 
 
 class LogDriver:
-    """A log on a simulated disk, held to its promises.
+    """A partition log on a simulated disk, with the checks of its promises.
 
-    `acked` holds what must be there, by base offset; `offered` all that was ever given to the log for that offset.
+    `acked` has the batches that must be there, by base offset; `offered` has all batches that were ever appended at an
+    offset.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class LogDriver:
         self.start_asked = 0
         self.epoch = 1
         self.rotten: dict[int, bytes] = {}
-        """Acknowledged batches that have rotted, by base offset."""
+        """Acknowledged batches that are damaged on the disk, by base offset."""
         self._damaged: list[Damage] = []
         self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=1 << 40)
         self._handles_max = handles_max
@@ -92,7 +93,7 @@ class LogDriver:
     # -- what a broker does ------------------------------------------------------------------------------------------
 
     def append(self, records: int = 1, value_bytes: int = 0) -> None:
-        """Appends one batch, unlike any other; it is not acknowledged yet. Raises as `PartitionLog.append`."""
+        """Appends one batch with unique content. It is not acknowledged yet. Raises as `PartitionLog.append` does."""
         batch = self._make(records, value_bytes)
         base, data = batch.header.base_offset, bytes(batch.data)
         offered = self.offered.setdefault(base, [])
@@ -122,11 +123,12 @@ class LogDriver:
         self.log.delete_records(offset)
 
     def flush(self) -> bool:
-        """Makes everything durable and acknowledges it. False if there was nothing to do, or the disk failed."""
+        """Makes all appended batches durable and acknowledges them. Returns False if there was nothing to do, or the
+        disk failed."""
         return self.log.is_dirty and self.finish(self.log.begin_flush())
 
     def finish(self, flush: Flush) -> bool:
-        """Runs a flush, which may have been begun before later appends, and acknowledges what it covers."""
+        """Runs a flush, which may have been begun before later appends, and acknowledges the batches that it covers."""
         start = self.log.log_start_offset
         try:
             flush.run()
@@ -143,7 +145,7 @@ class LogDriver:
         return True
 
     def close(self) -> None:
-        """Stops cleanly, which is a flush too."""
+        """Closes the log in order, which includes a flush."""
         self.log.close(self.log.log_end_offset)
         if self.log.offline_reason is None:
             self.acked.update(self._unacked)
@@ -153,17 +155,17 @@ class LogDriver:
     # -- what a machine does -----------------------------------------------------------------------------------------
 
     def crash(self, choices: CrashChoices | None = None) -> None:
-        """Cuts the power. `open` comes next."""
+        """Cuts the power. The next call is `open`."""
         self.disk = self.disk.crash(choices)
         self._unacked = {}
 
     def kill(self) -> None:
-        """Ends the process alone. `open` comes next."""
+        """Kills the process only, not the machine. The next call is `open`."""
         self.disk = self.disk.kill()
         self._unacked = {}
 
     def rot(self, base: int) -> None:
-        """Spoils an acknowledged batch on the disk, while no process runs."""
+        """Damages an acknowledged batch on the disk, while no process runs."""
         for path, node in self.disk.medium.walk().items():
             position = bytes(node.data).find(self.acked[base]) if path.endswith(".log") else -1
             if position >= 0:
@@ -175,7 +177,7 @@ class LogDriver:
     # -- what must be true -------------------------------------------------------------------------------------------
 
     def check_reopened(self) -> None:
-        """Holds a log that was just opened to what was promised; then all that it shows is a promise."""
+        """Checks a log that was just opened against the promises. All that it shows is then a promise, too."""
         log = self.log
         assert log.offline_reason is None, log.offline_reason
         assert self.start_acked <= log.log_start_offset <= self.start_asked, "log start offset"
@@ -191,7 +193,8 @@ class LogDriver:
         self.start_acked = self.start_asked = log.log_start_offset
 
     def _mend(self) -> None:
-        """Puts copies of what has rotted back, as another replica would: the log says that it is damaged, and where."""
+        """Repairs the damaged batches with intact copies, as another replica would. The log must report where it is
+        damaged."""
         log = self.log
         for base, data in list(self.rotten.items()):
             if base >= log.log_start_offset:
@@ -202,7 +205,8 @@ class LogDriver:
             del self.rotten[base]
 
     def _read_and_judge_damage(self) -> dict[int, bytes]:
-        """Nothing else is damaged; or, if the log is not alone, what nobody was promised, and it stays so."""
+        """Checks that nothing is damaged or, in a log with other replicas, only batches that were not acknowledged, and
+        that earlier damage is still there. Returns the intact batches by base offset."""
         log, damaged = self.log, self.log.damaged_ranges()
         if self.bad_end == BadEnd.TRUNCATE:
             assert not damaged, f"damage found where there was none: {self.report.findings}"
@@ -217,7 +221,8 @@ class LogDriver:
         return found
 
     def check_producer(self, found: dict[int, bytes]) -> None:
-        """The newest batches are recognised when they come again: the table of sequences is that of the log."""
+        """Checks that the log recognises repeats of its newest batches, so that its producer state is that of the
+        log."""
         if self.producer_id < 0 or self._damaged:
             return
         for base in list(found)[-BATCHES_REMEMBERED:]:
@@ -226,12 +231,13 @@ class LogDriver:
             assert verdict == (base, header.last_offset), f"a repeat of the batch at {base} is not recognised"
 
     def check_bytes(self, found: dict[int, bytes]) -> None:
-        """Nothing is invented: each batch was offered for the offset where it is."""
+        """Checks that each batch was appended at the offset where it is."""
         for base, data in found.items():
             assert data in self.offered.get(base, []), f"the batch at {base} was never offered for that offset"
 
     def read_all(self) -> dict[int, bytes]:
-        """Every batch, by base offset; contiguous up to the end. Raises `DamagedBatch`."""
+        """Returns all batches by base offset, after checking that they are contiguous up to the end. Raises
+        `DamagedBatch`."""
         found: dict[int, bytes] = {}
         offset, end = self.log.log_start_offset, self.log.log_end_offset
         while offset < end:
@@ -246,7 +252,7 @@ class LogDriver:
         return found
 
     def read_what_is_sound(self) -> dict[int, bytes]:
-        """Every batch that can be read, one by one; damaged ones are left out."""
+        """Returns the intact batches by base offset, read one by one."""
         found: dict[int, bytes] = {}
         offset, end = self.log.log_start_offset, self.log.log_end_offset
         while offset < end:

@@ -1,9 +1,10 @@
-"""Drawn histories of one log, through crashes, kills and a disk that fails.
+"""Random histories of one partition log, with crashes, kills and a disk that fails.
 
-A seed draws the sizes, a few lives, and for each what happens: appends, flushes with appends in between, deletions,
-rolls, marks, clean stops; a power cut or a killed process at a drawn operation, in recovery too; failed writes, failed
-fsyncs, a full disk. After each life the log is held to its promises (`tidelog.sim.storage.log_driver`). Most logs are
-not alone: between two lives a batch of theirs may rot, the last one that was acknowledged more often than others.
+A seed determines the sizes, a few processes, and the actions of each: appends, flushes with appends in between,
+deletions, segment rolls, marks, clean stops; a power cut or a kill at a random disk operation, also during recovery;
+failed writes, failed fsyncs, a full disk. After each process the log is checked against its promises
+(`tidelog.sim.storage.log_driver`). Most logs have other replicas: between two processes one of their batches may be
+damaged, most often the last acknowledged one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ VALUE_BYTES = (0, 0, 100, 300, 700)
 
 
 def run_seed(seed: int) -> str:
-    """Runs one history; returns the disk's trace. Raises `AssertionError` (or whatever the log raised) if it failed."""
+    """Runs the history of one seed; returns the disk's trace. Raises `AssertionError` or the log's error if the history
+    fails."""
     rng, ends = stream(seed, "history"), stream(seed, "ends")
     disk = SimDisk(seed)
     disk.medium.exposes_old_blocks = rng.random() < 0.2
@@ -46,7 +48,7 @@ def run_seed(seed: int) -> str:
 
 
 def _act(driver: LogDriver, rng: random.Random) -> None:
-    """Does one thing that a broker does; the disk may refuse it."""
+    """Performs one random action of a broker; the disk may fail it."""
     log, medium = driver.log, driver.disk.medium
     try:
         match rng.randrange(13):

@@ -1,15 +1,15 @@
-"""A slot store driven directly, with no replica above it, and held to its promises.
+"""A driver of one slot store, without a replica, that checks what the store promises.
 
-The driver does what a Paxos replica's shell does with its store, remembers every state that it went through, and
-compares after each reopening. The promises:
+A slot store keeps the slots of one Paxos replica. The driver calls it as a replica's shell does, remembers every state
+that it went through, and compares after each reopening. The promises:
 
-- What is there is what some moment of the past was, as a whole: slots, numbers, identities and floor, no older than the
-  last flush that was reported. (A journal loses its end, never its middle.)
-- Payloads are those of their digests, and missing only where none was ever given; in a store that keeps what has a
-  sound row at its end, also of what was not reported flushed. Such a slot is known by its name, whatever a power cut
-  tore.
-- The metainfo is what was last reported stored, or newer that was asked for.
-- An undamaged store is never amnesiac, never offline, and goes on.
+- The store shows one of its past states as a whole (slots, ballots, identities and floor), no older than the last flush
+  that was reported. A journal loses its end, never its middle.
+- A payload has the digest of its slot, and is missing only if it was never stored. A store that keeps entries with an
+  intact row at its end (`BadEnd.KEEP`) may lack payloads that were not reported flushed; such a slot is still known by
+  its identity.
+- The metainfo is the last that was reported stored, or a newer one.
+- An undamaged store never reports amnesia, never goes offline, and can be written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class KnownSlot(NamedTuple):
-    """The expected content of a slot. `has_payload` is False if its value has one that was never given."""
+    """The expected content of a slot. `has_payload` is False if the payload of its value was never stored."""
 
     number: int
     identity: bytes
@@ -46,7 +46,7 @@ class KnownSlot(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """The store at one moment; `end` is what the put that made it so returned."""
+    """The state of the store at one moment. `end` is the result of the put that produced it."""
 
     end: int = 0
     floor: tuple[int, bytes] | None = None
@@ -72,13 +72,13 @@ class SlotDriver:
         self.payloads: dict[bytes, bytes] = {}
         self._first_payloads: dict[int, bytes] = {}
         self.metainfo: list[bytes | None] = [None]
-        """The metainfo that may be on the disk; the first is the last that was reported stored."""
+        """Metainfo that may be on the disk; the first is the last that was reported stored."""
         self.incarnation: str | None = None
         self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=1 << 60, producers_max=1)
         self._handles_max = handles_max
         self._values = 0
         self._names: set[tuple[int, int, bytes]] = set()
-        """Position, number and identity of all that was ever put."""
+        """Position, ballot and identity of all entries that were ever put."""
         self.open()
 
     def open(self) -> None:
@@ -107,7 +107,8 @@ class SlotDriver:
         return self.now.floor[0] if self.now.floor else 0
 
     def put(self, position: int, *, number: int | None = None, payload_bytes: int | None = 0) -> None:
-        """Stores a value unlike any other; without payload if `payload_bytes` is None. Raises as `SlotStore.put`."""
+        """Puts a slot with a unique value, without a payload if `payload_bytes` is None. Raises as `SlotStore.put`
+        does."""
         self._values += 1
         identity = b"identity %d" % self._values
         number = self._values if number is None else number
@@ -121,13 +122,14 @@ class SlotDriver:
         self._put(position, KnownSlot(number, identity, digest, has_payload=True), payload)
 
     def learn(self, position: int) -> None:
-        """Puts the slot again, as one that is chosen; the payload is not given again."""
+        """Puts a slot again as learned, without repeating its payload."""
         slot, self._values = self.now.slots[position], self._values + 1
         identity = b"learned %d" % self._values
         self._put(position, slot._replace(identity=identity), None)
 
     def revive(self, position: int) -> None:
-        """Puts the first value again that the position ever held, as a new leader may that found it elsewhere."""
+        """Puts the first value that the position ever had, under a new ballot, as a new leader does that found the
+        value elsewhere."""
         self._values += 1
         payload = self._first_payloads.get(position)
         if payload is not None:
@@ -135,7 +137,7 @@ class SlotDriver:
             self._put(position, slot, payload)
 
     def put_faulty(self, position: int) -> None:
-        """Puts a value whose payload is still to come."""
+        """Puts a slot whose payload is still missing."""
         self._values += 1
         digest = xxh3_128_digest(b"missing %d" % self._values)
         self.payloads[digest] = b"missing %d" % self._values
@@ -143,14 +145,15 @@ class SlotDriver:
         self._put(position, slot, None)
 
     def repair(self, position: int) -> None:
-        """Gives the slot's payload, whether it was there or not."""
+        """Puts a slot again with its payload, whether the payload was missing or not."""
         slot, self._values = self.now.slots[position], self._values + 1
         if slot.digest:
             identity = b"repaired %d" % self._values
             self._put(position, slot._replace(identity=identity, has_payload=True), self.payloads[slot.digest])
 
     def learn_and_put(self, learned: int, position: int, *, payload_bytes: int) -> None:
-        """A slot that is chosen and a value for another position, or for the same, in one write; and once more."""
+        """Puts in one write a learned slot, a new value for a position, perhaps the same one, and the new value once
+        more as learned."""
         self._values += 4
         number, payload = self._values, (b"payload %d" % self._values).ljust(payload_bytes, b".")
         digest = xxh3_128_digest(payload)
@@ -183,7 +186,8 @@ class SlotDriver:
         self._reach([State(0, (position, content), kept)], lambda: self.store.set_floor(position, content))
 
     def _reach(self, states: Sequence[State], put: Callable[[], int]) -> None:
-        """A put that is refused leaves everything as it was; of one that fails otherwise nobody knows."""
+        """Calls `put` and adds the states that it leads to. A put that is refused changes nothing; after any other
+        error each of the states is possible."""
         for entry, state in enumerate(states, 1):
             state.end = self.store.journal.log_end_offset + entry
         before = len(self.states)
@@ -196,12 +200,12 @@ class SlotDriver:
         assert end == self.now.end
 
     def delete_below(self) -> None:
-        """Deletes what the newest floor that is durable allows."""
+        """Deletes the slots below the newest durable floor."""
         if self.states[0].floor is not None:
             self.store.delete_below(self.states[0].floor[0])
 
     def store_metainfo(self) -> None:
-        """Raises as what `SlotStore.store_metainfo` returns."""
+        """Stores new metainfo. Raises the errors of `SlotStore.store_metainfo`."""
         self._values += 1
         metainfo = (b"facts %d" % self._values).ljust(self._values * 7 % 900, b"!")
         self.metainfo.append(metainfo)
@@ -209,14 +213,15 @@ class SlotDriver:
         self.metainfo = [metainfo]
 
     def flush(self) -> bool:
-        """Makes everything durable, and has it vouched for. False if there was nothing to do, or the disk failed."""
+        """Makes all entries durable, and lets the store record that. Returns False if there was nothing to do, or the
+        disk failed."""
         is_done = self.store.is_dirty and self.finish(self.store.begin_flush())
         while is_done and self.store.is_dirty and self.store.vouch():
             is_done = self.finish(self.store.begin_flush())
         return is_done
 
     def finish(self, flush: Flush) -> bool:
-        """Runs a flush, which may have been begun before later puts."""
+        """Runs a flush, which may have been begun before later puts. Returns False if the disk failed."""
         try:
             flush.run()
         except OSError as error:
@@ -229,7 +234,7 @@ class SlotDriver:
         return self.store.offline_reason is None
 
     def close(self) -> None:
-        """Stops cleanly, which is a flush too."""
+        """Closes the store in order, which includes a flush."""
         self.store.close()
         self._note_durable()
 
@@ -240,17 +245,17 @@ class SlotDriver:
     # -- what a machine does -----------------------------------------------------------------------------------------
 
     def crash(self, choices: CrashChoices | None = None) -> None:
-        """Cuts the power. `open` comes next."""
+        """Cuts the power. The next call is `open`."""
         self.disk = self.disk.crash(choices)
 
     def kill(self) -> None:
-        """Ends the process alone. `open` comes next."""
+        """Kills the process only, not the machine. The next call is `open`."""
         self.disk = self.disk.kill()
 
     # -- what must be true -------------------------------------------------------------------------------------------
 
     def check_reopened(self) -> None:
-        """Holds an undamaged store that was just opened to what was promised; what it shows is then a promise."""
+        """Checks an undamaged store that was just opened against the promises. What it shows is then a promise, too."""
         stored, store = self.stored, self.store
         assert not stored.is_amnesiac, f"nothing was damaged: {stored.report.findings}"
         assert store.offline_reason is None, store.offline_reason
@@ -275,7 +280,8 @@ class SlotDriver:
         raise AssertionError(f"{stored} was never the state, or is an old one; {self.states[0]} was durable")
 
     def _recognise_slot(self, position: int, known: KnownSlot, shown: StoredSlot) -> KnownSlot | None:
-        """Returns what a slot of that moment is now: what was not durable may have become faulty, if ends are kept."""
+        """Returns the slot in the state that the store shows, None if it contradicts the known state. In a store that
+        keeps bad ends, a slot that was not durable may lack its payload."""
         is_same = (shown.number, shown.identity) == (known.number, known.identity)
         durable = self.states[0].slots.get(position)
         if self.bad_end == BadEnd.TRUNCATE or known == durable:
@@ -291,7 +297,7 @@ class SlotDriver:
         return known._replace(identity=shown.identity, has_payload=has_payload)
 
     def check_payloads(self, state: State) -> None:
-        """Every payload that was given can be read, and is right."""
+        """Checks that every payload that was stored can be read, and is right."""
         is_faulty = {slot.position: slot.is_faulty for slot in self.stored.slots}
         for position, slot in state.slots.items():
             if slot.digest and not is_faulty.get(position, False):

@@ -1,9 +1,9 @@
-"""Drawn histories of one slot store, through crashes, kills and a disk that fails.
+"""Random histories of one slot store, with crashes, kills and a disk that fails.
 
-A seed draws the sizes, a few lives, and for each what happens: puts, slots learned, payloads that come late, floors and
-deletions, metainfo, flushes with puts in between, marks, clean stops; a power cut or a killed process at a drawn
-operation, in recovery too; failed writes, failed fsyncs, a full disk. After each life the store is held to its promises
-(`tidelog.sim.storage.slot_driver`).
+A seed determines the sizes, a few processes, and the actions of each: puts, learned slots, late payloads, floors and
+deletions, metainfo, flushes with puts in between, marks, clean stops; a power cut or a kill at a random disk operation,
+also during recovery; failed writes, failed fsyncs, a full disk. After each process the store is checked against its
+promises (`tidelog.sim.storage.slot_driver`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ WINDOW = 12
 
 
 def run_seed(seed: int) -> str:
-    """Runs one history; returns the disk's trace. Raises `AssertionError`, or what the store raised, if it failed."""
+    """Runs the history of one seed; returns the disk's trace. Raises `AssertionError` or the store's error if the
+    history fails."""
     rng = stream(seed, "history")
     disk = SimDisk(seed)
     disk.medium.exposes_old_blocks = rng.random() < 0.2
@@ -44,7 +45,7 @@ def run_seed(seed: int) -> str:
 
 
 def _act(driver: SlotDriver, rng: random.Random) -> None:
-    """Does one thing that a shell does; the disk may refuse it."""
+    """Performs one random action of a replica's shell; the disk may fail it."""
     try:
         match rng.randrange(13):
             case 0 | 1 | 2:
@@ -68,7 +69,7 @@ def _act(driver: SlotDriver, rng: random.Random) -> None:
 
 
 def _idle(driver: SlotDriver, rng: random.Random) -> None:
-    """A clean stop, a mark, or somebody who makes room on the disk."""
+    """Closes and reopens the store or writes a mark, perhaps after space on the disk was freed."""
     medium = driver.disk.medium
     if rng.random() < 0.3:
         medium.capacity_bytes = CAPACITY_BYTES
@@ -81,12 +82,13 @@ def _idle(driver: SlotDriver, rng: random.Random) -> None:
 
 
 def put(driver: SlotDriver, rng: random.Random) -> None:
-    """A new value for a position near the floor."""
+    """Puts a new value at a position near the floor."""
     driver.put(driver.floor + rng.randrange(WINDOW), payload_bytes=rng.choice(PAYLOAD_BYTES))
 
 
 def touch(driver: SlotDriver, rng: random.Random) -> None:
-    """Writes one more entry for a slot that is there, or one whose payload is missing."""
+    """Puts one more entry for an existing slot: learned, repaired, without its payload, or with the first value of its
+    position."""
     if not driver.now.slots:
         return
     position = rng.choice(sorted(driver.now.slots))

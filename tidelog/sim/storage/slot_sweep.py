@@ -1,16 +1,16 @@
-"""Every damage to a whole slot store, one at a time, and in pairs that belong together.
+"""Tests every damage to a complete slot store, one at a time, and some in pairs.
 
-A store with slots of all sorts, some replaced, some learned, a floor and metainfo is written, closed, left idle, or
-killed as soon as all is reported if it vouches for its entries, and kept as files. A case puts these files on a fresh
-disk, damages them, opens the store and reads all there is. Since all of it was durable:
+A store with slots of all kinds, some replaced, some learned, a floor and metainfo is written and ended in one of three
+ways (`End`). Its files are kept. A case puts these files on a fresh disk, damages them, opens the store and reads
+everything. Since all of it was durable:
 
-- no payload, identity, floor or metainfo are shown that are not the newest of their slot; for a damaged identity, an
-  earlier one of the same number may be;
-- no slot is missing, unless the store says that it is amnesiac, at this opening and at every later one;
+- only the newest payload, identity, floor and metainfo are shown; instead of a damaged identity an earlier one of the
+  same ballot may be;
+- no slot is missing, unless the store reports amnesia, at this opening and at every later one;
 - a catalog or one metainfo copy may be damaged in any way: that costs nothing at all;
-- a `.log` may be damaged in any way: that costs payloads of the slots it held, and that they are learned, and no names;
-  only a damaged floor makes the store amnesiac; an identity whose own bytes are intact is told;
-- a store that is not amnesiac takes puts, and the next opening sees the same and them.
+- any damage to a `.log` file costs at most the payloads of its slots and the fact that they are learned, but no
+  identities; only a damaged floor makes the store amnesiac; an identity whose own bytes are intact is shown;
+- a store that is not amnesiac can be written, and the next opening shows the same slots and the new ones.
 """
 
 from __future__ import annotations
@@ -35,30 +35,31 @@ FLOOR = 5
 
 
 class Loss(Enum):
-    """The most that damage may cost."""
+    """The most that a damage may cost."""
 
     NOTHING = 0
     CONTENT = 1
-    """Identities and payloads may be lost; and the floor, which makes the store amnesiac."""
+    """Payloads and identities may be lost; or the floor, and then the store reports amnesia."""
     ANYTHING = 2
-    """Anything may be lost if the store says so."""
+    """Anything may be lost, if the store reports it."""
     IDENTITY = 3
-    """The store has to be amnesiac."""
+    """The store has to report amnesia."""
 
 
 class End(Enum):
-    """The end of the process that wrote the store."""
+    """The way in which the process that wrote the store ended."""
 
     CLOSED = "closed"
-    """It stopped in good order."""
+    """The store was closed in order."""
     IDLE = "idle"
-    """It was killed when it had been idle: a mark was written."""
+    """The process was killed while idle, after a mark was written."""
     REPORTED = "reported"
-    """It was killed as soon as the last put was reported durable; the store vouches for its entries."""
+    """The process was killed as soon as the last put was reported durable; the store had recorded how far it was
+    durable."""
 
 
 class SlotSweep:
-    """A sound slot store, and the checks of what damage leaves of it."""
+    """An intact slot store as files, and the checks of what is left after a damage."""
 
     def __init__(self, segment_bytes: int, end: End) -> None:
         self._segment_bytes = segment_bytes
@@ -82,7 +83,7 @@ class SlotSweep:
         self._identities = list(self._find_identities())
 
     def entries(self) -> Iterator[tuple[str, int, Row]]:
-        """The row of each entry: its catalog, where it lies there, and what it says."""
+        """Yields the row of each entry with the path of its catalog and its position there."""
         for path, content in self.content.items():
             if path.endswith(".catalog"):
                 rows = RowCodec(IDENTITY).bodies(content)
@@ -93,7 +94,7 @@ class SlotSweep:
                 )
 
     def _find_heads(self) -> Iterator[tuple[int, tuple[str, int, int]]]:
-        """For each position, the file and the bytes that tell the identity in its newest entry."""
+        """Yields for each position the file and the range of bytes that hold the identity of its newest entry."""
         for catalog, _, row in self.entries():
             path = catalog.replace(".catalog", ".log")
             key = self._head(path, row).pack()
@@ -102,7 +103,7 @@ class SlotSweep:
                 yield row.position, (path, row.file_position + HEADER_BYTES, start + len(key))
 
     def _find_identities(self) -> Iterator[tuple[int, int, bytes]]:
-        """Every one that a position ever had, and under which number."""
+        """Yields position, ballot and identity of all entries."""
         for catalog, _, row in self.entries():
             yield row.position, row.number, self._head(catalog.replace(".catalog", ".log"), row).content
 
@@ -112,7 +113,7 @@ class SlotSweep:
         return entry[0]
 
     def cases(self) -> Iterator[Case]:
-        """Each fault on each stretch of 16 bytes, of 64, and on each field of rows and metainfo copies."""
+        """Yields each fault on each stretch of 16 and of 64 bytes, and on each field of rows and metainfo copies."""
         for path, content in self.content.items():
             stretches = [(start, start + size) for size in (16, 64) for start in range(0, len(content), size)]
             for start, end in stretches + list(_fields(path, content)):
@@ -120,12 +121,13 @@ class SlotSweep:
                     yield Case(fault, path, start, min(end, len(content)))
 
     def check_case(self, case: Case) -> None:
-        """Damage to one file."""
+        """Checks the damage of one file."""
         loss = Loss.CONTENT if case.path.endswith(".log") else Loss.NOTHING
         self.check(lambda medium: case.fault.does(medium, case.path, case.start, case.end), loss)
 
     def check(self, damage: Callable[[Medium], None], loss: Loss) -> None:
-        """Raises `AssertionError` if damage breaks a promise, or whatever the store raised."""
+        """Damages a fresh copy of the store, opens it and checks all promises. Raises `AssertionError` if one is
+        broken, or the store's own error."""
         disk = SimDisk(0)
         for path, content in self.content.items():
             rot.plant(disk.medium, path, content)
@@ -187,7 +189,7 @@ class SlotSweep:
                 self._check_payload(driver, position, is_faulty=slot.is_faulty)
 
     def _check_heads(self, driver: SlotDriver) -> None:
-        """An identity whose bytes are all there, in sectors that can be read, is told."""
+        """Checks that an identity is shown if its bytes are intact and their sectors readable."""
         files = driver.disk.medium.walk()
         for slot in driver.stored.slots:
             path, start, end = self._heads.get(slot.position, ("", 0, 0))
@@ -206,7 +208,8 @@ class SlotSweep:
 
 
 def _write(driver: SlotDriver) -> None:
-    """Slots with payload and without, replaced, learned, faulty, repaired; a floor that is higher than it was."""
+    """Writes slots with and without payload, replaced, learned, faulty and repaired ones, and a floor that was raised
+    once."""
     for position in range(POSITIONS):
         driver.put(position, payload_bytes=None if position % 4 == 3 else position * 9)
         if position >= 3:

@@ -1,13 +1,13 @@
-"""Every damage to a whole log, one at a time: which there are, and what must hold after each (FAST '18's method).
+"""Tests every single damage to a complete log, and what must hold after each (the method of CTRL, FAST '18).
 
 A log of 64 batches is written, closed cleanly, and kept as files. A case puts these files on a fresh disk, damages one
 range of one of them, opens the log, reads each batch, appends, and opens it again. Since all of it was durable:
 
 - no byte is served that was not written there;
-- each batch whose own bytes are intact is served, whatever became of its row, its segment's header, the seal, or the
-  metainfo;
-- a batch whose bytes are not is answered with `DamagedBatch`, and it alone;
-- the log's end does not move, appends go on there, and the next opening sees the same.
+- each batch whose own bytes are intact is served, even if its row, its segment's header, the seal or the metainfo is
+  damaged;
+- reads of a batch whose bytes are damaged, and of no other batch, raise `DamagedBatch`;
+- the log's end does not move, appends continue there, and the next opening shows the same.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ Content = dict[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A kind of damage to bytes [start, end) of a file. `does` applies it: it takes the medium, the file's path, start
-    and end."""
+    """A kind of damage to the bytes [start, end) of a file. `does` applies it to (medium, path, start, end)."""
 
     name: str
     does: Callable[[Medium, str, int, int], None]
