@@ -95,7 +95,7 @@ PEER_WORDS: Final = PortWords(
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """One connection: the `FrameConnection` of its receiver, and the asyncio protocol of its transport."""
+    """A connection: the `FrameConnection` of its receiver, and the asyncio protocol of its transport."""
 
     def __init__(
         self,

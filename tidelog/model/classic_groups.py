@@ -88,7 +88,7 @@ class JoinAnswer(msgspec.Struct, frozen=True):
 
 
 class MemberAssignment(msgspec.Struct, frozen=True):
-    """One member's assignment, as the group's leader computed it."""
+    """The assignment of a member, as the group's leader computed it."""
 
     member_id: str
     assignment: bytes

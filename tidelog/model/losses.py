@@ -19,7 +19,7 @@ LOSSES_MAX = 1_000
 
 
 class LossStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One replica's answer about a range; its status is a word such as `damaged`, `missing` or `unreachable`."""
+    """The answer of a replica about a range; its status is a word such as `damaged`, `missing` or `unreachable`."""
 
     node_id: Int64
     status: str

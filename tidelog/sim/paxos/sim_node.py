@@ -11,7 +11,7 @@ from tidelog.sim.paxos.log_disk import LogDisk
 
 
 class SimNode:
-    """One disk with its current process. `boot` counts the processes: timers and disk completions of an earlier one are
+    """A disk with its current process. `boot` counts the processes: timers and disk completions of an earlier one are
     ignored.
 
     In a log with a fixed group, a machine keeps its node id whatever disk it has. Where voters change, each disk is a
