@@ -49,7 +49,7 @@ class JwtKey(NamedTuple):
 
 
 class KeySet:
-    """The keys of one file."""
+    """The keys of one file, which verify JWTs."""
 
     def __init__(self, keys: Sequence[JwtKey]) -> None:
         self._keys = tuple(keys)

@@ -1,7 +1,8 @@
-"""The 61 bytes that a broker looks at: Kafka's RecordBatch v2 header, checked, split and patched, never opened.
+"""The header of Kafka's RecordBatch v2. Brokers check and patch these 61 bytes, and never parse the records behind
+them.
 
-A broker pays per batch, not per record, because nothing here looks behind the header. A batch on the wire, in a log
-file and in a client's hands is the same bytes (big endian):
+So a broker's work is per batch, not per record. A batch consists of the same bytes on the wire, in a log file and in a
+client (big endian):
 
      0 base_offset         int64 | patched by the leader; not covered by the CRC
      8 batch_length        int32 | bytes that follow this field, so a batch has 12 more
@@ -20,8 +21,8 @@ file and in a client's hands is the same bytes (big endian):
 
 Because base_offset and leader_epoch lie outside the CRC, a leader appends a batch to its log without touching the
 checksum that the producer computed: the bytes stay verified end to end. The two stamps that do lie inside
-(`stamp_append_time`, `stamp_producer`) compute it anew. All patches work in place on the one buffer that the request
-was received into; whoever holds a view of it sees them.
+(`stamp_append_time`, `stamp_producer`) compute it anew. All patches are made in the one buffer that the request was
+received into, and show in every view of it.
 
 Follows `org.apache.kafka.common.record.DefaultRecordBatch`.
 """

@@ -26,7 +26,7 @@ V = TypeVar("V")
 NO_LEADER = NodeId(-1)
 NO_THROTTLE = 0
 END_UNKNOWN = -1
-"""Value of `Regrouping.end` if no replica could be asked for the end of its log."""
+"""Value of `Regrouping.end` if the end of the log is unknown, because no replica could be asked."""
 COMMIT_PROTOCOL = "commit.protocol"
 CommitProtocol = Literal["isr", "paxos"]
 """Values of the topic setting `commit.protocol`."""

@@ -2,7 +2,7 @@
 
 Two kinds of error never mix. A broken invariant is an `assert` and stops the process. A fault of the environment, or of
 a caller, is a `TidelogError`: it carries the five-digit code of the HTTP surface (first three digits: the status), the
-code that Kafka's clients are told, and says whether it is *definite*.
+code for Kafka's clients, and says whether it is *definite*.
 
 - Definite: surely nothing was appended. Every 4xx, 503 and 507.
 - Indefinite: the outcome is unknown. 500, 502, 504 and a cut connection. Only an idempotent retry is safe.

@@ -6,8 +6,8 @@ every four kibibytes of them, keep every other thread for 35 ms. Huge pages faul
 and free as much takes 8 ms, without the lock if the code that fills it does not hold it.
 
 A mapping ends with a huge page that is never touched, and so takes no memory. Without it Linux joins mappings that
-touch, and whoever maps the next one waits, with the interpreter's lock, for another thread's page fault in this one: 5
-ms on two busy cores, and fifteen of these waits are a long turn of the event loop.
+touch, and a thread that maps the next one waits, with the interpreter's lock, for another thread's page fault in this
+one: 5 ms on two busy cores, and fifteen of these waits are a long turn of the event loop.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
         cluster.restart(2)      # the same data, the same addresses
 
 Everything here is synchronous, and quick except starting and stopping (about half a second). In async code enter it
-with `async with`, and call those as `await asyncio.to_thread(cluster.restart, 2)`.
+with `async with`, and call methods that start or stop brokers as `await asyncio.to_thread(cluster.restart, 2)`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tidelog.replication.paxos.state import Kind, Metadata, Prefix, Slot, Status
 
 
 class ElectNode(msgspec.Struct, frozen=True, tag=True):
-    """Tells a node to become coordinator. It may try again for a while."""
+    """An action that tells a node to become coordinator. It may try again for a while."""
 
     node: int
 
@@ -54,7 +54,7 @@ class DemoteOne(msgspec.Struct, frozen=True, tag=True):
 
 
 class ChangeVoters(msgspec.Struct, frozen=True, tag=True):
-    """Tells a coordinator to change the voters: add, remove or replace one."""
+    """An action that tells a coordinator to change the voters: add, remove or replace one."""
 
     pick: int
     kind: str
@@ -70,8 +70,8 @@ class CrashNode(msgspec.Struct, frozen=True, tag=True):
 
 
 class CrashAfter(msgspec.Struct, frozen=True, tag=True):
-    """Crashes the next node that sends or writes what the trigger names, right afterwards and before the write is
-    durable."""
+    """An action that crashes the next node that sends or writes what the trigger names, right afterwards and before the
+    write is durable."""
 
     trigger: str
     """Key of `ALL_TRIGGERS`."""
@@ -117,14 +117,15 @@ class LoseName(msgspec.Struct, frozen=True, tag=True):
 
 
 class GiveUpVotes(msgspec.Struct, frozen=True, tag=True):
-    """Tells a node that these voters have lost their votes, rightly or not: safety must not depend on it."""
+    """An action that tells a node that these voters have lost their votes, rightly or not: safety must not depend on
+    it."""
 
     node: int
     voters: tuple[int, ...]
 
 
 class CutLink(msgspec.Struct, frozen=True, tag=True):
-    """Cuts one direction of the link between two nodes for some ticks."""
+    """An action that cuts one direction of the link between two nodes for some ticks."""
 
     source: int
     target: int
@@ -132,7 +133,7 @@ class CutLink(msgspec.Struct, frozen=True, tag=True):
 
 
 class IsolateNode(msgspec.Struct, frozen=True, tag=True):
-    """Cuts all links to a node, from it, or both, for some ticks."""
+    """An action that cuts all links to a node, from it, or both, for some ticks."""
 
     node: int
     ticks: int
@@ -141,7 +142,8 @@ class IsolateNode(msgspec.Struct, frozen=True, tag=True):
 
 
 class Connect(msgspec.Struct, frozen=True, tag=True):
-    """Restricts the network to these links, each in one direction, until the next `Connect` or the end of the run."""
+    """An action that restricts the network to these links, each in one direction, until the next `Connect` or the end
+    of the run."""
 
     links: tuple[tuple[int, int], ...]
 

@@ -54,7 +54,8 @@ class State:
 
 
 class SlotDriver:
-    """A slot store on a simulated disk. `states` are those that a crash may bring back, oldest first."""
+    """A slot store (the slots of one Paxos replica) on a simulated disk. `states` are those that a crash may bring
+    back, oldest first."""
 
     def __init__(
         self,
