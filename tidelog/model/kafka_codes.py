@@ -1,7 +1,7 @@
 """Kafka's error codes (org.apache.kafka.common.protocol.Errors), as far as tidelog sends them.
 
 A Kafka client concludes two things from a code: whether to try again, and whether its records may have been appended.
-`KafkaCode` says both, as Java's producer and librdkafka (`rd_kafka_err_action`) understand the code.
+`tests/kafka_conclusions.py` has both, as Java's producer and librdkafka (`rd_kafka_err_action`) understand the codes.
 """
 
 from __future__ import annotations
@@ -74,37 +74,6 @@ class KafkaCode(enum.IntEnum):
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
 
-    @property
-    def is_definite(self) -> bool:
-        """True if clients conclude from the code that nothing was appended. librdkafka concludes that from
-        UNKNOWN_SERVER_ERROR, too, so no fault of a broker is sent under that code."""
-        return self is not KafkaCode.REQUEST_TIMED_OUT
-
-    @property
-    def is_retried(self) -> bool:
-        """True if Java's clients and librdkafka send the same request again after this answer."""
-        return self in _RETRIED
-
-
-_RETRIED: Final = (
-    KafkaCode.CORRUPT_MESSAGE,
-    KafkaCode.UNKNOWN_TOPIC_OR_PARTITION,
-    KafkaCode.LEADER_NOT_AVAILABLE,
-    KafkaCode.NOT_LEADER_OR_FOLLOWER,
-    KafkaCode.REQUEST_TIMED_OUT,
-    KafkaCode.REPLICA_NOT_AVAILABLE,
-    KafkaCode.COORDINATOR_NOT_AVAILABLE,
-    KafkaCode.NOT_COORDINATOR,
-    KafkaCode.NOT_ENOUGH_REPLICAS,
-    KafkaCode.NOT_CONTROLLER,
-    KafkaCode.KAFKA_STORAGE_ERROR,
-    KafkaCode.FETCH_SESSION_ID_NOT_FOUND,
-    KafkaCode.FENCED_LEADER_EPOCH,
-    KafkaCode.UNKNOWN_LEADER_EPOCH,
-    KafkaCode.OFFSET_NOT_AVAILABLE,
-    KafkaCode.UNKNOWN_TOPIC_ID,
-    KafkaCode.THROTTLING_QUOTA_EXCEEDED,
-)
 
 OLD_REPEAT: Final = KafkaCode.DUPLICATE_SEQUENCE_NUMBER
 """The answer to a repeated batch that is in the log, but older than the last five of its producer, whose offsets are

@@ -9,6 +9,8 @@ from typing import Final
 
 import pytest
 
+from tests import kafka_conclusions
+from tests.kafka_conclusions import RETRIED
 from tidelog.model import errors
 from tidelog.model.errors import (
     CorruptBatch,
@@ -79,13 +81,13 @@ def test_every_error_of_brokers_has_a_kafka_code_of_its_own(kind: type[TidelogEr
 @pytest.mark.parametrize("kind", TOLD)
 def test_kafka_clients_conclude_the_same_about_the_append(kind: type[TidelogError]) -> None:
     assert kind.kafka is not None
-    assert kind.kafka.is_definite == is_definite(kind)
+    assert kafka_conclusions.is_definite(kind.kafka) == is_definite(kind)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TOLD if is_definite(kind)])
 def test_kafka_clients_try_again_what_passes_by_itself_and_nothing_else(kind: type[TidelogError]) -> None:
     assert kind.kafka is not None
-    assert kind.kafka.is_retried == (kind.code // 100 in (503, 507) or kind in TRIED_AGAIN)
+    assert (kind.kafka in RETRIED) == (kind.code // 100 in (503, 507) or kind in TRIED_AGAIN)
 
 
 @pytest.mark.parametrize("code", list(KafkaCode))
@@ -97,7 +99,7 @@ def test_the_number_of_a_kafka_code_is_kafkas(code: KafkaCode) -> None:
 def test_a_code_after_which_kafka_clients_try_again_is_retriable_there(code: KafkaCode) -> None:
     if code is KafkaCode.CORRUPT_MESSAGE:
         return  # Java's CorruptRecordException and librdkafka's INVALID_MSG are retriable, kafka-python's is not
-    assert bool(kafka.errors.for_code(code.value).retriable) == code.is_retried
+    assert bool(kafka.errors.for_code(code.value).retriable) == (code in RETRIED)
 
 
 def test_every_kafka_code_is_used() -> None:
