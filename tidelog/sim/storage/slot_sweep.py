@@ -17,15 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from itertools import pairwise
 
 from tidelog.model.batch_header import HEADER_BYTES
 from tidelog.model.errors import DamagedBatch, LogOffline
-from tidelog.sim.kit import rot
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.storage.slot_driver import IDENTITY, SlotDriver
-from tidelog.sim.storage.sweep import FAULTS, METAINFO_BOUNDS, ROW_BOUNDS, Case, Content
+from tidelog.sim.storage.sweep import Case, DamageSweep
 from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec
 from tidelog.storage.segment import SECTOR_BYTES
 from tidelog.storage.slot_entries import FLOOR_NUMBER, Head, decode_entry
@@ -58,7 +56,7 @@ class End(Enum):
     durable."""
 
 
-class SlotSweep:
+class SlotSweep(DamageSweep):
     """An intact slot store as files, and the checks of what is left after a damage."""
 
     def __init__(self, segment_bytes: int, end: End) -> None:
@@ -74,7 +72,7 @@ class SlotSweep:
         else:  # the metainfo has noted how far the store was durable: once more without it
             driver.put(POSITIONS, payload_bytes=40)
             driver.flush()
-        self.content: Content = {path: bytes(node.data) for path, node in disk.medium.walk().items()}
+        super().__init__(disk)
         self.expected = driver.now
         self.payloads = driver.payloads
         self.metainfo = driver.metainfo[0]
@@ -112,14 +110,6 @@ class SlotSweep:
         assert entry is not None
         return entry[0]
 
-    def cases(self) -> Iterator[Case]:
-        """Yields each fault on each stretch of 16 and of 64 bytes, and on each field of rows and metainfo copies."""
-        for path, content in self.content.items():
-            stretches = [(start, start + size) for size in (16, 64) for start in range(0, len(content), size)]
-            for start, end in stretches + list(_fields(path, content)):
-                for fault in FAULTS:
-                    yield Case(fault, path, start, min(end, len(content)))
-
     def check_case(self, case: Case) -> None:
         """Checks the damage of one file."""
         loss = Loss.CONTENT if case.path.endswith(".log") else Loss.NOTHING
@@ -128,11 +118,7 @@ class SlotSweep:
     def check(self, damage: Callable[[Medium], None], loss: Loss) -> None:
         """Damages a fresh copy of the store, opens it and checks all promises. Raises `AssertionError` if one is
         broken, or the store's own error."""
-        disk = SimDisk(0)
-        for path, content in self.content.items():
-            rot.plant(disk.medium, path, content)
-        damage(disk.medium)
-        driver = SlotDriver(disk, segment_bytes=self._segment_bytes)
+        driver = SlotDriver(self.damaged(damage), segment_bytes=self._segment_bytes)
         driver.payloads = self.payloads
         self._check(driver, loss)
         self._check_heads(driver)
@@ -229,14 +215,3 @@ def _write(driver: SlotDriver) -> None:
     driver.put(POSITIONS, payload_bytes=30)
     driver.flush()
     driver.store_metainfo()
-
-
-def _fields(path: str, content: bytes) -> Iterator[tuple[int, int]]:
-    origins: list[int] = [0]
-    bounds: tuple[int, ...] = METAINFO_BOUNDS
-    if path.endswith(".catalog"):
-        origins, bounds = [0, ROW_BYTES, len(content) - 2 * ROW_BYTES, len(content) - ROW_BYTES], ROW_BOUNDS
-    elif path.endswith(".log"):
-        return
-    for origin in origins:
-        yield from ((origin + low, origin + high) for low, high in pairwise(bounds))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from tidelog.model.batch_header import HEADER_BYTES, iter_batches
 from tidelog.model.errors import DamagedBatch
@@ -72,32 +72,11 @@ def _make_unreadable(medium: Medium, path: str, start: int, end: int) -> None:
 FAULTS = (Fault("flip", _flip), Fault("zero", _zero), Fault("truncate", _truncate), Fault("EIO", _make_unreadable))
 
 
-class Sweep:
-    """An undamaged log, the cases that damage it, and the checks of what is read after each."""
+class DamageSweep:
+    """The files of an undamaged log or slot store, and the cases that damage one of them."""
 
-    def __init__(self, segment_bytes: int) -> None:
-        self._segment_bytes = segment_bytes
-        disk = SimDisk(0)
-        driver = LogDriver(disk, segment_bytes=segment_bytes, producer_id=PRODUCER_ID)
-        for number in range(BATCHES):
-            driver.append(records=1 + number % 3, value_bytes=number)
-            if number % 5 == 4:
-                driver.flush()
-        driver.close()
+    def __init__(self, disk: SimDisk) -> None:
         self.content: Content = {path: bytes(node.data) for path, node in disk.medium.walk().items()}
-        self.expected = driver.acked
-        self.end_offset = driver.log.log_end_offset
-        self._extents = {base: self._extent(data) for base, data in self.expected.items()}
-
-    def _extent(self, data: bytes) -> tuple[str, int, int]:
-        """Returns the file, the start and the end of a batch. Raises `AssertionError` if it is in no file."""
-        for path, content in self.content.items():
-            position = content.find(data) if path.endswith(".log") else -1
-            if position >= 0:
-                return path, position, position + len(data)
-        raise AssertionError("a batch that was committed is in no file")
-
-    # -- cases -------------------------------------------------------------------------------------------------------
 
     def cases(self) -> Iterator[Case]:
         """Yields every case: each fault on each stretch of 16 and of 64 bytes of each file, and on each field of some
@@ -116,19 +95,59 @@ class Sweep:
         if path.endswith(".catalog"):
             origins, bounds = [0, ROW_BYTES, len(content) - 2 * ROW_BYTES, len(content) - ROW_BYTES], ROW_BOUNDS
         elif path.endswith(".log"):
-            origins, bounds = _batch_positions(content)[::9], BATCH_BOUNDS
+            origins, bounds = self._batch_positions(content)[::9], BATCH_BOUNDS
         for origin in origins:
             yield from ((origin + low, origin + high) for low, high in pairwise(bounds))
+
+    def _batch_positions(self, content: bytes) -> list[int]:
+        """Returns the positions of the batches in a `.log` file; none in one of a slot store."""
+        return []
+
+    def damaged(self, damage: Callable[[Medium], None]) -> SimDisk:
+        """Returns a fresh disk with the files, damaged."""
+        disk = SimDisk(0)
+        for path, content in self.content.items():
+            rot.plant(disk.medium, path, content)
+        damage(disk.medium)
+        return disk
+
+
+class Sweep(DamageSweep):
+    """An undamaged log, the cases that damage it, and the checks of what is read after each."""
+
+    def __init__(self, segment_bytes: int) -> None:
+        self._segment_bytes = segment_bytes
+        disk = SimDisk(0)
+        driver = LogDriver(disk, segment_bytes=segment_bytes, producer_id=PRODUCER_ID)
+        for number in range(BATCHES):
+            driver.append(records=1 + number % 3, value_bytes=number)
+            if number % 5 == 4:
+                driver.flush()
+        driver.close()
+        super().__init__(disk)
+        self.expected = driver.acked
+        self.end_offset = driver.log.log_end_offset
+        self._extents = {base: self._extent(data) for base, data in self.expected.items()}
+
+    def _extent(self, data: bytes) -> tuple[str, int, int]:
+        """Returns the file, the start and the end of a batch. Raises `AssertionError` if it is in no file."""
+        for path, content in self.content.items():
+            position = content.find(data) if path.endswith(".log") else -1
+            if position >= 0:
+                return path, position, position + len(data)
+        raise AssertionError("a batch that was committed is in no file")
+
+    def _batch_positions(self, content: bytes) -> list[int]:
+        sizes = [len(batch.data) for batch in iter_batches(content)]
+        assert all(size >= HEADER_BYTES for size in sizes)
+        return [0, *accumulate(sizes)][:-1]
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
     def check(self, damage: Callable[[Medium], None]) -> None:
         """Damages a fresh copy of the log, opens it and checks all promises. Raises `AssertionError` if one is broken,
         or the log's own error."""
-        disk = SimDisk(0)
-        for path, content in self.content.items():
-            rot.plant(disk.medium, path, content)
-        damage(disk.medium)
+        disk = self.damaged(damage)
         lost = self._lost(disk.medium)
         driver = LogDriver(disk, segment_bytes=self._segment_bytes, producer_id=PRODUCER_ID)
         self._check_batches(driver, lost)
@@ -171,12 +190,3 @@ class Sweep:
             assert bytes(batch.data) == data, f"wrong bytes at offset {base}"
         if not lost:
             driver.check_producer(dict(list(driver.read_all().items())))
-
-
-def _batch_positions(content: bytes) -> list[int]:
-    positions, at = [], 0
-    for batch in iter_batches(content):
-        positions.append(at)
-        at += len(batch.data)
-        assert len(batch.data) >= HEADER_BYTES
-    return positions
