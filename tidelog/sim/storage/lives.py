@@ -9,35 +9,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import NO_FAULTS, Crashed, FaultRates
 from tidelog.sim.kit.medium import CAPACITY_BYTES
+from tidelog.sim.storage.log_driver import LogDriver
+from tidelog.sim.storage.slot_driver import SlotDriver
+from tidelog.storage.flush import Flush
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.slot_store import SlotStore
 
 FAULT_RATES = (0.0, 0.0, 0.02, 0.2)
 
 
-class Driver(Protocol):
-    """The common interface of `LogDriver` and `SlotDriver`."""
-
-    disk: SimDisk
-
-    def open(self) -> None: ...
-
-    def check_reopened(self) -> None:
-        """Checks what was opened. Raises `AssertionError` if it breaks a promise."""
-
-    def flush(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-    def crash(self) -> None: ...
-
-
-D = TypeVar("D", bound=Driver)
+D = TypeVar("D", LogDriver, SlotDriver)
 
 
 def live(driver: D, act: Callable[[D, random.Random], None], rng: random.Random) -> None:
@@ -63,7 +48,21 @@ def live(driver: D, act: Callable[[D, random.Random], None], rng: random.Random)
         driver.crash()
 
 
-def check_at_the_end(driver: Driver, write: Callable[[], object]) -> None:
+def flush_amid(
+    target: PartitionLog | SlotStore, finish: Callable[[Flush], object], write: Callable[[], None], rng: random.Random
+) -> None:
+    """Flushes a log or a slot store, with up to two writes between the beginning of the flush and its end."""
+    if not target.is_dirty:
+        return
+    flush = target.begin_flush()
+    try:
+        for _ in range(rng.randrange(3)):
+            write()
+    finally:
+        finish(flush)
+
+
+def check_at_the_end(driver: LogDriver | SlotDriver, write: Callable[[], object]) -> None:
     """Checks, on a healthy disk, that the log or store opens, takes a write, and is unchanged by a kill and by a power
     cut."""
     for end in (driver.kill, driver.crash):

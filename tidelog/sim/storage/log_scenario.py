@@ -16,7 +16,7 @@ from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import NO_FAULTS
 from tidelog.sim.kit.medium import CAPACITY_BYTES
 from tidelog.sim.kit.seeds import stream
-from tidelog.sim.storage.lives import check_at_the_end, live
+from tidelog.sim.storage.lives import check_at_the_end, flush_amid, live
 from tidelog.sim.storage.log_driver import LogDriver
 from tidelog.storage.scan import BadEnd
 
@@ -57,7 +57,7 @@ def _act(driver: LogDriver, rng: random.Random) -> None:
             case 5 | 6:
                 driver.flush()
             case 7:
-                _flush_amid_appends(driver, rng)
+                flush_amid(log, driver.finish, lambda: driver.append(value_bytes=rng.choice(VALUE_BYTES)), rng)
             case 8:
                 driver.delete_records(rng.randint(log.log_start_offset, log.durable_offset))
             case 9:
@@ -72,14 +72,3 @@ def _act(driver: LogDriver, rng: random.Random) -> None:
                 medium.capacity_bytes = CAPACITY_BYTES
     except (TidelogError, OSError):
         pass
-
-
-def _flush_amid_appends(driver: LogDriver, rng: random.Random) -> None:
-    if not driver.log.is_dirty:
-        return
-    flush = driver.log.begin_flush()
-    try:
-        for _ in range(rng.randrange(3)):
-            driver.append(value_bytes=rng.choice(VALUE_BYTES))
-    finally:
-        driver.finish(flush)

@@ -15,7 +15,7 @@ from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import NO_FAULTS
 from tidelog.sim.kit.medium import CAPACITY_BYTES
 from tidelog.sim.kit.seeds import stream
-from tidelog.sim.storage.lives import check_at_the_end, live
+from tidelog.sim.storage.lives import check_at_the_end, flush_amid, live
 from tidelog.sim.storage.slot_driver import SlotDriver
 from tidelog.storage.scan import BadEnd
 
@@ -55,7 +55,7 @@ def _act(driver: SlotDriver, rng: random.Random) -> None:
             case 5 | 6:
                 driver.flush()
             case 7:
-                _flush_amid_puts(driver, rng)
+                flush_amid(driver.store, driver.finish, lambda: put(driver, rng), rng)
             case 8:
                 driver.set_floor(driver.floor + rng.randrange(WINDOW // 2))
             case 9:
@@ -96,14 +96,3 @@ def touch(driver: SlotDriver, rng: random.Random) -> None:
         driver.learn_and_put(position, driver.floor + rng.randrange(WINDOW), payload_bytes=rng.choice((40, 900)))
         return
     rng.choice((driver.learn, driver.learn, driver.put_faulty, driver.repair, driver.revive))(position)
-
-
-def _flush_amid_puts(driver: SlotDriver, rng: random.Random) -> None:
-    if not driver.store.is_dirty:
-        return
-    flush = driver.store.begin_flush()
-    try:
-        for _ in range(rng.randrange(3)):
-            put(driver, rng)
-    finally:
-        driver.finish(flush)
