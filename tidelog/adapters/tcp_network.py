@@ -8,7 +8,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from tidelog.adapters.frame_protocol import FrameProtocol, Receiver, TcpTimeouts
 from tidelog.adapters.tls_frames import TlsFrameProtocol
@@ -50,13 +50,7 @@ class TcpNetwork:
         raise (other_errors or errors)[0]  # a refusal only if every address of the host refused
 
     async def _open(self, address: str, port: int, receiver: Receiver) -> FrameProtocol:
-        protocol = FrameProtocol(receiver, self._timeouts)
-        try:
-            await asyncio.get_running_loop().create_connection(lambda: protocol, address, port)
-        except BaseException:
-            protocol.give_up()
-            raise
-        return protocol
+        return await _dial(FrameProtocol(receiver, self._timeouts), address, port)
 
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
         """Listens for connections; port 0 is any free port. Raises `OSError` if the address cannot be used."""
@@ -68,6 +62,15 @@ class TcpNetwork:
             backlog=BACKLOG,
         )
         return TcpListener(server)
+
+
+async def _dial(protocol: FrameProtocol, address: str, port: int, **tls: Any) -> FrameProtocol:
+    try:
+        await asyncio.get_running_loop().create_connection(lambda: protocol, address, port, **tls)
+    except BaseException:
+        protocol.give_up()
+        raise
+    return protocol
 
 
 async def _resolve(host: str, port: int) -> list[str]:
@@ -99,8 +102,8 @@ class TlsNetwork(TcpNetwork):
     async def _open(self, address: str, port: int, receiver: Receiver) -> FrameProtocol:
         protocol = TlsFrameProtocol(receiver, self._timeouts, self._store.contexts.own)
         try:
-            await asyncio.get_running_loop().create_connection(
-                lambda: protocol,
+            return await _dial(
+                protocol,
                 address,
                 port,
                 ssl=self._store.calling,
@@ -108,16 +111,10 @@ class TlsNetwork(TcpNetwork):
                 ssl_shutdown_timeout=2 * self._timeouts.close_s_max,  # the protocol gives it up before
             )
         except ssl.SSLError as error:
-            protocol.give_up()
             raise OSError(f"there is no TLS handshake with it: {words_of(error)}") from error
         # What a peer that expects plain text does with a TLS hello.
         except (ConnectionAbortedError, ConnectionResetError) as error:
-            protocol.give_up()
             raise OSError("it ended the TLS handshake; does it speak TLS (security.inter.broker.protocol)?") from error
-        except BaseException:
-            protocol.give_up()
-            raise
-        return protocol
 
     async def listen(self, host: str, port: int, receiver: Receiver) -> NetworkListener:
         """Listens for TLS connections; port 0 is any free port. Raises `OSError` if the address cannot be used."""
