@@ -89,14 +89,8 @@ class TlsNetwork(TcpNetwork):
     """The `Network` on TLS. Both ends of each connection present certificates; this broker's are those of the
     `TlsStore`."""
 
-    def __init__(
-        self,
-        store: TlsStore,
-        *,
-        http_address: Callable[[], str] = _default_directions,
-        timeouts: TcpTimeouts = DEFAULT_TIMEOUTS,
-    ) -> None:
-        super().__init__(http_address=http_address, timeouts=timeouts)
+    def __init__(self, store: TlsStore, *, http_address: Callable[[], str] = _default_directions) -> None:
+        super().__init__(http_address=http_address)
         self._store = store
 
     async def _open(self, address: str, port: int, receiver: Receiver) -> FrameProtocol:
