@@ -1,7 +1,8 @@
 """A driver of one slot store, without a replica, that checks what the store promises.
 
-A slot store keeps the slots of one Paxos replica. The driver calls it as a replica's shell does, remembers every state
-that it went through, and compares after each reopening. The promises:
+A slot store keeps the slots of one Paxos replica: ballot, payload, and the *identity* of the value, bytes that the
+store does not interpret. The driver calls it as a replica's shell does, remembers every state that it went through, and
+compares after each reopening. The promises:
 
 - The store shows one of its past states as a whole (slots, ballots, identities and floor), no older than the last flush
   that was reported. A journal loses its end, never its middle.

@@ -1,8 +1,9 @@
 """Tests every damage to a complete slot store, one at a time, and some in pairs.
 
-A store with slots of all kinds, some replaced, some learned, a floor and metainfo is written and ended in one of three
-ways (`End`). Its files are kept. A case puts these files on a fresh disk, damages them, opens the store and reads
-everything. Since all of it was durable:
+A slot store keeps the slots of one Paxos replica: ballot, payload, and the *identity* of the value, bytes that the
+store does not interpret. A store with slots of all kinds, some replaced, some learned, a floor and metainfo is written
+and ended in one of three ways (`End`). Its files are kept. A case puts these files on a fresh disk, damages them, opens
+the store and reads everything. Since all of it was durable:
 
 - only the newest payload, identity, floor and metainfo are shown; instead of a damaged identity an earlier one of the
   same ballot may be;
@@ -92,7 +93,8 @@ class SlotSweep(DamageSweep):
                 )
 
     def _find_heads(self) -> Iterator[tuple[int, tuple[str, int, int]]]:
-        """Yields for each position the file and the range of bytes that hold the identity of its newest entry."""
+        """Yields for each position the file and the range of bytes that hold the identity of its newest entry's
+        value."""
         for catalog, _, row in self.entries():
             path = catalog.replace(".catalog", ".log")
             key = self._head(path, row).pack()
@@ -101,7 +103,7 @@ class SlotSweep(DamageSweep):
                 yield row.position, (path, row.file_position + HEADER_BYTES, start + len(key))
 
     def _find_identities(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yields position, ballot and identity of all entries."""
+        """Yields the position, the ballot and the value's identity of each entry."""
         for catalog, _, row in self.entries():
             yield row.position, row.number, self._head(catalog.replace(".catalog", ".log"), row).content
 
@@ -175,7 +177,7 @@ class SlotSweep(DamageSweep):
                 self._check_payload(driver, position, is_faulty=slot.is_faulty)
 
     def _check_heads(self, driver: SlotDriver) -> None:
-        """Checks that an identity is shown if its bytes are intact and their sectors readable."""
+        """Checks that the identity of a slot's value is shown if its bytes are intact and their sectors readable."""
         files = driver.disk.medium.walk()
         for slot in driver.stored.slots:
             path, start, end = self._heads.get(slot.position, ("", 0, 0))
