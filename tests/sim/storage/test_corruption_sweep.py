@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 
 from tests.sim.storage.sampling import SAMPLED_IF_SLOW
+from tests.sim.storage.sweep import Sweep
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.storage.log_driver import DIRECTORY
-from tidelog.sim.storage.sweep import Sweep
 
 SEGMENT_BYTES = {"one segment": 1 << 30, "several segments": 1_500}
 SAMPLED = 101

@@ -10,6 +10,7 @@ import pytest
 
 from tests import series
 from tests.sim.storage.sampling import SAMPLED_IF_SLOW
+from tests.sim.storage.sweep import BATCHES, PRODUCER_ID, Case, Sweep
 from tidelog.model.batch_header import iter_batches
 from tidelog.model.errors import DamagedBatch
 from tidelog.sim.kit import rot
@@ -17,7 +18,6 @@ from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.faults import Crashed
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.storage.log_driver import LogDriver
-from tidelog.sim.storage.sweep import BATCHES, PRODUCER_ID, Case, Sweep
 from tidelog.storage.repair import Repair
 from tidelog.storage.segment import Damage
 

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 import pytest
 
 from tests.sim.storage import test_slot_crashes, test_slot_sweep
+from tests.sim.storage.slot_sweep import End, SlotSweep
 from tidelog.model.batch_header import BatchHeader
 from tidelog.model.errors import TidelogError
 from tidelog.model.ports import Buffer
 from tidelog.sim.kit.patching import patched
 from tidelog.sim.storage import slot_scenario
-from tidelog.sim.storage.slot_sweep import End, SlotSweep
 from tidelog.storage import slot_journal, slot_loader
 from tidelog.storage.flush import Flush
 from tidelog.storage.metainfo import Metainfo, MetainfoStore

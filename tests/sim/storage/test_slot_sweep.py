@@ -9,11 +9,11 @@ from itertools import product
 import pytest
 
 from tests.sim.storage.sampling import SAMPLED_IF_SLOW
+from tests.sim.storage.slot_sweep import End, Loss, SlotSweep
+from tests.sim.storage.sweep import FAULTS, Case
 from tidelog.sim.kit import rot
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.storage.slot_driver import DIRECTORY
-from tidelog.sim.storage.slot_sweep import End, Loss, SlotSweep
-from tidelog.sim.storage.sweep import FAULTS, Case
 from tidelog.storage.rows import ROW_BYTES, Row
 
 SHAPES = {

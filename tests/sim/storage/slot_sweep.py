@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum
 
+from tests.sim.storage.sweep import Case, DamageSweep
 from tidelog.model.batch_header import HEADER_BYTES
 from tidelog.model.errors import DamagedBatch, LogOffline
 from tidelog.sim.kit.disk import SimDisk
 from tidelog.sim.kit.medium import Medium
 from tidelog.sim.storage.slot_driver import IDENTITY, SlotDriver
-from tidelog.sim.storage.sweep import Case, DamageSweep
 from tidelog.storage.rows import ROW_BYTES, Kind, Row, RowCodec
 from tidelog.storage.segment import SECTOR_BYTES
 from tidelog.storage.slot_entries import FLOOR_NUMBER, Head, decode_entry
