@@ -1,5 +1,6 @@
-"""The listener that speaks Kafka's protocol, for the programs that people already have.
+"""The listener that speaks Kafka's binary protocol, so that existing Kafka clients work with this broker.
 
-Here live its connections, its codecs, one file for each family of calls, its limits and its metrics. It sees of the
-broker what HTTP sees, the room `face`; its frames are cut from streams by an adapter that whoever opens it gives to it.
+This package holds its connections, its message codecs, the handlers of each family of requests, its limits and its
+metrics. It reaches the broker through `broker.face`, as the HTTP listeners do. The adapter that cuts a TCP stream into
+frames is passed in by whoever opens the listener.
 """

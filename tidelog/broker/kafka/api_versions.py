@@ -1,7 +1,7 @@
-"""ApiVersions: which calls there are, and in which versions. A client begins with this.
+"""ApiVersions: the request types that this broker answers, and their versions. It is a client's first request.
 
-The answer's own head never has tagged fields, so that a client that asks in a version that is too new can read it: it
-is told version 0, with the error and the table, and asks again.
+The head of this answer never has tagged fields, so that a client that asks in too new a version can read it: it gets an
+answer of version 0, with UNSUPPORTED_VERSION and the table, and asks again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME_CHARS_MAX: Final = 64
 
 @cache
 def table(version: int, error: int = 0) -> bytes:
-    """Returns the body of an answer."""
+    """Returns the encoded body of an answer: the error code and the versions of all request types."""
     is_flexible = version >= FLEXIBLE_FROM
     end = NO_TAGS if is_flexible else b""
     entries = [b"".join(map(INT16.pack, (api.key, api.oldest, api.newest))) + end for api in APIS.values()]
@@ -29,17 +29,17 @@ def table(version: int, error: int = 0) -> bytes:
 
 
 def answer_versions(call: Call) -> Answer:
-    """Answers with the table."""
+    """Returns the answer to an ApiVersions request."""
     return [INT32.pack(call.correlation_id) + table(call.version)]
 
 
 def answer_too_new(head: Head) -> Answer:
-    """Answers a version of ApiVersions that this broker does not know."""
+    """Returns the answer to an ApiVersions request of a version that this broker does not know."""
     return [INT32.pack(head.correlation_id) + table(0, KafkaCode.UNSUPPORTED_VERSION)]
 
 
 def client_software(call: Call) -> str:
-    """Returns name and version of the client's software, as far as it says so, for people; empty if not. Raises
+    """Returns name and version of the client's software, for metrics; empty if the client does not send them. Raises
     `Malformed`."""
     if call.version < FLEXIBLE_FROM:
         return ""

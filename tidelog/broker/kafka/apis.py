@@ -1,8 +1,8 @@
-"""The calls of Kafka's protocol that this listener answers, and in which versions.
+"""The request types of Kafka's protocol that this listener answers, and their versions.
 
-A client asks for this table first (ApiVersions), and takes the absence of a key for "not there". Transactions (24 to
-28), share groups and telemetry are left out on purpose. Produce is offered from 0 on, and refused below 3: librdkafka
-before 2.10 sends its records without compression to a broker that does not offer that.
+A client asks for this table first (ApiVersions); a key that is absent means that the broker lacks the feature.
+Transactions (keys 24 to 28), share groups and telemetry are left out on purpose. Produce is offered from version 0 but
+refused below 3, because librdkafka before 2.10 does not compress records for a broker that does not offer version 0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 
 class Key(enum.IntEnum):
-    """Names the calls; the numbers are Kafka's."""
+    """Kafka's API keys."""
 
     PRODUCE = 0
     FETCH = 1
@@ -65,7 +65,7 @@ class Key(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name for it, as in `InitProducerId`."""
+        """Kafka's name of the request type, such as `InitProducerId`."""
         return self.name.title().replace("_", "")
 
 
@@ -73,7 +73,7 @@ NEVER: Final = 1 << 15
 
 
 class Api(NamedTuple):
-    """Describes a call: its versions, and from which on it is flexible."""
+    """A request type: its oldest and newest supported version, and the first flexible one (with tagged fields)."""
 
     key: Key
     oldest: int
@@ -81,11 +81,11 @@ class Api(NamedTuple):
     flexible_from: int
 
     def has(self, version: int) -> bool:
-        """Returns True if a version of it is answered."""
+        """Returns True if this broker answers the version."""
         return self.oldest <= version <= self.newest
 
     def is_flexible(self, version: int) -> bool:
-        """Returns True if a version is written with varints and tagged fields."""
+        """Returns True if the version is flexible: encoded with varints and tagged fields."""
         return version >= self.flexible_from
 
 
@@ -143,4 +143,4 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
     }
 )
 BEFORE_LOGIN: Final = frozenset({Key.API_VERSIONS, Key.SASL_HANDSHAKE, Key.SASL_AUTHENTICATE})
-"""Names the only calls of who has not logged in, where a login is asked for."""
+"""The only request types that a client may send before it has logged in, if the listener requires a login."""

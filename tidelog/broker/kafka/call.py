@@ -1,4 +1,4 @@
-"""A `Call`: one request of a client, from the head of its frame on."""
+"""A `Call`: one request of a Kafka client, whose header has been read."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ CLIENT_ID_CHARS_MAX: Final = 256
 
 
 class Head:
-    """The fixed part of a frame's head."""
+    """The fixed fields of a request header: API key, version and correlation id."""
 
     __slots__ = ("correlation_id", "key", "version")
 
     def __init__(self, frame: memoryview) -> None:
-        """Raises `Malformed` if there is not even this."""
+        """Reads the fields from a frame. Raises `Malformed` if the frame is too short."""
         if len(frame) < _HEAD.size:
             raise Malformed("a frame is shorter than the head of a request")
         self.key, self.version, self.correlation_id = _HEAD.unpack_from(frame)
 
 
 class Call(Struct):
-    """A request whose head was read; `reader` stands at its body."""
+    """A request whose header has been read; `reader` is positioned at its body."""
 
     api: Api
     version: int
@@ -37,20 +37,20 @@ class Call(Struct):
     reader: Reader
     is_flexible: bool
     began_s: float
-    """The time at which it came, by the broker's clock."""
+    """Time when the request arrived, in seconds of the broker's monotonic clock."""
 
     @property
     def frame(self) -> memoryview:
-        """All of it."""
+        """The whole frame of the request."""
         return self.reader.frame
 
     def head(self) -> bytes:
-        """Returns how its answer begins."""
+        """Returns the encoded header of the answer."""
         return INT32.pack(self.correlation_id) + NO_TAGS if self.is_flexible else INT32.pack(self.correlation_id)
 
 
 def read_call(api: Api, head: Head, frame: memoryview, now_s: float) -> Call:
-    """Reads the rest of a head. Raises `Malformed`."""
+    """Reads the variable part of a request header and returns the `Call`. Raises `Malformed`."""
     reader = Reader(frame, _HEAD.size)
     is_flexible = api.is_flexible(head.version)
     client_id = reader.nullable_string(is_flexible=False) or ""  # in every version a string of the old kind
@@ -59,4 +59,4 @@ def read_call(api: Api, head: Head, frame: memoryview, now_s: float) -> Call:
 
 
 Answer = list[Buffer]
-"""A frame in pieces, its head first."""
+"""An encoded answer in pieces, header first."""

@@ -1,9 +1,9 @@
-"""The one place where an error becomes a code of Kafka's protocol.
+"""Mapping of errors to Kafka's error codes.
 
-The code of each error stands beside it in `model/errors.py`, by the rule at the top of that file: what is definite has
-a code after which clients know that nothing was appended, what is indefinite is REQUEST_TIMED_OUT. Three things are
-added here: the right that is missing is told by the kind of its resource, what nobody foresaw is indefinite, and Fetch
-has fewer codes. Java's consumer throws IllegalStateException to its program for a code that it does not expect there.
+Each error class has its code in `model/errors.py`: a definite error has a code by which clients know that nothing was
+appended; an indefinite one is REQUEST_TIMED_OUT. Three rules are added here. A missing right is reported by the type of
+its resource. An unforeseen error counts as indefinite. Fetch uses fewer codes, since Java's consumer throws
+IllegalStateException to its application for a code that it does not expect there.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _PASSING: Final = frozenset(
         KafkaCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Answers to a Fetch after which Java's consumer would end, though what they tell of passes by itself."""
+"""Transient errors for which Java's consumer would fail if it got them in an answer to Fetch."""
 
 
 def code_of(error: TidelogError, resource_type: str = "Topic") -> KafkaCode:
-    """Returns what a client is told of an error about a resource of this type."""
+    """Returns Kafka's code for an error about a resource of this type."""
     if type(error) is NotAuthorized:
         return _RIGHTS[resource_type]
     return UNFORESEEN if error.kafka is None else error.kafka
 
 
 def fetch_code_of(error: TidelogError) -> KafkaCode:
-    """Returns what a client is told of an error about a partition that it fetches. What passes by itself is
-    NOT_LEADER_OR_FOLLOWER, after which all clients look for the leader and ask again."""
+    """Returns Kafka's code for an error about a partition in a Fetch. A transient error becomes NOT_LEADER_OR_FOLLOWER,
+    after which all clients refresh their metadata and fetch again."""
     code = code_of(error)
     return KafkaCode.NOT_LEADER_OR_FOLLOWER if code in _PASSING else code

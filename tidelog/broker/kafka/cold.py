@@ -1,11 +1,12 @@
-"""The codecs of calls that are not hot, by the definitions of the library `kio`, which are made from Kafka's own.
+"""Codecs of the request types that are not performance-critical, based on the library `kio`, which is generated from
+Kafka's message definitions.
 
-A message's module is imported when its first request comes: all of them would take a tenth of a second of the broker's
-start. An answer is given as a tree of plain values under kio's names, with the fields of all versions; those that a
-version does not have are left out here, so that a call is written once for all its versions.
+The module of a message is imported at its first request, since importing all takes a tenth of a second. An answer is
+given as a tree of plain values under kio's field names, with the fields of all versions; the codec leaves out those
+that the requested version lacks, so that a handler is written once for all versions.
 
-kio writes answers. It does not read requests: its native reader aborts the process on some damaged frames, which
-anybody could send. They are read here, field by field as kio defines them, each length held against what is left.
+kio encodes the answers but does not decode the requests: its native reader aborts the process on some damaged frames.
+Requests are decoded here, field by field by kio's definitions, and each length is checked against the remaining bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NO_ID: Final = "0" * 32
 
 
 def _id(reader: Reader) -> str | None:
-    """Returns the 32 hexadecimal digits of an id; None for the one that stands for none."""
+    """Reads a topic id and returns its 32 hexadecimal digits; None for the all-zero id."""
     topic_id = reader.uuid()
     return None if topic_id == _NO_ID else topic_id
 
@@ -47,11 +48,11 @@ NUMBERS: Final[Mapping[str, Callable[[Reader], Any]]] = MappingProxyType(
         "uuid": _id,
     }
 )
-"""The readers of values whose size says their type; times are in ms, and ids hexadecimal digits."""
+"""Readers of the fixed-size types. Durations are returned in ms, ids as hexadecimal digits."""
 
 
 class Field(NamedTuple):
-    """A field of one of kio's messages, and how it stands in a frame."""
+    """One field of a kio message class, with its type and encoding."""
 
     name: str
     kind: str
@@ -63,7 +64,7 @@ class Field(NamedTuple):
 
 
 class ColdCodecs:
-    """The codecs of one listener, made when they are first needed."""
+    """Codecs of one listener, created at their first use."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[int, int], type[Any]] = {}
@@ -71,7 +72,7 @@ class ColdCodecs:
         self._fields: dict[type[Any], list[Field]] = {}
 
     def read(self, call: Call) -> Any:
-        """Returns the body of a request, with kio's names. Raises `Malformed`."""
+        """Decodes the body of a request into kio's message class. Raises `Malformed`."""
         message = self._requests.get((call.api.key, call.version))
         if message is None:
             message = self._requests[call.api.key, call.version] = _message(call, "request")
@@ -119,7 +120,7 @@ class ColdCodecs:
         return message_fields
 
     def write(self, call: Call, tree: Tree) -> Answer:
-        """Returns the answer to a call."""
+        """Encodes an answer tree in the version of the call."""
         cached = self._writers.get((call.api.key, call.version))
         if cached is None:
             from kio.serial import entity_writer  # noqa: PLC0415 -- not before a client needs it
@@ -132,7 +133,7 @@ class ColdCodecs:
         return [call.head(), out.getvalue()]
 
     def _made(self, message: type[Any], tree: Tree) -> Any:
-        """Makes an object of kio's of those values that it has a place for."""
+        """Returns a kio message object with the values of the tree for which it has fields."""
         message_fields = self._fields_of(message)
         return message(
             **{
@@ -166,7 +167,7 @@ def _message(call: Call, kind: str) -> type[Any]:
 
 
 def fields_of(message: type[Any]) -> list[Field]:
-    """Returns what a message of kio's consists of, in the order of the wire."""
+    """Returns the fields of a kio message class in wire order."""
     message_fields = []
     for field in fields(message):
         nested = [part for part in (field.type, *_parts(field.type)) if hasattr(part, "__dataclass_fields__")]

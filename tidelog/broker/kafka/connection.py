@@ -1,10 +1,10 @@
-"""The connection of a client: its requests are begun in order, and answered in order (`pipeline.py`).
+"""A client connection: requests are begun in order, and their answers sent in the same order (`pipeline.py`).
 
-A request that cannot begin yet holds the connection: nothing more is read, and the client waits. It cannot for want of
-memory, or of room in a partition's mailbox, or since its client has used up its share. What is small is answered in the
-call in which it came; only what has to wait becomes a task, which ends with the connection.
+A request that cannot begin yet stops the reading of its connection. It waits for memory, for room in a partition's
+request queue, or for its client's quota. A request that can be answered at once is answered in the callback in which it
+arrived; only one that has to wait becomes a task, which ends with the connection.
 
-A frame that is none ends the connection, as Kafka does it: what follows could not be found.
+A malformed frame closes the connection, as in Kafka, since the start of the next frame is unknown.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = structlog.get_logger("tidelog.kafka")
 
 
 class Connection:
-    """A `ClientReceiver`."""
+    """A client connection (a `ClientReceiver`: the receiver of its frames)."""
 
     def __init__(self, parts: Parts, handlers: Handlers, stream: ClientConnection, address: str) -> None:
         self.address = address
@@ -50,7 +50,7 @@ class Connection:
         self._stream = stream
         self._came_s = parts.face.clock.monotonic_s()
         self._waiting: tuple[memoryview, float] | None = None
-        """A frame that could not be begun yet, and when it came."""
+        """The frame that could not be begun yet, and its time of arrival."""
         self._looking: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_lost = self._is_draining = False
@@ -62,13 +62,14 @@ class Connection:
 
     @property
     def heard_s(self) -> float:
-        """When something came last, or was answered."""
+        """Time of the last frame received or answer sent, in seconds of the monotonic clock."""
         return max(self._came_s, self._pipeline.answered_s)
 
     # -- frames ------------------------------------------------------------------------------------------------------
 
     def may_begin(self, length: int, begun: bytes) -> bool:
-        """See the port: a large frame takes its memory before it is read."""
+        """Returns True if a frame of this length may be read. Reserves its memory; closes the connection if it is too
+        long."""
         limits = self._parts.limits
         key = int.from_bytes(begun[:KEY_BYTES])
         bound = limits.produce_bytes_max if key == Key.PRODUCE else limits.request_bytes_max
@@ -84,7 +85,7 @@ class Connection:
         return True
 
     def frame_received(self, frame: memoryview) -> None:
-        """See the port."""
+        """Begins a received request, or keeps it and stops reading until it can begin."""
         self._came_s = self._parts.face.clock.monotonic_s()
         if not self._begin(frame, self._came_s):
             self._waiting = frame, self._came_s
@@ -101,16 +102,16 @@ class Connection:
             self._stream.go_on()
 
     def unclogged(self) -> None:
-        """See the port."""
+        """Releases the memory of sent records and resumes requests, once the client takes data again."""
         self._memory.release_records()
         self._look_again()
 
     def broken_off(self, why: str) -> None:
-        """See the port."""
+        """Counts and logs that the connection was broken off, with the reason."""
         self._handlers.refused("broken off", self._stream.remote, why)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See the port: what is under way for this client ends, unless it was appended."""
+        """Cancels the connection's requests and frees its memory. Records already appended stay appended."""
         self._is_lost = True
         if self._looking is not None:
             self._looking.cancel()
@@ -123,22 +124,22 @@ class Connection:
         self._handlers.lost(self)
 
     def close(self) -> None:
-        """Ends the connection after what was answered."""
+        """Closes the connection after the answers sent so far."""
         self._stream.close()
 
     def drain(self) -> None:
-        """Ends the connection as soon as nothing is under way."""
+        """Closes the connection as soon as no request is in progress."""
         self._is_draining = True
         if self._pipeline.is_empty:
             self._stream.close()
 
     @property
     def is_busy(self) -> bool:
-        """True while something is under way."""
+        """True while a request is in progress or waits to begin."""
         return not self._pipeline.is_empty or self._waiting is not None
 
     def _end(self, why: str) -> None:
-        """Ends the connection of a client that asks for what cannot be answered."""
+        """Closes the connection because of a request that cannot be answered, and counts the reason."""
         if not self._is_lost:
             self._handlers.refused("request", self._stream.remote, why)
             self._stream.close()
@@ -146,7 +147,8 @@ class Connection:
     # -- beginning ---------------------------------------------------------------------------------------------------
 
     def _begin(self, frame: memoryview, came_s: float) -> bool:
-        """Begins a request. Returns False if it has to wait. What nobody foresaw is logged, and ends the connection."""
+        """Begins a request. Returns False if it has to wait. An unforeseen exception is logged and closes the
+        connection."""
         try:
             return self._begin_call(frame, came_s)
         except (Malformed, NotAuthenticated, TooManyConnections) as error:
@@ -184,7 +186,8 @@ class Connection:
         return True
 
     def _has_means(self, call: Call) -> bool:
-        """Returns False while a request has to wait, and sees to it that it is looked at again."""
+        """Returns True if the request has the memory and quota to begin; otherwise schedules another attempt and
+        returns False."""
         lack = self._means.lack(call, self._identity.caller)
         if lack is None:
             return True
@@ -222,7 +225,8 @@ class Connection:
         steps: Steps[Answer | None],
         go_on: Callable[[Steps[Answer | None]], Awaitable[tuple[Answer, bool]]],
     ) -> None:
-        """Begins what is mostly done with its first slice; if it is not, `go_on` does the rest."""
+        """Runs the first slice of a request. If the request is not finished by it, a task awaits `go_on` for the rest.
+        """
         try:
             next(steps)
         except StopIteration as end:
@@ -236,13 +240,14 @@ class Connection:
         return self._means.pacing.charge(slot.call, self._identity.caller, size)
 
     def _spawn(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer | None, bool]]]) -> None:
-        """Begins what has to wait; `work` is called when its task has its turn, if the client is there still."""
+        """Starts a task that awaits `work()` and sends its answer. No other request of the connection runs meanwhile.
+        """
         self._pipeline.begin(slot, is_alone=True)
         self._task = asyncio.get_running_loop().create_task(self._run(slot, work))
 
     async def _run(self, slot: Slot, work: Callable[[], Awaitable[tuple[Answer | None, bool]]]) -> None:
-        """Awaits what answers a request. What nobody foresaw is logged, and ends the connection: the client cannot
-        know what became of it."""
+        """Awaits the work of a request and sends its answer. An unforeseen exception is logged and closes the
+        connection, since the client cannot know the outcome."""
         try:
             slot.answer, slot.has_error = await work()
         except (Malformed, Overloaded) as error:
@@ -300,7 +305,7 @@ class Connection:
         self._done(slot)
 
     async def _produce_in_slices(self, slot: Slot, steps: Steps[ProduceRequest]) -> tuple[Answer | None, bool]:
-        """Serves a request of many partitions, while the connection is not read."""
+        """Serves a Produce request of many partitions in slices. The connection is not read meanwhile."""
         work, has_outcomes = self._parts.face.work, asyncio.Event()
         request = await finished(work, steps)
         slot.production = production = Production(self._parts, slot.call, request, lambda _: has_outcomes.set())
@@ -312,7 +317,8 @@ class Connection:
         return await finished(work, production.answer(self._throttle_ms(slot))), production.has_failed
 
     def _has_answer(self, production: Production) -> bool:
-        """Ends the connection if records that no answer was asked for were refused: there is no other way to say so."""
+        """Returns False for a Produce with acks=0, which has no answer. If a partition refused its records, closes the
+        connection as the only way to report that."""
         if production.request.acks == 0 and production.has_failed:
             self._end("records that no answer was asked for were refused")
         return production.request.acks != 0
@@ -338,7 +344,7 @@ class Connection:
             asyncio.get_running_loop().call_soon(self._look_again)
 
     def _look_again(self) -> None:
-        """Begins the request that waits, if it can, and reads on."""
+        """Begins the waiting request, if it can begin now, and resumes reading."""
         if self._is_lost:
             return
         if self._waiting is not None:

@@ -1,4 +1,5 @@
-"""DescribeCluster: the brokers, and which of them to ask for what changes the cluster: any of them does."""
+"""DescribeCluster: the brokers of the cluster. Each broker names itself as controller, since any broker takes admin
+requests."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from tidelog.model.cluster import KAFKA
 from tidelog.model.kafka_codes import KafkaCode
 
 BROKERS: Final = 1
-"""The one type of endpoints that there is here; the other is controllers."""
+"""The only supported endpoint type; the other one is controllers."""
 
 
 def describe_cluster(cluster: Cluster, request: Any) -> dict[str, Any]:
-    """Returns the answer, as a tree of kio's."""
+    """Returns the answer to DescribeCluster, as a tree of plain values under kio's field names."""
     endpoints = getattr(request, "endpoint_type", BROKERS)
     brokers = [broker for broker in cluster.image.live_brokers if KAFKA in broker.listeners]
     return {

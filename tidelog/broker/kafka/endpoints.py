@@ -1,5 +1,5 @@
-"""The leader that a client should ask instead (KIP-951) stands in the answers to Produce and Fetch, so that who asked
-the wrong broker finds the right one without asking for the metadata."""
+"""The current leader in answers to Produce and Fetch (KIP-951), by which a client that asked the wrong broker finds the
+right one without a Metadata request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.model.kafka_wire import INT32, NO_TAGS, array, string, tagged
 
 
 class Hint(NamedTuple):
-    """A leader, and where its clients find it."""
+    """The leader of a partition and its address for Kafka clients."""
 
     node_id: int
     leader_epoch: int
@@ -20,7 +20,7 @@ class Hint(NamedTuple):
 
 
 def hint_of(image: ClusterImage, info: PartitionInfo) -> Hint | None:
-    """Returns the leader of a partition; None if there is none, or none that listens to Kafka's clients."""
+    """Returns the leader of a partition; None if there is none, or it has no Kafka listener."""
     broker = image.brokers.get(info.leader)
     if broker is None or KAFKA not in broker.listeners:
         return None
@@ -28,12 +28,13 @@ def hint_of(image: ClusterImage, info: PartitionInfo) -> Hint | None:
 
 
 def leader_tag(hint: Hint) -> bytes:
-    """Returns the value of the field `CurrentLeader`."""
+    """Returns the encoded field `CurrentLeader`."""
     return INT32.pack(hint.node_id) + INT32.pack(hint.leader_epoch) + NO_TAGS
 
 
 def nodes_tag(hints: Iterable[Hint]) -> bytes:
-    """Returns the tagged fields of an answer with such leaders: `NodeEndpoints`, each once, if there are any."""
+    """Returns the encoded tagged fields of an answer: `NodeEndpoints` with each leader once, or none if there are no
+    leaders."""
     nodes = {hint.node_id: hint for hint in hints}
     if not nodes:
         return NO_TAGS

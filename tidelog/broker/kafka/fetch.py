@@ -1,13 +1,14 @@
-"""Fetch: committed batches of many partitions at once, now or when there are enough.
+"""Fetch: committed batches of many partitions, returned at once or when `min_bytes` have gathered.
 
-What is there is read without giving the event loop away; only a request that has to wait becomes a coroutine. It is
-looked at again whenever one of its partitions changes, until `min_bytes` are there over all of them, one of them has an
-error to tell, or its time is up. The first batch of an answer is given whole, however large; the others as long as
-`max_bytes` lasts. A partition is read at its leader, or from the copy of a broker in the client's rack (KIP-392).
+Available records are read without yielding to the event loop; only a request that has to wait becomes a coroutine. It
+is checked again whenever one of its partitions changes, until `min_bytes` are available over all partitions, a
+partition has an error, or `max_wait_ms` has passed. The first batch of an answer is returned whole, however large;
+further ones while `max_bytes` lasts. A partition is read at its leader, or from a follower in the client's rack
+(KIP-392).
 
-Offsets that an operator has given up are not passed in silence. Clients of tidelog are told in a tagged field, as they
-are in a header of HTTP. Others have no place for that: a read that comes to them is answered with the error of
-`RecordsLost`, and goes on when its client seeks behind them.
+Offsets of records that were lost, and whose loss an operator has accepted, are not skipped silently. tidelog's own
+client is told of them in a tagged field, as HTTP clients are in a header. Other clients get the error `RecordsLost` at
+such an offset, and go on when they seek behind it.
 """
 
 from __future__ import annotations
@@ -35,31 +36,31 @@ from tidelog.model.receipt_tags import FetchedTag
 from tidelog.model.steps import Steps
 
 ANSWER_BYTES_MAX: Final = 8 << 20
-"""Records of one answer, whatever its client would take: they are read in one go, and are in memory until the client
-takes them. The first batch may be larger."""
+"""Maximum bytes of records in one answer, unless its first batch alone is larger. They are read in one go and stay in
+memory until the client takes them."""
 ROOM_BYTES_MIN: Final = 64 << 10
-"""So much is read even if the memory for answers is taken by clients that read slowly."""
+"""Bytes that a Fetch may read even if slow clients have used up the memory for answers."""
 WHOLE_FETCH: Final = (-1, 0)
-"""The epochs of a request that names all its partitions: there are no sessions here."""
+"""Session epochs of a request that names all its partitions. Fetch sessions are not supported."""
 
 
 class Fetching:
-    """Serves one request, in slices: `try_to_answer` comes first, and `answer_later` goes on with what has to wait."""
+    """A Fetch request in progress. `try_to_answer` comes first; `answer_later` follows if that returns no answer."""
 
     _request: FetchRequest
 
     def __init__(self, parts: Parts, call: Call, caller: Caller, charge: Callable[[int], int]) -> None:
-        """`charge` is told once how many bytes of records an answer has; it returns for how many milliseconds the
-        client should pause."""
+        """`charge` is called once with the bytes of records in the answer, and returns the throttle time in ms."""
         self._call = call
         self._bytes = 0
-        """The size of the records that were found."""
+        """Bytes of the records read so far."""
         self._parts = parts
         self._caller = caller
         self._charge = charge
 
     def try_to_answer(self) -> Steps[Answer | None]:
-        """Returns the answer; None if there is to be waited for one. Raises `Malformed`."""
+        """Reads in slices what is available. Returns the answer, or None if the request has to wait for more. Raises
+        `Malformed`."""
         yield from self._begin()
         if self._request.session_id != NO_SESSION or self._request.session_epoch not in WHOLE_FETCH:
             return (yield from write_fetched(self._call, self._request, 0, KafkaCode.FETCH_SESSION_ID_NOT_FOUND))
@@ -69,7 +70,7 @@ class Fetching:
         return None
 
     async def answer_later(self, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
-        """Goes on with `try_to_answer`, then waits if that has found too little. Returns the answer, and whether it is
+        """Finishes `try_to_answer`, then waits if there is too little to return. Returns the answer, and whether it is
         an error."""
         work = self._parts.face.work
         answer = await finished(work, steps)  # None from steps that have ended, too
@@ -94,13 +95,14 @@ class Fetching:
 
     @property
     def _wait_s(self) -> float:
-        """For how long it may wait."""
+        """Seconds that the request may wait for records: the client's `max_wait_ms`, capped by the broker."""
         return min(max(self._request.wait_ms, 0), self._parts.limits.request_timeout_ms_max) / 1000
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _try_now(self) -> Steps[bool]:
-        """Reads what is there. Returns False if that is not enough, and nothing else is to be told."""
+        """Reads what is available from all partitions. Returns True if the answer can be sent: enough bytes, an error,
+        or a preferred replica to report."""
         remaining = min(
             max(self._request.bytes_max, 1), self._parts.limits.fetch_bytes_max, ANSWER_BYTES_MAX, self._room()
         )
@@ -155,8 +157,9 @@ class Fetching:
         entry.log_start_offset = fetched.log_start_offset
 
     def _source(self, entry: FetchEntry) -> LedPartition | LocalCopy | None:
-        """Returns the replica to read; None if there is something else to tell, which is noted: an epoch of another
-        leadership, or a replica that is nearer. Raises `NotAuthorized`, and as `Partitions.led_here`."""
+        """Returns the replica to read. Returns None if the entry is answered without reading, and sets its error (a
+        wrong leader epoch, an unknown topic id) or its preferred read replica. Raises `NotAuthorized`, and what
+        `Partitions.led_here` raises."""
         if not entry.topic:
             entry.error = KafkaCode.UNKNOWN_TOPIC_ID
             return None
@@ -186,7 +189,7 @@ class Fetching:
     # -- copies nearby -----------------------------------------------------------------------------------------------
 
     def _copy(self, entry: FetchEntry) -> LocalCopy | None:
-        """Returns this broker's copy for a client of its rack; None for others."""
+        """Returns this broker's follower replica if the client is in this broker's rack; otherwise None."""
         rack = self._parts.cluster.config.broker_rack
         if rack is None or self._request.rack != rack:
             return None
@@ -194,7 +197,8 @@ class Fetching:
         return self._parts.partitions.local_copy(PartitionId(topic.topic_id, entry.partition))
 
     def _nearer(self, entry: FetchEntry) -> int:
-        """Returns the broker of an in-sync replica in the client's rack, if the leader is in another; -1 if none is."""
+        """Returns the node id of a live in-sync replica in the client's rack, if the leader is in another rack;
+        otherwise -1."""
         image, leader_rack = self._parts.cluster.image, self._parts.cluster.config.broker_rack
         if leader_rack == self._request.rack:
             return -1
@@ -204,8 +208,8 @@ class Fetching:
     # -- waiting -----------------------------------------------------------------------------------------------------
 
     async def _wait(self, deadline_s: float) -> bool:
-        """Returns when `_try_now` may find enough, at the deadline (loop time), or when the listener shuts down: True
-        if it may find anything. Raises `Overloaded`."""
+        """Waits until enough records are available, until the deadline (loop time), or until the listener shuts down.
+        Returns True if there is anything to return. Raises `Overloaded`."""
         sources: list[tuple[LedPartition | LocalCopy, FetchEntry]] = []
         for entry in self._request.entries:
             try:
@@ -236,7 +240,7 @@ class Fetching:
         return write_fetched(self._call, self._request, self._charge(self._bytes))
 
     def _answer_failed(self, error: TidelogError) -> Steps[Answer]:
-        """Returns the answer to a request of which nothing was read: the error stands with each partition."""
+        """Returns an answer without records, in which each partition has the given error."""
         for entry in self._request.entries:
             entry.data = b""
             self._refuse(entry, error, fetch_code_of(error))
@@ -250,7 +254,7 @@ def _epoch_error(entry: FetchEntry, leader_epoch: int) -> int:
 
 
 def _fetched_tag(error: TidelogError) -> FetchedTag:
-    """Returns an error as a client of tidelog is told of it."""
+    """Returns the tagged field in which tidelog's own client gets an error in full."""
     if isinstance(error, OffsetOutOfRange):
         start, end = error.log_start_offset, error.log_end_offset
         return FetchedTag(error_code=error.code, message=error.message, log_start_offset=start, log_end_offset=end)

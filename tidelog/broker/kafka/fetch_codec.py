@@ -1,4 +1,5 @@
-"""Fetch, read and answered by hand. Record batches go out as they were read: the answer is a list of buffers."""
+"""Hand-written codec of Fetch. The answer is a list of buffers, so that record batches are sent as read, without a
+copy."""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ _CURRENT_LEADER: Final = 1
 
 
 class FetchEntry(Struct):
-    """Holds one partition of a request, and then of its answer."""
+    """One partition of a Fetch request, and its part of the answer."""
 
     topic: str
-    """The topic's name; empty if there is no topic of this id."""
+    """Name of the topic; empty if no topic has the requested id."""
     partition: int
     leader_epoch: int
     offset: int
@@ -42,15 +43,15 @@ class FetchEntry(Struct):
     preferred: int = NO_REPLICA
     hint: Hint | None = None
     told: FetchedTag | None = None
-    """Is there for a client of tidelog only."""
+    """Details for tidelog's own client, sent as a tagged field; None for other clients."""
 
     def reset(self) -> None:
-        """Forgets what was found for it."""
+        """Clears the answer part of the entry."""
         self.data, self.error, self.preferred, self.hint, self.told = b"", 0, NO_REPLICA, None, None
 
 
 class FetchRequest(Struct):
-    """Fetch, as it came. `topics` are in order, each with the name or the id that the answer repeats."""
+    """A decoded Fetch request. Each topic in `topics` is the name or id that the client sent, with its partitions."""
 
     wait_ms: int
     bytes_min: int
@@ -60,16 +61,16 @@ class FetchRequest(Struct):
     topics: list[tuple[str, list[FetchEntry]]]
     rack: str = ""
     is_ours: bool = False
-    """True if a client of tidelog asks."""
+    """True if the client is tidelog's own."""
 
     @property
     def entries(self) -> list[FetchEntry]:
-        """All partitions, in order."""
+        """All partitions of the request, in order."""
         return [entry for _, entries in self.topics for entry in entries]
 
 
 def read_fetch(call: Call) -> Steps[FetchRequest]:
-    """Raises `Malformed`."""
+    """Decodes a Fetch request, in slices. Raises `Malformed`."""
     reader, version = call.reader, call.version
     if version < 15:
         reader.int32()  # the broker that asks, of which there is none
@@ -130,7 +131,7 @@ def _skip_forgotten(call: Call) -> None:
 
 
 def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: int = 0) -> Steps[Answer]:
-    """Returns the answer: what stands between the records, and the records."""
+    """Encodes the answer, in slices: buffers with fields alternate with the record batches."""
     version, is_flexible = call.version, call.is_flexible
     pieces: Answer = []
     out = bytearray(call.head()) + INT32.pack(throttle_ms)
@@ -160,7 +161,7 @@ def write_fetched(call: Call, request: FetchRequest, throttle_ms: int, error: in
 
 
 def _write_entry(out: bytearray, entry: FetchEntry, version: int, *, is_flexible: bool) -> None:
-    """Writes what stands before the records of a partition, their length included."""
+    """Encodes a partition's fields up to and including the length of its records."""
     high_watermark = entry.high_watermark  # without transactions the last stable offset, too
     head = _HEAD.pack(entry.partition, entry.error, high_watermark, high_watermark, entry.log_start_offset)
     out += head if version >= 5 else head[:-8]

@@ -1,4 +1,4 @@
-"""The calls that are not hot, each to its function; and what a connection needs of its listener."""
+"""Dispatch of the requests that are not performance-critical to their handlers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog.model.steps import Steps
 Tree = dict[str, Any]
 T = TypeVar("T")
 LARGE_BYTES: Final = 16 << 10
-"""From here on a request is read away from the event loop, and its answer written there."""
+"""Size in bytes from which a request is decoded, and its answer encoded, outside the event loop."""
 _NO_LOGIN: Final[Mapping[Key, Tree]] = MappingProxyType(
     {
         Key.SASL_HANDSHAKE: {"error_code": KafkaCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": []},
@@ -39,25 +39,25 @@ _NO_LOGIN: Final[Mapping[Key, Tree]] = MappingProxyType(
 
 
 def _away(call: Callable[[], T]) -> Steps[T]:
-    """Runs `call` away from the event loop, as one step, and returns its result."""
+    """Returns steps of heavy work that run `call` as one step, outside the event loop, and return its result."""
     result: T = yield call
     return result
 
 
 class Hosting(Protocol):
-    """The listener, as its connections know it."""
+    """The listener, as its connections need it."""
 
     def refused(self, reason: str, remote: str, why: str) -> None:
-        """Notes that a connection is turned away, or broken off."""
+        """Counts and logs a connection that was refused or closed by the broker."""
         ...
 
     def lost(self, connection: Any) -> None:
-        """Forgets a connection, which is no more."""
+        """Removes a closed connection."""
         ...
 
 
 class Handlers:
-    """The calls of one listener."""
+    """Handlers of the requests of one listener."""
 
     def __init__(self, parts: Parts, host: Hosting) -> None:
         self._parts = parts
@@ -73,8 +73,8 @@ class Handlers:
         }
 
     async def answer(self, call: Call, caller: Caller, login: SaslLogin | None) -> tuple[Answer, bool]:
-        """Returns the answer to a request, and whether it is an error. Raises `Malformed`, or `Overloaded` if too many
-        large ones are under way."""
+        """Returns the answer to a request, and whether it is an error. Raises `Malformed`; `Overloaded` if too many
+        large requests are in progress."""
         cold = self._parts.cold
         if len(call.frame) < LARGE_BYTES:
             tree = await self._tree(call, cold.read(call), caller, login)

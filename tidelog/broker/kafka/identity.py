@@ -1,7 +1,7 @@
-"""A connection knows who is at its other end: nobody yet, whoever has logged in, or the one whom a certificate names.
+"""The principal of a connection: anonymous, logged in by SASL, or named by a TLS certificate.
 
-What a login rests on (a user, a token, a key, a certificate's time) may end before the connection does. It is looked at
-again with the first request after logins or rights have changed, and with each request if it ends at a certain time.
+A login may expire or be revoked while the connection lasts (its user, token or key deleted, its certificate outdated).
+It is checked again at the first request after users or ACLs have changed, and at each request if it has an expiry time.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from tidelog.model.certificate_names import Rule
 from tidelog.model.errors import NotAuthenticated
 
 MAPPED: Final = "::ffff:"
-"""The beginning of an IPv6 address that is an IPv4 address."""
+"""Prefix of an IPv6 address that stands for an IPv4 address."""
 
 
 class Identity:
-    """The client of one connection."""
+    """The client at the other end of one connection."""
 
     def __init__(self, face: BrokerFace, rules: tuple[Rule, ...], address: str) -> None:
-        """The `rules` say whom a certificate stands for."""
+        """`rules` map certificate subjects to principals."""
         host = address.removeprefix(MAPPED) if "." in address else address
         mechanisms = face.cluster.config.sasl_enabled_mechanisms
         self.caller = Caller(ANONYMOUS, host)
         self.sasl = SaslLogin(face.login, mechanisms, host, face.clock) if mechanisms else None
-        """The login under way; None if nobody has to log in."""
+        """The SASL login; None if this listener needs no login."""
         self._face = face
         self._rules = rules
         self._proof: Proof = NO_PROOF
         self._access: object = None
-        """The state of logins and rights by which the proof was looked at last."""
+        """Users and ACLs (a snapshot object) at the last check of the login."""
         self._holder: str | None = None
-        """The user that the connection is counted for, if there are quotas."""
+        """User for whom the connection is counted in the connection quota; None if it is not counted."""
 
     @property
     def is_known(self) -> bool:
-        """Returns False while a login is still to come."""
+        """Returns False while the client has still to log in."""
         return self.sasl is None or self.sasl.proof is not None
 
     def refuse(self, key: Key, certificate: Mapping[str, Any] | None) -> None:
-        """Raises `NotAuthenticated` if who calls has to log in first, or would not be let in again; and
-        `TooManyConnections` if the user has enough others."""
+        """Raises `NotAuthenticated` if the client has not logged in yet or its login is no longer valid;
+        `TooManyConnections` if its user has too many connections."""
         if not self.is_known and key not in BEFORE_LOGIN:
             raise NotAuthenticated(f"{key.label} came before a login (sasl.enabled.mechanisms)")
         if self.sasl is None and certificate is not None and self._proof is NO_PROOF:
@@ -64,7 +64,7 @@ class Identity:
         return self._face.login.still_holds(self._proof)
 
     def logged_in(self) -> None:
-        """Takes who has just logged in, if anybody has, for the caller."""
+        """Makes the principal of a finished SASL login the caller of this connection."""
         if self.sasl is not None and self.sasl.proof is not None and self.sasl.proof is not self._proof:
             self._take(self.sasl.proof)
 
@@ -80,7 +80,7 @@ class Identity:
             self._holder = user
 
     def release(self) -> None:
-        """Counts the connection out, which is no more, or is another user's now."""
+        """Stops counting the connection for its user."""
         holder, self._holder = self._holder, None
         if holder is not None:
             self._face.shares.release(holder)

@@ -1,4 +1,4 @@
-"""The bounds of the listener that speaks Kafka's protocol: the operator's settings and the fixed ones."""
+"""Limits of the Kafka listener: those set by the operator and the fixed ones."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from tidelog.config.schema import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class KafkaLimits(ListenerLimits):
-    """Bounds of one listener. Hitting one is a wait, or the end of the connection, never memory."""
+    """Limits of one listener. A request beyond a limit waits, or its connection is closed, so that memory stays
+    bounded."""
 
     produce_bytes_max: int = 32 * MIB
     request_bytes_max: int = MIB
-    """A request that is no Produce; and whoever has not logged in is heard for no longer."""
+    """Maximum bytes of a request other than Produce."""
     login_bytes_max: int = 64 << 10
     pipeline_max: int = 32
-    """Produce requests under way on one connection. All others wait for the end of those before them."""
+    """Maximum number of Produce requests in progress on one connection. Other requests run one at a time."""
     room_s_max: float = 5.0
-    """A request that waits for room for this long is answered as one that there is none for."""
+    """Seconds that a request may wait for room; then it is begun anyway, and fails where there is still none."""
     fetch_bytes_max: int = 57_671_680
     idle_s: float = 600.0
     throttle_s_max: float = 30.0
-    """A connection whose client has used up its share rests for no longer."""
+    """Maximum seconds for which a connection is not read because its client has exceeded a quota."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> KafkaLimits:
-        """Returns the bounds that go with a broker's settings."""
+        """Returns the limits that a broker's settings give."""
         return cls(
             connections_max=config.kafka_connections_max,
             address_connections_max=config.http_address_connections_max,

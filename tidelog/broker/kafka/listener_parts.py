@@ -1,4 +1,4 @@
-"""`Parts`: what the calls of one listener share."""
+"""`Parts`: the objects that the handlers of one listener share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tidelog.model.errors import NotAuthorized
 
 @dataclass(slots=True)
 class Parts:
-    """Holds what belongs to one listener: the broker it speaks for, its bounds, and what its connections share."""
+    """The objects that the handlers and connections of one listener share: the broker, its limits, metrics and caches.
+    """
 
     face: BrokerFace
     admission: Admission
@@ -37,7 +38,8 @@ class Parts:
         self.metadata = MetadataCalls(self.face.cluster, self.admission, self.face.work, self.ids)
 
     def may(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """Returns True if a caller may do this to a resource; a refusal is noted in the audit log."""
+        """Returns True if the ACLs allow the caller this operation on the resource. A refusal is written to the audit
+        log."""
         if self.admission.is_open or self.admission.may(caller, operation, resource):
             return True
         if self.face.audit is not None:
@@ -58,13 +60,13 @@ class Parts:
         return False
 
     def refuse_unauthorized(self, caller: Caller, operation: Operation, resource: Resource) -> None:
-        """Raises `NotAuthorized` unless a caller may do this to a resource."""
+        """Raises `NotAuthorized` unless the ACLs allow the caller this operation on the resource."""
         if not self.may(caller, operation, resource):
             raise refusal(caller, operation, resource)
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster as this broker knows it."""
+        """The cluster's metadata, as this broker has applied it."""
         return self.face.cluster
 
     @property

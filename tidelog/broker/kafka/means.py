@@ -1,10 +1,10 @@
-"""Admission of a Kafka request before it begins: a turn, room for its bytes and its answer's, an event loop that keeps
-up, and a share that its client has not used up.
+"""Admission of a Kafka request: checks that it has its turn, memory for request and answer, an event loop that keeps
+up, and quota.
 
-A request that lacks something waits, and its connection is not read meanwhile: clients of Kafka know no "come later".
-While the loop runs late, the brake that is HTTP's, too, holds up reads and administration first, then produces; what
-keeps the members of groups alive, and tells clients where else to go, is never held up. No wait for room or the loop is
-longer than `room_s_max`, since a client that gives up asks again.
+A request that lacks one of them waits, and its connection is not read meanwhile, because Kafka's protocol has no answer
+"try again later". While the event loop is late, the brake (overload protection shared with HTTP) holds up fetches and
+admin requests first, then produces. Group and metadata requests are never held up. A wait for memory or the event loop
+lasts `room_s_max` at most.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.model.access import Caller
 
 ROOM_LOOK_S: Final = 0.02
 BRAKE_LOOK_S: Final = 0.1
-"""How often a request that waits looks whether it may begin."""
+"""Seconds between two checks whether a request held up by a late event loop may begin."""
 BRAKED: Final[Mapping[Key, int]] = MappingProxyType(
     {
         **dict.fromkeys((*CALLS, Key.LIST_OFFSETS), BRAKED_FROM[RequestClass.ADMIN]),
@@ -33,18 +33,18 @@ BRAKED: Final[Mapping[Key, int]] = MappingProxyType(
         Key.PRODUCE: BRAKED_FROM[RequestClass.PRODUCE],
     }
 )
-"""The level of the brake from which on a call is held up; the others never are."""
+"""Brake level from which on a request type is held up. Types that are not listed never are."""
 
 
 class Lack(NamedTuple):
-    """Says what a request lacks, and after how many seconds to look again."""
+    """The resource that a request lacks, and the seconds until it is checked again."""
 
     reason: str
     look_s: float
 
 
 class Means:
-    """Judges the requests of one connection."""
+    """Admission checks for the requests of one connection."""
 
     def __init__(self, parts: Parts, memory: ConnectionMemory) -> None:
         self.pacing = Pacing(parts.face.shares, parts.limits)
@@ -52,7 +52,8 @@ class Means:
         self._memory = memory
 
     def lack(self, call: Call, caller: Caller) -> Lack | None:
-        """Returns what a request lacks; None if it may begin: its memory is taken then, and it is counted."""
+        """Returns what a request lacks; None if it may begin, with its memory taken and the request charged to the
+        quota."""
         if call.api.key is Key.FETCH and self._parts.turn.has_many_bytes:
             return Lack("turn", 0.0)
         if (broker_lack := self._lack_of_broker(call)) is not None and self._has_waited_s(

@@ -1,8 +1,8 @@
-"""Metadata: who leads which partition, and where the brokers' listeners for Kafka's clients are.
+"""Metadata: the leaders of partitions, and the brokers' addresses for Kafka clients.
 
-After a broker is lost all clients ask at once, so the bytes of a topic are made once for as long as it stays as it is,
-and the brokers' once for each image. Brokers without such a listener are not named: a partition that one of them leads
-has no leader for these clients. A topic is never made by being asked for.
+After a broker fails, all clients ask at once. So the encoding of a topic is cached until the topic changes, and that of
+the brokers until the metadata changes. Brokers without a Kafka listener are left out: a partition led by one of them
+has no leader for these clients. Metadata requests never create topics.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ FLEXIBLE_FROM: Final = 9
 OPERATIONS_NOT_ASKED: Final = INT32.pack(-(1 << 31))
 NO_ID: Final = "0" * 32
 UUID_AND_NAME: Final = 18
-"""The fewest bytes that a topic takes in a request which names topics by id and name."""
+"""Minimum bytes of a topic in a request that names topics by id and name."""
 KNOWN_MAX: Final = 20_000
-"""The most encoded topics in the cache, counting each version of the answer."""
+"""Maximum number of encoded topics in the cache; each request version counts separately."""
 
 
 class Asked(NamedTuple):
@@ -41,10 +41,10 @@ class Asked(NamedTuple):
 
 
 def read_asked(call: Call) -> Steps[list[Asked] | None]:
-    """Returns the topics that a request asks for; None for all. Raises `Malformed`.
+    """Returns the topics that a request names; None for all. Raises `Malformed`.
 
-    What follows is not read, as it would change nothing: whether to make topics, and to tell what the client may do.
-    librdkafka 2.16 writes more there than the version has.
+    The rest of the request (whether to create topics, whether to report authorized operations) is not read, since it
+    would change nothing. librdkafka 2.16 sends more bytes there than the version has.
     """
     reader, version, is_flexible = call.reader, call.version, call.is_flexible
     has_ids = version >= 10
@@ -91,8 +91,8 @@ class MetadataCalls:
         ]
 
     async def answer_later(self, steps: Steps[Answer | None]) -> tuple[Answer, bool]:
-        """Finishes `steps` in slices, between which the event loop serves other connections; returns the answer. The
-        second value says whether the answer is an error: always False here."""
+        """Finishes `answer` in slices, between which the event loop serves other connections. Returns the answer, and
+        False since it is never an error."""
         answer = await self._work.finish(steps)
         assert answer is not None
         return answer, False

@@ -1,8 +1,9 @@
-"""Counts of the listener: calls by version, errors, bytes, times, refusals, clients' software.
+"""Metrics of the Kafka listener: requests by type and version, errors, bytes, times, refused connections, client
+software.
 
-Counting happens on every request, showing once in a while, so counters are plain numbers here and become Prometheus
-families only when they are collected. A client cannot make a series that there is no bound for: calls and versions are
-those of the table, and of the software's names a few are kept.
+Counters are plain numbers, because counting is on every request's path; they become Prometheus families when scraped.
+Clients cannot create series without bound: types and versions come from the table of supported ones, and of client
+software names at most 100 are kept.
 """
 
 from __future__ import annotations
@@ -22,53 +23,53 @@ OTHERS: Final = "other"
 
 
 class CallStats:
-    """The counts of one call in one version."""
+    """Counters of one request type in one version."""
 
     __slots__ = ("errors", "received_bytes", "requests", "sent_bytes", "total", "waiting")
 
     def __init__(self) -> None:
         self.requests = 0
         self.errors = 0
-        """Answers in which something was refused."""
+        """Number of requests answered with an error."""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.waiting = Histogram()
-        """Counts from when a request came to when it was begun."""
+        """Seconds from the arrival of a request to its beginning."""
         self.total = Histogram()
-        """Counts from when a request came to its answer, with the time that it waited for data or a commit."""
+        """Seconds from the arrival of a request to its answer, waits for data or commits included."""
 
 
 class KafkaMetrics(Collector):
-    """All counts of one listener."""
+    """All metrics of one listener."""
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Key, int], CallStats] = {}
         self.refused: Counter[str] = Counter()
-        """Connections that were turned away or broken off, by the reason."""
+        """Number of connections refused or closed by the broker, by reason."""
         self.held: Counter[str] = Counter()
-        """Requests that had to wait before they were begun, by what they lacked."""
+        """Number of requests that had to wait before they began, by the resource they lacked."""
         self.software: Counter[str] = Counter()
-        """Connections that have named their client's software."""
+        """Number of connections by client software (name and version)."""
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
 
     def of(self, call: Key, version: int) -> CallStats:
-        """Returns the counts of a call, which are there from its first request on."""
+        """Returns the counters of a request type and version; creates them at the first request."""
         stats = self.calls.get((call, version))
         if stats is None:
             stats = self.calls[call, version] = CallStats()
         return stats
 
     def met(self, software: str) -> None:
-        """Counts a connection that has said what its client's software is."""
+        """Counts a connection by its client software."""
         is_known = software in self.software or len(self.software) < SOFTWARE_MAX
         self.software[software if is_known else OTHERS] += 1
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
-        """Shows a number that somebody else keeps."""
+        """Adds a gauge whose value is read by a call of `read` at each scrape."""
         self._gauges.append((name, documentation, read))
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry for each scrape."""
+        """Yields the metric families for one scrape."""
         labels = ["call", "version"]
         requests = CounterMetricFamily("tidelog_kafka_requests", "Requests that were answered.", labels=labels)
         errors = CounterMetricFamily("tidelog_kafka_errors", "Requests answered with an error.", labels=labels)

@@ -1,7 +1,7 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a partition begins and ends, where a time does, where an epoch did.
+"""ListOffsets and OffsetForLeaderEpoch: offsets of a partition's beginning and end, of a timestamp, or of a leader
+epoch's end.
 
-Both are answered by the leader alone. Offsets are looked for behind the event loop's back nowhere: a look-up by time
-reads one batch.
+Both are answered by the partition's leader only, on the event loop: a lookup by timestamp reads one batch.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ EARLIEST: Final = -2
 NEWEST_TIME: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-"""Stands for the end of what is in another store, of which there is none."""
+"""Timestamp that asks for the end of tiered storage, which does not exist here."""
 NOTHING: Final = -1
 
 
 class OffsetCalls:
-    """Answers both calls."""
+    """Handlers of ListOffsets and OffsetForLeaderEpoch."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
     async def list_offsets(self, request: Any, caller: Caller) -> dict[str, Any]:
-        """Returns the answer to ListOffsets, as a tree of kio's."""
+        """Answers a ListOffsets request, as a tree of plain values under kio's field names."""
         slices, topics = Slices(), []
         for topic in request.topics:
             partitions = []
@@ -61,7 +61,7 @@ class OffsetCalls:
         return tree
 
     async def epochs(self, request: Any, caller: Caller) -> dict[str, Any]:
-        """Returns the answer to OffsetForLeaderEpoch, as a tree of kio's."""
+        """Answers an OffsetForLeaderEpoch request, as a tree of plain values under kio's field names."""
         slices, topics = Slices(), []
         for topic in request.topics:
             partitions = []
@@ -94,7 +94,8 @@ def _epoch_error(led: LedPartition, client_epoch: int) -> int:
 
 
 async def _offset(led: LedPartition, timestamp: int) -> tuple[int, int]:
-    """Returns an offset, and the timestamp (ms) of the record there where one was looked for."""
+    """Returns the offset for a timestamp or for one of Kafka's special values (-1 latest, -2 earliest, ...), and the
+    timestamp (ms) of the record found; -1 for none."""
     if timestamp >= 0:
         record = await led.offset_for_timestamp(timestamp)
         return (NOTHING, NOTHING) if record is None else record

@@ -1,8 +1,8 @@
-"""The share of a connection's client: what it has used too much of, it pays for by pauses.
+"""Quotas of Kafka clients: a client over its quota is throttled.
 
-As in Kafka: a request is served, then charged, and its answer says for how long the client should pause
-(`throttle_time_ms`). Whoever does not is not read for that long. Every request counts as one, but for those of a login,
-and those without which a member would lose its partitions.
+As in Kafka, a request is served, then charged, and its answer says how long the client should pause
+(`throttle_time_ms`). For that long its connection is not read. Every request is charged to the request quota, except
+logins and the group requests without which a member would lose its partitions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.model.access import Caller
 from tidelog.model.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_RATE
 
 _CHARGED: Final = MappingProxyType({Key.PRODUCE: PRODUCER_BYTE_RATE, Key.FETCH: CONSUMER_BYTE_RATE})
-"""The calls that move records, each with the quota that they count for."""
+"""Requests that carry records, each with the byte quota that it is charged to."""
 _FREE: Final = BEFORE_LOGIN | {
     Key.OFFSET_COMMIT,
     Key.JOIN_GROUP,
@@ -27,18 +27,18 @@ _FREE: Final = BEFORE_LOGIN | {
     Key.LEAVE_GROUP,
     Key.CONSUMER_GROUP_HEARTBEAT,
 }
-"""The calls that do not count as requests, as over HTTP."""
+"""Requests that are not charged to the request quota; HTTP exempts the same ones."""
 
 
 class Pacing:
-    """Charges the clients of one listener."""
+    """Quota accounting for the clients of one listener."""
 
     def __init__(self, shares: Shares, limits: KafkaLimits) -> None:
         self._shares = shares
         self._s_max = limits.throttle_s_max
 
     def pause_s(self, call: Call, caller: Caller) -> float:
-        """Returns for how long a request has to wait; 0 if it may begin, and is counted then."""
+        """Returns the seconds that a request has to wait. If they are 0 the request is charged and may begin."""
         if call.api.key in _FREE or not self._shares.are_set:
             return 0.0
         client = Client(caller.principal, call.client_id)
@@ -48,7 +48,7 @@ class Pacing:
         return owed_s
 
     def charge(self, call: Call, caller: Caller, size: int) -> int:
-        """Charges so many bytes of records; returns for how many milliseconds the client should pause."""
+        """Charges the bytes of records to the client's quota. Returns the throttle time in ms."""
         key = _CHARGED.get(call.api.key)
         if key is None or not self._shares.are_set:
             return 0

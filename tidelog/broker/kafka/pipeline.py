@@ -1,8 +1,7 @@
-"""The `Pipeline` of a connection: requests that are under way, and their answers, which go out in the order of the
-requests.
+"""`Pipeline`: the requests in progress on one connection. Their answers are sent in the order of the requests.
 
-Produce requests may be under way many at a time, since producers send without waiting. Any other request begins when
-all before it are answered, and is alone until it is, as in Kafka; so is a Produce request that is served in slices.
+Several Produce requests may be in progress, since producers send without waiting. Any other request begins when all
+before it are answered, and runs alone, as in Kafka. So does a Produce request that is served in slices.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tidelog.model.ports import ClientConnection, Clock
 
 
 class Slot:
-    """The place of a request's answer."""
+    """A request in progress and its answer."""
 
     __slots__ = ("answer", "call", "has_error", "is_done", "production", "record_bytes", "size", "stats")
 
@@ -26,54 +25,54 @@ class Slot:
         self.call = call
         self.stats = stats
         self.size = size
-        """The memory that is taken for it."""
+        """Bytes of memory taken for the request."""
         self.production: Production | None = None
         self.answer: Answer | None = None
-        """None if nothing is to be said."""
+        """The encoded answer; None for a request without one (acks=0)."""
         self.record_bytes = 0
-        """The size of the records in the answer."""
+        """Bytes of records in the answer."""
         self.is_done = self.has_error = False
 
 
 class Pipeline:
-    """Keeps the slots of one connection, in the order of their requests."""
+    """The requests in progress on one connection, in order."""
 
     def __init__(self, stream: ClientConnection, memory: ConnectionMemory, clock: Clock, produce_max: int) -> None:
         self.answered_s = clock.monotonic_s()
-        """When the last answer went out."""
+        """Time of the last answer sent, in seconds of the monotonic clock."""
         self._stream = stream
         self._memory = memory
         self._clock = clock
         self._produce_max = produce_max
         self._slots: deque[Slot] = deque()
         self._is_alone = False
-        """True while a request is under way that must be the only one."""
+        """True while a request is in progress that must run alone."""
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing is under way."""
+        """True if no request is in progress."""
         return not self._slots
 
     def has_turn(self, key: Key) -> bool:
-        """Returns True if a request of this kind may begin."""
+        """Returns True if a request of this type may begin now."""
         if not self._slots:
             return True
         return key is Key.PRODUCE and not self._is_alone and len(self._slots) < self._produce_max
 
     def begin(self, slot: Slot, *, is_alone: bool = False) -> None:
-        """Takes in a request that is under way from now on."""
+        """Adds a request that has begun."""
         self._memory.hand_on()
         self._slots.append(slot)
         self._is_alone = is_alone
 
     def answer_now(self, slot: Slot, answer: Answer) -> None:
-        """Answers a request that was alone, and for which nothing had to be waited."""
+        """Sends the answer to a request that finished at once, with no other in progress."""
         self._memory.hand_on()
         slot.answer = answer
         self._send(slot)
 
     def done(self, slot: Slot) -> None:
-        """Takes a request's answer, which goes out when all before it have theirs."""
+        """Marks a request as answered. Its answer is sent when all requests before it have theirs."""
         slot.is_done = True
         while self._slots and self._slots[0].is_done:
             self._send(self._slots.popleft())
@@ -95,7 +94,7 @@ class Pipeline:
                 self._memory.hold_records(slot.record_bytes)
 
     def leave(self) -> None:
-        """Gives up all requests, since the connection is lost: what is not appended yet will not be."""
+        """Drops all requests, since the connection is lost. Records not appended yet are not appended."""
         for slot in self._slots:
             if slot.production is not None:
                 slot.production.leave()

@@ -1,12 +1,13 @@
-"""Produce: batches go to the partitions that this broker leads, at the cost of a call; nothing is forwarded.
+"""Produce: hands the batches of a request to the partitions that this broker leads. Nothing is forwarded to other
+brokers.
 
-A partition of another leader is answered with NOT_LEADER_OR_FOLLOWER and that leader: a hop that nobody sees would hide
-a client's old metadata for ever. Each partition has its own outcome; what is wrong with one troubles no other. All that
-a request names is handed to the partitions before the next request of the connection is looked at, so that pipelined
-batches of one producer are judged in the order they came in. The answer goes out when the last partition has one.
+A partition led elsewhere is answered with NOT_LEADER_OR_FOLLOWER and the current leader; forwarding would hide a
+client's stale metadata for ever. Each partition has its own outcome. All batches of a request are handed over before
+the next request of the connection begins, so that pipelined batches of one producer keep their order. The answer is
+sent when the last partition has an outcome.
 
-A request that finds a mailbox full waits, with its connection unread, until there is room. A request of very many
-partitions is handed over in slices, and the connection is not read before all of it is.
+If the request queue (mailbox) of a partition is full, the request waits, and its connection is not read. A request of
+very many partitions is handed over in slices, and its connection is not read before all of it is handed over.
 """
 
 from __future__ import annotations
@@ -41,18 +42,17 @@ Led = list[tuple[ProduceEntry, LedPartition | None]]
 
 
 class Production:
-    """A Produce request under way: its batches are handed to the partitions, and the outcomes of all partitions are
-    waited for."""
+    """A Produce request in progress: hands its batches to the partitions and collects their outcomes."""
 
     def __init__(self, parts: Parts, call: Call, request: ProduceRequest, finish: Callable[[Production], None]) -> None:
-        """`finish` is called once, when all partitions have an outcome; not from inside `begin`."""
+        """`finish` is called once, when all partitions have an outcome, but never during `begin`."""
         self.call = call
         self.request = request
         self.has_failed = False
         """True if a partition has refused its batch. A client that asked for acks=0 gets no answer, so its connection
         is closed."""
         self.is_gone = False
-        """True once the connection is lost: what is not appended yet will not be."""
+        """True once the connection is lost: batches not appended yet are not appended."""
         self._parts = parts
         self._finish = finish
         self._proposals: list[Proposal] = []
@@ -63,12 +63,12 @@ class Production:
 
     @property
     def is_done(self) -> bool:
-        """True if no partition's outcome is waited for."""
+        """True if all partitions have an outcome."""
         return self._left == 0
 
     def led(self, entries: Sequence[ProduceEntry]) -> Led:
-        """Returns each entry with its partition, if this broker leads it, else with None; the entry then has its error
-        set."""
+        """Returns each entry with the partition that this broker leads; with None, and the entry's error set, if it
+        does not lead it."""
         led: Led = []
         for entry in entries:
             try:
@@ -137,7 +137,8 @@ class Production:
             self._deadline = asyncio.get_running_loop().call_at(self._deadline_s, self._expire)
 
     def _judge(self, entry: ProduceEntry, caller: Caller) -> tuple[KafkaCode, str | None] | None:
-        """Returns why this partition cannot be written to, whoever leads it."""
+        """Returns the error code and message if this partition may not be written to, whichever broker leads it;
+        otherwise None."""
         if not self._parts.may(caller, Operation.WRITE, Resource("Topic", entry.topic)):
             return KafkaCode.TOPIC_AUTHORIZATION_FAILED, None
         if self.call.version < TRANSACTIONS_FROM:
@@ -182,7 +183,7 @@ class Production:
                 entry.hint = hint_of(self._parts.cluster.image, topic.partitions[entry.partition])
 
     def heard(self, entry: ProduceEntry, partition: LedPartition, outcome: ProduceReceipt | TidelogError) -> None:
-        """Takes the outcome of one partition."""
+        """Records the outcome of one partition in its entry."""
         if isinstance(outcome, TidelogError):
             self._refuse(entry, outcome)
         else:
@@ -209,8 +210,7 @@ class Production:
         self._proposals.clear()
 
     def leave(self) -> None:
-        """Notes that the connection is lost: batches that are not appended yet are not appended any more, and outcomes
-        are not waited for."""
+        """Notes that the connection is lost: batches not appended yet are not appended, and no outcome is awaited."""
         self.is_gone = True
         self._end()
 
@@ -220,7 +220,7 @@ class Production:
 
 
 class _Waiting:
-    """The `Asker` of one partition of a request: takes its outcome."""
+    """Receiver of one partition's outcome (an `Asker`, as the partition calls it)."""
 
     __slots__ = ("_entry", "_partition", "_production")
 

@@ -1,7 +1,8 @@
-"""Produce, read and answered by hand: the call that all the others are for.
+"""Hand-written codec of Produce.
 
-Of the records only their place in the frame is read, so that their batches are checked, patched and written from there
-and never copied. Versions 0 to 2 are read as well, to be refused in words that their clients understand.
+The records themselves are not decoded: only their position in the frame is noted, and the partition checks, patches and
+writes the batches from there without a copy. Versions 0 to 2 are decoded, so that they can be refused with an answer
+that their clients understand.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidelog.model.receipt_tags import TAG, ProducedTag, encode, is_asked
 from tidelog.model.steps import Steps
 
 TRANSACTIONS_FROM: Final = 3
-"""The first version that knows RecordBatch v2."""
+"""First version with RecordBatch v2; older ones are refused."""
 MESSAGES_FROM: Final = 8
 HINTS_FROM: Final = 10
 _ENTRY_BYTES_MIN: Final = 5
@@ -27,38 +28,38 @@ _PARTITION: Final = struct.Struct(">ihq")
 
 
 class ProduceEntry(Struct):
-    """Holds one partition of a request, and then of its answer."""
+    """One partition of a Produce request, and its part of the answer."""
 
     topic: str
     partition: int
     records: tuple[int, int] | None
-    """Their place in the frame."""
+    """Begin and end of the records in the frame."""
     error: int = 0
     message: str | None = None
     base_offset: int = -1
     append_time_ms: int = -1
     log_start_offset: int = -1
     hint: Hint | None = None
-    """Names the leader, if that is not this broker."""
+    """The current leader, if it is not this broker."""
     told: ProducedTag | None = None
-    """Is there for a client of tidelog only."""
+    """Details for tidelog's own client, sent as a tagged field; None for other clients."""
 
 
 class ProduceRequest(Struct):
-    """Produce, as it came. `topics` are in order, each with its entries."""
+    """A decoded Produce request. `topics` holds each topic name with its partitions."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
     topics: list[tuple[str, list[ProduceEntry]]]
     entries: list[ProduceEntry]
-    """All partitions, in order."""
+    """All partitions of the request, in order."""
     is_ours: bool = False
-    """True if a client of tidelog asks, which may send several batches for a partition."""
+    """True if the client is tidelog's own, which may send several batches for one partition."""
 
 
 def read_produce(call: Call) -> Steps[ProduceRequest]:
-    """Reads a request, mostly in one slice. Raises `Malformed`."""
+    """Decodes a Produce request, in slices; most have only one. Raises `Malformed`."""
     reader, is_flexible = call.reader, call.is_flexible
     transactional_id = None
     if call.version >= TRANSACTIONS_FROM:
@@ -84,7 +85,7 @@ def read_produce(call: Call) -> Steps[ProduceRequest]:
 
 
 def write_produced(call: Call, request: ProduceRequest, throttle_ms: int) -> Steps[Answer]:
-    """Returns the answer, mostly with the first slice."""
+    """Encodes the answer, in slices; most have only one."""
     version, is_flexible, slices = call.version, call.is_flexible, Slices()
     out = bytearray(call.head())
     out += array(len(request.topics), is_flexible=is_flexible)

@@ -1,5 +1,5 @@
-"""InitProducerId: a number for an idempotent producer, which nobody else has. There are no transactions: who names one
-gets the one code after which every client stops, and does not wait for its own timeout."""
+"""InitProducerId: a unique producer id for an idempotent producer. Transactions are not supported: a request with a
+transactional id gets the only error after which every client stops at once instead of retrying."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tidelog.model.kafka_codes import KafkaCode
 
 
 async def init_producer_id(parts: Parts, request: Any, caller: Caller) -> dict[str, Any]:
-    """Returns the answer, as a tree of kio's. Each call has a new id, with the first epoch."""
+    """Answers an InitProducerId with a new producer id and epoch 0, as a tree of plain values under kio's field names.
+    """
     if request.transactional_id is not None:
         return _answer(KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:

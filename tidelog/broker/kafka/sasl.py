@@ -1,9 +1,9 @@
-"""SASL (SaslHandshake and SaslAuthenticate): who is calling, proved once for a connection.
+"""SASL login of a connection (SaslHandshake and SaslAuthenticate).
 
-PLAIN and OAUTHBEARER show a secret as it is, so they are offered over TLS alone (`config/schema.py` sees to that).
-OAUTHBEARER takes what HTTP takes behind `Bearer`: a token `ID.SECRET` of this cluster, or a JSON Web Token. A login
-that fails is answered in the same words whatever was wrong, and ends the connection. What was proved may end before the
-connection does: then it is closed, as a new one would be refused.
+PLAIN and OAUTHBEARER transmit a secret in clear, so they are offered over TLS only (`config/schema.py` checks that).
+OAUTHBEARER takes the bearer tokens of HTTP: a token `ID.SECRET` of this cluster, or a JSON Web Token. A failed login
+gets the same message whatever was wrong, and ends the connection. If the login expires or is revoked later, the
+connection is closed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _END: Final = "\x01"
 
 
 class SaslLogin:
-    """The login of one connection, from an address."""
+    """The SASL login of one connection."""
 
     def __init__(self, login: Login, mechanisms: Sequence[str], host: str, clock: Clock) -> None:
         self.proof: Proof | None = None
-        """The caller's, once it has logged in."""
+        """The authenticated principal and its credential; None before the login has succeeded."""
         self.has_failed = False
-        """True if the connection is to end with its answer."""
+        """True if the login has failed and the connection must be closed after its answer."""
         self.cause = ""
-        """The reason, for the audit log."""
+        """Reason of the failure, for the audit log."""
         self._login = login
         self._mechanisms = mechanisms
         self._host = host
@@ -42,7 +42,7 @@ class SaslLogin:
         self._scram: ScramExchange | None = None
 
     def handshake(self, request: Any) -> dict[str, Any]:
-        """Chooses a mechanism. Returns the answer, as a tree of kio's."""
+        """Chooses a SASL mechanism. Returns the answer, as a tree of plain values under kio's field names."""
         code = 0
         if self._mechanism:
             code, self.has_failed = KafkaCode.ILLEGAL_SASL_STATE, True
@@ -53,7 +53,8 @@ class SaslLogin:
         return {"error_code": code, "mechanisms": list(self._mechanisms)}
 
     async def authenticate(self, request: Any) -> dict[str, Any]:
-        """Takes the client's next message. Returns the answer, as a tree of kio's."""
+        """Handles the client's next SASL message. Returns the answer, as a tree of plain values under kio's field
+        names."""
         if not self._mechanism or self.proof is not None:
             self.has_failed = True
             return _answer(KafkaCode.ILLEGAL_SASL_STATE, "SaslHandshake comes first, and each login once")
@@ -80,7 +81,7 @@ class SaslLogin:
         return answer
 
     def _lifetime_ms(self) -> int:
-        """Returns for how long the proof holds, so that clients log in again in time; 0 for ever."""
+        """Returns the ms until the login expires, so that the client logs in again in time; 0 if it never expires."""
         expires_ms = NEVER if self.proof is None else getattr(self.proof.rests_on, "expires_ms", NEVER)
         return 0 if expires_ms == NEVER else max(1, int(expires_ms) - self._clock.wall_ms())
 
@@ -100,7 +101,7 @@ def _name_and_password(message: bytes) -> tuple[str, str]:
 
 
 def _token(message: bytes) -> str:
-    """Returns the token of a message of RFC 7628."""
+    """Returns the token of an OAUTHBEARER message (RFC 7628)."""
     try:
         text = message.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Starts and stops the listener for Kafka's clients."""
+"""Start and stop of the listener for Kafka clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = structlog.get_logger("tidelog.kafka")
 
 
 class Bound(Protocol):
-    """An address that is bound, and takes connections once it was told to."""
+    """A bound address, which accepts connections after `start_serving`."""
 
     address: tuple[str, int]
 
@@ -39,7 +39,7 @@ class Bound(Protocol):
 
 
 class Network(Protocol):
-    """Cuts the streams of clients into frames, as an adapter does it."""
+    """The network adapter, which cuts TCP streams into frames."""
 
     async def bind(
         self,
@@ -49,36 +49,37 @@ class Network(Protocol):
         *,
         frame_bytes_max: int,
     ) -> Bound:
-        """Binds an address; takes no connections yet. Raises `OSError`."""
+        """Binds an address without accepting connections yet. Raises `OSError`."""
         ...
 
 
 class Refused:
-    """A `ClientReceiver` of a connection that is closed as it comes."""
+    """Receiver of a refused connection, which is closed at once: it ignores all events."""
 
     def may_begin(self, length: int, begun: bytes) -> bool:
-        """See the port."""
+        """Returns False: no frame is read."""
         return False
 
     def frame_received(self, frame: memoryview) -> None:
-        """See the port."""
+        """Ignores the frame."""
 
     def unclogged(self) -> None:
-        """See the port."""
+        """Does nothing."""
 
     def broken_off(self, why: str) -> None:
-        """See the port."""
+        """Does nothing."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See the port."""
+        """Does nothing."""
 
 
 class KafkaServer:
-    """Serves one address. `open` comes first, then `serve` when the broker is ready, and `stop` once at the end."""
+    """The Kafka listener on one address. Call `open` first, `serve` when the broker is ready, and `stop` once at the
+    end."""
 
     def __init__(self, face: BrokerFace, listener: Listener[KafkaLimits], machine: str, brake: Brake) -> None:
-        """`machine` is the name that clients are told if it listens on all addresses. The `brake` is that of the HTTP
-        listener, which measures how late the event loop runs."""
+        """`machine` is the host name to advertise if the listener is bound to all addresses. `brake` is the overload
+        protection of the HTTP listener, which measures the lag of the event loop."""
         limits = listener.limits
         self.metrics = KafkaMetrics()
         self.parts = Parts(face, face.admission(limits), limits, self.metrics)
@@ -95,7 +96,7 @@ class KafkaServer:
         self._one_left = asyncio.Event()
 
     async def open(self, network: Network) -> None:
-        """Binds the address. Raises `OSError` if it cannot be had."""
+        """Binds the address. Raises `OSError` if that fails."""
         at, limits = self._listener.bind, self.parts.limits
         frame_bytes_max = max(limits.produce_bytes_max, limits.request_bytes_max)
         self._bound = await network.bind(at.host, at.port, self._connected, frame_bytes_max=frame_bytes_max)
@@ -105,17 +106,17 @@ class KafkaServer:
 
     @property
     def bound(self) -> Endpoint:
-        """Returns the address that it listens at."""
+        """The address that the listener is bound to."""
         return Endpoint(self._listener.bind.host, self.address[1])
 
     async def serve(self) -> None:
-        """Takes connections from now on."""
+        """Begins to accept connections."""
         await self._bound.start_serving()
         self._tasks.append(asyncio.create_task(self._sweep(), name="kafka-idle"))
 
     async def stop(self, grace_s: float, *, linger_s: float = 0.0) -> None:
-        """Takes no more connections, ends waits at once, serves what comes for `linger_s`, gives requests under way
-        `grace_s` to finish, and closes all. Idempotent."""
+        """Stops accepting connections, serves the open ones for `linger_s` seconds, ends waiting requests, gives the
+        others `grace_s` seconds to finish, and closes all connections. May be called again."""
         self._bound.close()
         await asyncio.sleep(linger_s)
         self.parts.admission.close()
@@ -151,13 +152,14 @@ class KafkaServer:
         return Refused()
 
     def lost(self, connection: Connection) -> None:
-        """Forgets a connection, which is no more."""
+        """Removes a closed connection."""
         if self._connections.pop(connection, connection) is None:
             self.parts.admission.connections.leave(connection.address)
             self._one_left.set()
 
     def refused(self, reason: str, remote: str, why: str) -> None:
-        """Counts a connection that is turned away, or broken off; says so, but not again and again of one machine."""
+        """Counts a connection that was refused or closed by the broker, and logs it, at most once a minute per client
+        host."""
         self.metrics.refused[reason] += 1
         audit = self.parts.face.audit
         if audit is not None:
@@ -172,7 +174,7 @@ class KafkaServer:
         logger.warning("a connection of a Kafka client is closed", remote=remote, cause=reason, reason=why)
 
     async def _sweep(self) -> None:
-        """Closes connections on which nothing happens."""
+        """Closes idle connections, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_S)
             since_s = self.parts.face.clock.monotonic_s() - self.parts.limits.idle_s
@@ -187,7 +189,7 @@ class KafkaServer:
 
 
 def kafka_listener(config: BrokerConfig) -> Listener[KafkaLimits] | None:
-    """Returns the listener as the settings describe it; None if there is none."""
+    """Returns the Kafka listener that the settings describe; None if there is none."""
     if config.kafka_address is None:
         return None
     advertised = config.kafka_advertised_listener

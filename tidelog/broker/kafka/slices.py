@@ -1,7 +1,7 @@
-"""`Slices`: requests with many entries are served in slices, between which other connections have their turns.
+"""`Slices`: requests with many entries are served in slices, between which the event loop serves other connections.
 
-A client may name twenty thousand partitions in one request, and for each of them a few microseconds of work are due.
-The requests of many clients may come in the same turn, thousands of them, or for megabytes each: `Turn` counts these.
+A client may name 20,000 partitions in one request, each of which takes a few microseconds. Also, thousands of requests,
+or megabytes, may arrive in one iteration of the event loop: `Turn` counts these.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from tidelog.model.steps import Steps
 T = TypeVar("T")
 
 ENTRIES: Final = 250
-"""The number of entries in a slice: 2 to 5 ms of work."""
+"""Number of entries in a slice: 2 to 5 ms of work."""
 
 
 TURN_REQUESTS: Final = 32
-"""The number of requests that are begun in one turn of the event loop; beyond it, each connection begins only one."""
+"""Number of requests begun in one iteration of the event loop, after which each connection may begin only one more."""
 TURN_BYTES: Final = 4 << 20
-"""The bytes of records after which no further request reads from logs in this turn of the event loop."""
+"""Bytes of records read in one iteration of the event loop, after which no more are read from logs in it."""
 
 
 class Turn:
-    """The number of requests and bytes that one listener has served in this turn of the event loop."""
+    """The requests and bytes that one listener has served in this iteration of the event loop."""
 
     __slots__ = ("_bytes", "_is_counted", "_requests")
 
@@ -35,16 +35,16 @@ class Turn:
 
     @property
     def has_many_requests(self) -> bool:
-        """True if a connection that has begun a request in this turn of the event loop has to wait for the next one."""
+        """True if a connection that has begun a request must wait for the next iteration of the event loop."""
         return self._requests >= TURN_REQUESTS
 
     @property
     def has_many_bytes(self) -> bool:
-        """True if nothing more is to be read from logs before the next turn."""
+        """True if no more records may be read in this iteration of the event loop."""
         return self._bytes >= TURN_BYTES
 
     def count(self, *, requests: int = 0, size: int = 0) -> None:
-        """Counts requests that were begun, or bytes that were read."""
+        """Adds begun requests or read bytes."""
         self._requests += requests
         self._bytes += size
         if not self._is_counted:
@@ -57,7 +57,7 @@ class Turn:
 
 
 class Slices:
-    """The number of entries of one request that were served in its current slice."""
+    """The count of entries served in the current slice of one request."""
 
     __slots__ = ("_count",)
 
@@ -65,7 +65,7 @@ class Slices:
         self._count = 0
 
     def end_with(self, count: int) -> bool:
-        """Counts entries that were served; True if a slice ends with them."""
+        """Counts served entries; returns True if the slice ends with them."""
         self._count += count
         if self._count < ENTRIES:
             return False
@@ -73,14 +73,14 @@ class Slices:
         return True
 
     async def served(self, count: int) -> None:
-        """Counts entries that were served; returns when others had their turn, if a slice ends with them."""
+        """Counts served entries; at the end of a slice yields to other tasks of the event loop."""
         if self.end_with(count):
             await asyncio.sleep(0)
 
 
 async def finished(work: HeavyWork, steps: Steps[T]) -> T:
-    """Runs steps to their end. The first slice is run at once, since most requests have only one; further slices are
-    left to `work`. Returns the outcome of the steps; raises what they raise."""
+    """Runs `steps` to their end and returns their result. The first slice runs at once, since most requests have only
+    one; `work` runs the others."""
     try:
         next(steps)
     except StopIteration as end:

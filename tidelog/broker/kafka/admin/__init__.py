@@ -1,6 +1,6 @@
-"""Administration over Kafka's protocol: one function for each call, which takes a request of kio's and returns a tree.
+"""Handlers of Kafka's admin requests: one function per request type, from a parsed request to an answer tree.
 
-Here live the calls that change the cluster, or show how it is set up. They ask the controller by the commands that HTTP
-asks it by, with the same rights, shares and lines of the audit log. An item of a request has its own outcome: what is
-wrong with one is no fault of the others.
+An answer tree is a dictionary of plain values under the field names of the library `kio`, which has Kafka's message
+definitions. Changes go to the controller by the same commands as over HTTP, with the same ACL checks, quotas and audit
+log lines. Each item of a request (a topic, an ACL) has its own error code, and a bad item does not fail the others.
 """

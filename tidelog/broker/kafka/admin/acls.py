@@ -1,6 +1,7 @@
-"""DescribeAcls, CreateAcls and DeleteAcls: ACLs, by the numbers that Kafka has for their words.
+"""DescribeAcls, CreateAcls and DeleteAcls, and the translation between Kafka's numbers and this broker's names.
 
-Rights on transactions and delegation tokens do not exist here: a filter for them finds nothing, and none is made.
+There are no ACLs on transactional ids or delegation tokens: a filter for them matches nothing, and creating one is an
+error.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from tidelog.model.errors import InvalidRequest, TidelogError
 from tidelog.model.kafka_codes import KafkaCode
 
 AT_ONCE_MAX: Final = 250
-"""ACLs, or filters, of one request."""
+"""Maximum number of ACLs, or of filters, in one request."""
 NAMED_MAX: Final = 10
-"""ACLs that a line of the audit log names."""
+"""Maximum number of ACLs that one audit log line lists."""
 ANY: Final = 1
 MATCH: Final = 2
-"""Stands for every pattern that fits the name of a filter."""
+"""Kafka's pattern type MATCH: the filter matches every ACL whose pattern covers the filter's resource name."""
 KINDS: Final[Mapping[int, str]] = MappingProxyType({2: "Topic", 3: "Group", 4: "Cluster", 7: "User"})
 KINDS_ELSEWHERE: Final = (5, 6)
 PATTERNS: Final[Mapping[int, str]] = MappingProxyType({3: LITERAL, 4: PREFIXED})
@@ -56,7 +57,7 @@ PERMISSIONS: Final[Mapping[int, str]] = MappingProxyType({2: DENY, 3: ALLOW})
 
 
 class Filter(NamedTuple):
-    """A filter of ACLs: None is any."""
+    """A filter of ACLs. A field that is None matches any value."""
 
     kinds: tuple[str, ...] | None
     name: str | None
@@ -68,7 +69,7 @@ class Filter(NamedTuple):
     permission: str | None
 
     def takes(self, acl: Acl) -> bool:
-        """Returns True for an ACL that it means."""
+        """Returns True if the filter matches the ACL."""
         return (
             (self.kinds is None or acl.resource_type in self.kinds)
             and self._takes_name(acl)
@@ -86,7 +87,7 @@ class Filter(NamedTuple):
 
 
 def read_filter(asked: Any) -> Filter:
-    """Returns what a request means. Raises `Refused` for a number that stands for nothing."""
+    """Returns the filter that the numbers of a request describe. Raises `Refused` for an unknown number."""
     pattern = asked.pattern_type_filter
     return Filter(
         _any_of(KINDS, asked.resource_type_filter, "resource type", KINDS_ELSEWHERE),
@@ -120,7 +121,7 @@ def _number(words: Mapping[int, str], word: str) -> int:
 
 
 async def describe_acls(desk: Desk, request: Any) -> Tree:
-    """Shows the ACLs that a filter takes, by their resources."""
+    """Describes the ACLs that a filter matches, grouped by resource."""
     try:
         desk.require(Operation.DESCRIBE, CLUSTER)
         acl_filter = read_filter(request)
@@ -135,7 +136,7 @@ async def describe_acls(desk: Desk, request: Any) -> Tree:
 
 
 async def create_acls(desk: Desk, request: Any) -> Tree:
-    """Makes ACLs: those that are sound all together, or none of these."""
+    """Creates ACLs. An invalid ACL gets its own error; the valid ones are created all together or not at all."""
     bound(len(request.creations))
     if len(request.creations) > AT_ONCE_MAX:
         return {"results": [_too_many(request.creations).fields for _ in request.creations]}
@@ -152,7 +153,7 @@ async def create_acls(desk: Desk, request: Any) -> Tree:
 
 
 async def delete_acls(desk: Desk, request: Any) -> Tree:
-    """Deletes the ACLs that filters take, and says which those were."""
+    """Deletes the ACLs that each filter matches, and returns the deleted ones."""
     bound(len(request.filters))
     if len(request.filters) > AT_ONCE_MAX:
         return {"filter_results": [_deleted(_too_many(request.filters)) for _ in request.filters]}
@@ -175,7 +176,8 @@ def _too_many(items: Sequence[Any]) -> Outcome:
 
 
 async def _changed(desk: Desk, command: AddAcls | RemoveAcls, acls: Sequence[Acl]) -> Outcome:
-    """Asks the controller for a change; for none, only whether the client may ask."""
+    """Sends a change of ACLs to the controller, if there are any; checks the client's right to alter ACLs in any case.
+    """
     try:
         desk.require(Operation.ALTER, CLUSTER)
         if not acls:

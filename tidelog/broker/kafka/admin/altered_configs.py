@@ -1,10 +1,10 @@
-"""IncrementalAlterConfigs and AlterConfigs: settings of topics are changed, all of one topic's or none.
+"""IncrementalAlterConfigs and AlterConfigs for topics: the changes to one topic are applied together or not at all.
 
-AlterConfigs gives all settings of a topic at once: those that it does not name go back to their defaults, but for those
-that are fixed when a topic is made. A broker is told its settings when it starts, so there are none to alter.
+AlterConfigs replaces all settings of a topic: settings that it does not name return to their defaults, except those
+that can only be set when the topic is created. Settings of a broker are read at its start and cannot be altered.
 
-`kafka-reassign-partitions --verify` ends with the deletion of the throttles that Kafka keeps as settings of brokers and
-topics. Here a throttle ends with its moves, so they are not set, and their deletion succeeds and changes nothing.
+`kafka-reassign-partitions --verify` ends by deleting Kafka's throttle settings of brokers and topics. Here a throttle
+ends with its reassignment, so these settings do not exist; deleting them succeeds and changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BROKER_THROTTLES: Final = frozenset(
 
 
 class Change(enum.IntEnum):
-    """Changes of a setting (KIP-339)."""
+    """Operations on a setting, with Kafka's numbers (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -44,12 +44,12 @@ class Change(enum.IntEnum):
 
 
 async def incremental_alter_configs(desk: Desk, request: Any) -> Tree:
-    """Changes the settings that are named, and no others."""
+    """Changes the settings that the request names, and leaves all others as they are."""
     return await _alter(desk, request, _changes)
 
 
 async def alter_configs(desk: Desk, request: Any) -> Tree:
-    """Replaces all settings of topics."""
+    """Replaces all settings of each topic in the request."""
     return await _alter(desk, request, _replacements)
 
 
@@ -97,7 +97,8 @@ async def _alter_topic(
 
 
 def _changes(_topic: Topic, resource: Any) -> Changes:
-    """Raises `Refused`, also for a part of a list: no setting of a topic is one."""
+    """Returns the changes of a topic's settings; None deletes one. Raises `Refused` for a bad change, and for APPEND or
+    SUBTRACT, since no setting of a topic is a list."""
     changes: dict[str, str | None] = {}
     for config in resource.configs:
         shown = repr(config.name[:NAME_CHARS_SHOWN])

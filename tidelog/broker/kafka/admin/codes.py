@@ -1,4 +1,4 @@
-"""Codes that only administration says, and how an item of a request is told what became of it."""
+"""Error codes that only admin requests use, and the outcome of one item of a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.model.errors import InvalidRequest, TidelogError
 
 
 class AdminCode(enum.IntEnum):
-    """Names and numbers are Kafka's. HTTP has one code for all that is wrong with a request, and a message."""
+    """Kafka's names and numbers of errors that HTTP reports under one general code for an invalid request."""
 
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
@@ -27,7 +27,7 @@ class AdminCode(enum.IntEnum):
 
 
 class Refused(Exception):
-    """An item of a request is wrong in a way that Kafka has a code for. Nothing was done of it."""
+    """An error in one item of a request, with Kafka's code for it. Nothing of that item was done."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -36,14 +36,14 @@ class Refused(Exception):
 
 
 class Outcome(NamedTuple):
-    """The end of one item: a code, and a message where there is an error."""
+    """The outcome of one item of a request: an error code, 0 for success, and a message if there is an error."""
 
     code: int
     message: str | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Returns it under the names that most answers have for it."""
+        """The outcome under the field names that most answers use: `error_code` and `error_message`."""
         return {"error_code": self.code, "error_message": self.message}
 
 
@@ -51,7 +51,7 @@ DONE: Final = Outcome(0)
 
 
 def outcome_of(error: TidelogError | Refused, kind: str = "Topic") -> Outcome:
-    """Returns what a client is told of an error about a resource of this type."""
+    """Returns the error code and message for an error about a resource of type `kind`."""
     if isinstance(error, Refused):
         return Outcome(error.code, error.message)
     return Outcome(code_of(error, kind), error.message)
@@ -59,7 +59,8 @@ def outcome_of(error: TidelogError | Refused, kind: str = "Topic") -> Outcome:
 
 @contextmanager
 def told_as(code: int) -> Iterator[None]:
-    """Raises `Refused` with this code for an `InvalidRequest` that is no finer kind of it."""
+    """Turns an `InvalidRequest` raised in the `with` block into `Refused` with this code; its subclasses pass
+    unchanged."""
     try:
         yield
     except InvalidRequest as error:

@@ -1,4 +1,4 @@
-"""ListConfigResources (KIP-1142): what has settings that DescribeConfigs shows, which is topics and brokers."""
+"""ListConfigResources (KIP-1142): lists the resources whose settings DescribeConfigs shows, topics and brokers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidelog.model.kafka_codes import KafkaCode
 
 BROKER_LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
 EMPTY: Final = frozenset({BROKER_LOGGER, CLIENT_METRICS, GROUP})
-"""Types of resources that have no settings here."""
+"""Resource types of Kafka that have no resources with settings in this broker: an empty list is returned for them."""
 CLIENT_METRICS_ONLY: Final = 0
-"""The version that asks for those."""
+"""The request version that asks only for client metrics resources."""
 
 
 async def list_config_resources(desk: Desk, request: Any) -> Tree:
-    """Lists the resources of the types that are asked for, or of all types."""
+    """Lists the resources of the requested types; topics and brokers if no type is requested."""
     kinds = [CLIENT_METRICS] if desk.call.version == CLIENT_METRICS_ONLY else request.resource_types
     bound(len(kinds))
     try:

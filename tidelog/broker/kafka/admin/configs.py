@@ -1,4 +1,4 @@
-"""The settings of topics and brokers, in the words of Kafka's calls: what the numbers of its protocol stand for."""
+"""Resource types, config sources and other numbers of Kafka's config requests, and checks that these requests share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME_CHARS_SHOWN: Final = 100
 
 
 def given_settings(pairs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Returns settings by their names. Raises `Refused` for one that is there twice, or has no value."""
+    """Returns the values of settings by name. Raises `Refused` for a name given twice, or without a value."""
     settings: dict[str, str] = {}
     for name, value in pairs:
         if name in settings:
@@ -33,5 +33,5 @@ def given_settings(pairs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 
 
 def unknown_kind(kind: int) -> Refused:
-    """Returns the refusal of a resource that has no settings here."""
+    """Returns the error for a resource type that has no settings."""
     return Refused(KafkaCode.INVALID_REQUEST, f"there are settings of topics (2) and brokers (4), not of type {kind}")

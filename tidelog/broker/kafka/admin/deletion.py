@@ -1,4 +1,5 @@
-"""DeleteRecords: the committed records at the heads of partitions go. Any broker reaches the leaders."""
+"""DeleteRecords: deletes committed records before an offset. Any broker takes the request and passes it to the leaders.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tidelog.model.access import Operation
 from tidelog.model.kafka_codes import KafkaCode
 
 ALL: Final = -1
-"""In the place of an offset: all that is committed now."""
+"""The offset that stands for the high watermark in a request: delete all committed records."""
 UNKNOWN: Final = -1
 
 
@@ -22,7 +23,7 @@ class _Asked(NamedTuple):
 
 
 async def delete_records(desk: Desk, request: Any) -> Tree:
-    """Deletes the records below an offset of each partition, and says with which offset it begins then."""
+    """Deletes the records of each partition below an offset, and returns each partition's new log start offset."""
     deletions = [
         _Asked(topic.name, partition.partition_index, partition.offset)
         for topic in request.topics
@@ -42,7 +43,7 @@ async def delete_records(desk: Desk, request: Any) -> Tree:
 
 
 async def _delete(desk: Desk, deletion: _Asked, deadline_s: float) -> int:
-    """Returns where the partition begins now."""
+    """Deletes records of one partition; returns its new log start offset."""
     partition = desk.parts.partitions.handle(deletion.topic, deletion.partition)
     offset = (await partition.extent()).high_watermark if deletion.offset == ALL else deletion.offset
     if offset < 0:

@@ -1,7 +1,7 @@
-"""DescribeConfigs: the settings in force, where each came from, and what it would be otherwise.
+"""DescribeConfigs: the settings in force, the source of each, and the values that its other sources would give.
 
-A broker shows its own settings, and no other's: clients ask each broker for its own. It does not show `log.level`,
-which may be another one by now than it was started with: HTTP tells that.
+A broker shows only its own settings: clients send the request to each broker. `log.level` is left out, since it can be
+changed over HTTP while the broker runs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.names import check_topic_name
 
 RESOURCES_MAX: Final = 2_000
-"""Resources of one request: `kafka-topics --describe` asks for those of all topics at once."""
+"""Maximum number of resources in one request: `kafka-topics --describe` names all topics at once."""
 BOOLEAN, STRING, INT, LIST = 1, 2, 3, 7
 LONG: Final = 5
 KINDS: Final = ((bool, BOOLEAN), (int, LONG), (tuple, LIST))
 
 
 async def describe_configs(desk: Desk, request: Any) -> Tree:
-    """Describes the settings of topics, and of this broker."""
+    """Describes the settings of topics and of this broker."""
 
     bound(*(len(resource.configuration_keys or ()) for resource in request.resources))
 
@@ -92,7 +92,7 @@ def _setting(model: type[Settings], entry: ConfigEntry, request: Any) -> Tree:
 
 
 def kind_of(model: type[Settings], name: str) -> int:
-    """Returns Kafka's number for the type of a setting."""
+    """Returns Kafka's number for the type of a setting: BOOLEAN, STRING, INT, LONG or LIST."""
     field = model.model_fields[field_name(name)]
     for kind, number in KINDS:
         if isinstance(field.default, kind):

@@ -1,8 +1,8 @@
-"""`Desk`: one request of a client that administers. It judges rights, charges shares and tells the audit log.
+"""`Desk`: the context of one admin request. It checks ACLs, charges quotas and writes the audit log.
 
-An item of a request is done by a task of its own, so that the controller decides several as one group; a few at a time,
-and as many in all as one request may have. The tasks end with the request, and what has not begun by its deadline does
-not begin.
+Each item of a request runs in a task of its own, up to `AT_ONCE` at a time, so that the controller can commit several
+changes together. The tasks end with the request. An item that has not begun when the request's deadline passes is
+answered with REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ Tree = dict[str, Any]
 
 AT_ONCE: Final = 16
 ITEMS_MAX: Final = 1_000
-"""Items of one request, where the call does not say otherwise."""
+"""Maximum number of items in one request, unless the handler sets another limit."""
 KNOW_THROTTLING: Final = {Key.CREATE_TOPICS: 6, Key.DELETE_TOPICS: 5, Key.CREATE_PARTITIONS: 3}
-"""Since which version clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). Before, they wait for their turn."""
+"""First version of each request type whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). For older versions the
+broker delays the request until the quota allows it."""
 ENTRIES_MAX: Final = 5_000
-"""Entries of all kinds in one request: with more, the connection ends, as an answer about each would take too long."""
+"""Maximum number of entries of all kinds in one request. A request with more closes the connection, since an answer
+with an error for each entry would take too long."""
 DONE_STATUS: Final = 200
 
 
 class Desk:
-    """The client of one request, and all that a call of administration does for it and about it."""
+    """The context of one admin request: its client, the way to the controller, ACL checks, quotas and the audit log."""
 
     def __init__(self, parts: Parts, call: Call, caller: Caller) -> None:
         self.parts = parts
@@ -55,7 +57,7 @@ class Desk:
         self.face: BrokerFace = parts.face
         self.cluster: Cluster = parts.cluster
         self.administration = parts.face.administration.by(caller)
-        """The way to the controller, for this client."""
+        """Commands to the controller in the name of this client."""
         self._admission: Admission = parts.admission
         self._client = Client(caller.principal, call.client_id)
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -63,24 +65,24 @@ class Desk:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it now."""
+        """The newest cluster metadata that this broker has applied."""
         return self.cluster.image
 
     def deadline_s(self, timeout_ms: float) -> float:
-        """Returns the deadline of a client's timeout, in loop time; the broker's limit is the most, and what counts
-        where a client gives no time."""
+        """Returns the deadline, in loop time, for a client's timeout. The broker's own limit caps it, and applies if
+        the client gives no timeout."""
         most_ms = self.parts.limits.request_timeout_ms_max
         return asyncio.get_running_loop().time() + (min(timeout_ms, most_ms) if timeout_ms > 0 else most_ms) / 1000
 
     # -- rights --------------------------------------------------------------------------------------------------------
 
     def may(self, operation: Operation, resource: Resource) -> bool:
-        """Returns True if the client may do this to the resource."""
+        """Returns True if the ACLs allow the client this operation on the resource."""
         return self._admission.may(self.caller, operation, resource)
 
     def require(self, operation: Operation, resource: Resource) -> None:
-        """Raises `Refused` with the code of the resource's type, unless the client may do this to the resource. The
-        audit log is told."""
+        """Raises `Refused`, with Kafka's authorization error for the resource's type, unless the ACLs allow the client
+        this operation. A refusal is written to the audit log."""
         if not self.may(operation, resource):
             error = refusal(self.caller, operation, resource)
             self._denied(operation, resource, error)
@@ -89,14 +91,15 @@ class Desk:
     # -- shares --------------------------------------------------------------------------------------------------------
 
     async def mutate(self, count: int) -> None:
-        """Charges the client for topics or partitions that are about to be made or deleted. Raises `QuotaExceeded`."""
+        """Charges the client's controller mutation quota for topics or partitions to be created or deleted. Raises
+        `QuotaExceeded`."""
         shares, since = self.face.shares, KNOW_THROTTLING[self.call.api.key]
         wait_s_max = DELAY_S_MAX if self.call.version >= since else self.parts.limits.throttle_s_max
         await shares.use(CONTROLLER_MUTATION_RATE, self._client, max(1, count), wait_s_max)
 
     @property
     def throttle_ms(self) -> int:
-        """Returns for how long the client should ask for no more changes."""
+        """Returns the throttle time, in ms, that the answer asks of the client for the controller mutation quota."""
         shares = self.face.shares
         if self.call.api.key not in KNOW_THROTTLING or not shares.are_set:
             return 0
@@ -114,9 +117,9 @@ class Desk:
         kind: str = "Topic",
         most: int = ITEMS_MAX,
     ) -> list[T]:
-        """Returns what `work` makes of each item, in their order, or what `failed` makes of its error; if the
-        controller finds that a right is missing, it is one on a resource of this `kind`. Of more than `most` items none
-        is done. Raises `Malformed` for too many."""
+        """Runs `work` for each item and returns the results in order; for an item that fails, the result is what
+        `failed` returns for its outcome. `kind` is the resource type of authorization errors. With more than `most`
+        items all of them fail; with more than `ENTRIES_MAX` it raises `Malformed`."""
         bound(len(items))
         if len(items) > most:
             refused = Outcome(KafkaCode.INVALID_REQUEST, f"{len(items)} items: send {most} in one request at most")
@@ -142,7 +145,7 @@ class Desk:
 
     @asynccontextmanager
     async def changing(self, operation: Operation, resource: Resource, subject: str) -> AsyncIterator[None]:
-        """Has the audit log told of what happens within, which changes the cluster, made or failed."""
+        """Writes to the audit log how the change in the `with` block ended: done, failed or denied."""
         audit = self.face.audit
         try:
             yield
@@ -173,7 +176,7 @@ class Desk:
         error: TidelogError | Refused | None,
         status: int = DONE_STATUS,
     ) -> AuditEvent:
-        """Makes a line. Its `status` is that which HTTP would answer."""
+        """Returns an audit log line. `status` is the status that HTTP would answer with."""
         shown = InvalidRequest(error.message) if isinstance(error, Refused) else error
         return AuditEvent(
             event=event,
@@ -205,23 +208,23 @@ def _reason(error: TidelogError | None, status: int) -> str:
 
 
 def bound(*counts: int, most: int = ENTRIES_MAX) -> None:
-    """Raises `Malformed` for a request with more than so many entries, all together."""
+    """Raises `Malformed` if the counts of a request's entries add up to more than `most`."""
     if sum(counts) > most:
         raise Malformed(f"a request has {sum(counts)} entries; it may have {most}")
 
 
 def topic_resource(name: str) -> Resource:
-    """Returns a topic, as rights name it."""
+    """Returns the resource that ACLs have for a topic."""
     return Resource("Topic", name)
 
 
 def repeated(names: Iterable[H]) -> Callable[[H], bool]:
-    """Returns who tells whether a name is there more than once."""
+    """Returns a function that tells whether a name occurs more than once among `names`."""
     counts = Counter(names)
     return lambda name: counts[name] > 1
 
 
 def refuse_repeated(*, is_repeated: bool, what: str) -> None:
-    """Raises `Refused` for an item that a request has more than once: it is done neither time."""
+    """Raises `Refused` if the item occurs more than once in its request. No occurrence is carried out."""
     if is_repeated:
         raise Refused(KafkaCode.INVALID_REQUEST, f"{what} is in the request more than once")

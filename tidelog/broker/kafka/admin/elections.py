@@ -1,4 +1,5 @@
-"""ElectLeaders: preferred replicas lead again; or any live one, where nobody can lead (unclean)."""
+"""ElectLeaders: elects the preferred replicas, or (unclean) any live replica of a partition that has no eligible
+leader."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class _Asked(NamedTuple):
 
 
 async def elect_leaders(desk: Desk, request: Any) -> Tree:
-    """Elects leaders of the partitions that are named, or of all, of which those are told that have another one."""
+    """Elects leaders of the named partitions, or of all. For all partitions, the answer lists only those whose leader
+    changed or could not be changed."""
     partitions = None
     if request.topic_partitions is not None:
         partitions = [_Asked(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions]

@@ -1,4 +1,4 @@
-"""Answers about partitions, one topic after the other, as Kafka's messages have them."""
+"""Grouping of per-partition answers by topic, as Kafka's messages need them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.broker.kafka.admin.desk import Tree
 
 
 class Item(Protocol):
-    """A partition, by the name of its topic."""
+    """A partition that knows the name of its topic."""
 
     @property
     def topic(self) -> str: ...
@@ -19,7 +19,7 @@ N = TypeVar("N", bound=Item)
 
 
 def by_topic(asked: Iterable[N], answers: Sequence[Tree], field: str, name: str = "name") -> list[Tree]:
-    """Returns the answers in lists under `field`, one of each topic, which stands under `name`."""
+    """Groups answers by topic: returns one tree per topic with its name under `name` and its answers under `field`."""
     topics: dict[str, list[Tree]] = {}
     for item, answer in zip(asked, answers, strict=True):
         topics.setdefault(item.topic, []).append(answer)

@@ -1,6 +1,6 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: the replicas on this broker's disk, and how large they are.
+"""DescribeLogDirs and AlterReplicaLogDirs: the replicas on this broker's disk and their sizes.
 
-There is one directory of logs, so a replica can only stay where it is.
+A broker has one log directory, so a replica cannot be moved to another.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tidelog.model.ids import PartitionId
 from tidelog.model.kafka_codes import KafkaCode
 
 STEP: Final = 200
-"""Partitions after which others have their turn."""
+"""Number of partitions after which the handler yields to other tasks of the event loop."""
 
 
 async def describe_log_dirs(desk: Desk, request: Any) -> Tree:
-    """Describes the replicas of the topics that are named, or of all."""
+    """Describes this broker's replicas of the named topics, or of all topics."""
     bound(*(1 + len(topic.partitions) for topic in request.topics or ()))
     try:
         desk.require(Operation.DESCRIBE, CLUSTER)
@@ -52,7 +52,8 @@ def _asked(desk: Desk, request: Any) -> Iterator[tuple[Topic, range | tuple[int,
 
 
 def _replica(desk: Desk, topic: Topic, number: int) -> Tree | None:
-    """Returns a replica; None if there is none here, or its log is not open."""
+    """Returns the description of this broker's replica of a partition; None if it has no open one, or the client may
+    not see it."""
     copy = desk.parts.partitions.local_copy(PartitionId(topic.topic_id, number))
     if copy is None or not desk.may(Operation.DESCRIBE, topic_resource(topic.name)):
         return None
@@ -66,7 +67,8 @@ def _replica(desk: Desk, topic: Topic, number: int) -> Tree | None:
 
 
 async def alter_replica_log_dirs(desk: Desk, request: Any) -> Tree:
-    """Leaves each replica in the directory where it is; says of any other directory that it is not there."""
+    """Succeeds for each replica that is asked to stay in this broker's log directory; returns LOG_DIR_NOT_FOUND for any
+    other directory."""
     replicas = [
         (topic.name, number, entry.path)
         for entry in request.dirs

@@ -1,7 +1,8 @@
-"""Answers with many entries are written a few at a time, so that other connections have their turns between.
+"""Encoding of long answers in pieces, between which the event loop serves other connections.
 
-`kafka-topics --describe` asks for the settings of all topics at once, whose answer takes a second of nothing else. What
-may be long stands last in these answers: an entry is cut out of an answer that has it alone, and put behind the others.
+`kafka-topics --describe` asks for the settings of all topics at once; encoding that answer in one go would block the
+event loop for a second. In these answers the long list is the last field. Each entry is encoded in an answer of its
+own, cut out of it, and appended to the entries before.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.broker.kafka.cold import ColdCodecs, Tree
 from tidelog.model.kafka_wire import NO_TAGS, array
 
 SLICE: Final = 20
-"""Entries that are written in one turn."""
+"""Number of entries that are encoded before the event loop serves other connections."""
 LAST_FIELDS: Final[Mapping[Key, str]] = MappingProxyType(
     {
         Key.CREATE_TOPICS: "topics",
@@ -37,7 +38,8 @@ LAST_FIELDS: Final[Mapping[Key, str]] = MappingProxyType(
 
 
 async def written(cold: ColdCodecs, call: Call, tree: Tree) -> Answer:
-    """Returns the answer to a call, as `ColdCodecs.write` does."""
+    """Returns the encoded answer to a call, as `ColdCodecs.write` does, but yields to the event loop during a long one.
+    """
     field = LAST_FIELDS.get(call.api.key)
     if field is None or len(tree[field]) <= SLICE:
         return cold.write(call, tree)

@@ -1,6 +1,6 @@
-"""DescribeProducers: what a partition remembers of those who write to it with sequence numbers.
+"""DescribeProducers: the producer state of a partition (producer id, epoch, last sequence), as its leader has it.
 
-The leader is asked. Ids that were made from HTTP's idempotency keys stand for one request each, and are not shown.
+Producer ids that stand for an idempotency key of an HTTP request are left out, since each of them is used only once.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tidelog.model.ids import KEYED_PRODUCER_BIT
 from tidelog.model.producers import SEQUENCES, ProducerState
 
 PRODUCERS_MAX: Final = 1_000
-"""Producers of one answer; of more, those that were heard last."""
+"""Maximum number of producers in one answer; the most recently active are kept."""
 NONE: Final = -1
 
 
 async def describe_producers(desk: Desk, request: Any) -> Tree:
-    """Describes the producers of partitions that this broker leads."""
+    """Describes the active producers of partitions that this broker leads."""
     bound(*(1 + len(topic.partition_indexes) for topic in request.topics))
     remaining, topics = PRODUCERS_MAX, []
     for topic in request.topics:

@@ -1,7 +1,8 @@
-"""DescribeQuorum (KIP-595): who votes on the metadata log, and how far it has come.
+"""DescribeQuorum (KIP-595): the voters of the metadata log, and how far each node has got in it.
 
-Every broker answers, by what it has applied of that log itself: clients that ask the controller only would have to find
-it. So the end of another voter's log is known of the leader alone, which has at least what is committed.
+Every broker answers from the metadata that it has applied, so a client need not find the controller. It knows the log
+end offset of itself and of the leader only; for the leader it reports the committed end. The ends of other voters are
+-1.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from tidelog.model.cluster import NO_LEADER
 from tidelog.model.kafka_codes import KafkaCode
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""Kafka's name for the log of metadata, which is no topic here."""
+"""Kafka's name of the metadata log. Here it is not a topic."""
 PEER: Final = "PEER"
 UNKNOWN: Final = -1
 
 
 async def describe_quorum(desk: Desk, request: Any) -> Tree:
-    """Describes the metadata log; of any other topic it is said that there is no such log."""
+    """Describes the metadata log. Any other partition is answered with UNKNOWN_TOPIC_OR_PARTITION."""
     bound(*(1 + len(topic.partitions) for topic in request.topics))
     try:
         desk.require(Operation.DESCRIBE, CLUSTER)
@@ -63,7 +64,8 @@ def _described(
     voters: Sequence[tuple[int, int]],
     observers: Sequence[tuple[int, int]],
 ) -> Tree:
-    """Describes a log by its leader, epoch and committed end, and by nodes with the ends of their logs."""
+    """Returns the description of a partition. `log` is its leader, leader epoch and committed end; voters and observers
+    are pairs of node id and log end offset."""
     leader, epoch, end = log
     return {
         "partition_index": number,
@@ -77,7 +79,7 @@ def _described(
 
 
 def _replica(node: int, end: int) -> Tree:
-    """Describes a node. Disks have no ids of Kafka's form, and when each was last heard is not known here."""
+    """Returns the description of a node. It has no directory id and no fetch times, which this broker does not know."""
     return {"replica_id": node, "replica_directory_id": None, "log_end_offset": end}
 
 

@@ -1,7 +1,7 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546): the shares of users, client ids and addresses.
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546): the quotas of users, client ids and IP addresses.
 
-Kafka names an entity by its types, `user`, `client-id` and `ip`, and says null for all that have no quota of their own.
-The keys are those of `model/quotas.py`: `request_percentage`, of Kafka's, is none of them.
+In Kafka's messages an entity is a combination of the types `user`, `client-id` and `ip`; a null name stands for the
+default quota. The quota keys are those of `model/quotas.py`; Kafka's `request_percentage` is not supported.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.quotas import DEFAULT, Entity
 
 TYPES: Final = ("user", "client-id", "ip")
-"""The types of an entity, in the order of its fields."""
+"""Types of a quota entity, in the order of the fields of `Entity`."""
 OPS_SHOWN: Final = 10
 
 
 class Match(enum.IntEnum):
-    """Ways in which a filter means an entity."""
+    """Kafka's match types of a quota filter component."""
 
     EXACT = 0
     DEFAULT = 1
@@ -35,7 +35,7 @@ class Match(enum.IntEnum):
 
 
 async def describe_client_quotas(desk: Desk, request: Any) -> Tree:
-    """Shows the quotas of the entities that a filter takes."""
+    """Describes the quotas of the entities that a filter matches."""
     bound(len(request.components))
     try:
         desk.require(Operation.DESCRIBE_CONFIGS, CLUSTER)
@@ -58,7 +58,7 @@ async def describe_client_quotas(desk: Desk, request: Any) -> Tree:
 
 
 def _check(request: Any) -> None:
-    """Raises `Refused` for a filter that is none."""
+    """Raises `Refused` for a filter with an unknown entity type, a repeated one, or an unknown match type."""
     kinds = [component.entity_type for component in request.components]
     if len(dict.fromkeys(kinds)) != len(kinds):
         raise Refused(KafkaCode.INVALID_REQUEST, "a filter names each type of entity once")
@@ -70,7 +70,7 @@ def _check(request: Any) -> None:
 
 
 def _takes(request: Any, entity: Entity) -> bool:
-    """Returns True for an entity that a filter takes."""
+    """Returns True if the filter of a request matches the entity."""
     names = dict(zip(TYPES, entity, strict=True))
     if not all(_is_meant(component, names.pop(component.entity_type)) for component in request.components):
         return False
@@ -94,7 +94,7 @@ def _no_type(kind: str) -> Refused:
 
 
 async def alter_client_quotas(desk: Desk, request: Any) -> Tree:
-    """Gives entities rates, or takes them back; each entity by itself."""
+    """Sets or removes the quotas of each entity in the request, independently of the others."""
     bound(*(len(entry.entity) + len(entry.ops) for entry in request.entries))
     is_repeated = repeated(_parts(entry) for entry in request.entries)
 
@@ -119,7 +119,8 @@ def _parts(entry: Any) -> Sequence[Any]:
 
 
 def _change(entry: Any) -> QuotaChange:
-    """Raises `Refused` for types of entities, or changes of keys, that are none or are there twice."""
+    """Returns the change of one entity's quotas. Raises `Refused` for an unknown or repeated entity type, or a repeated
+    key."""
     names: dict[str, str | None] = dict.fromkeys(TYPES)
     for part in entry.entity:
         if part.entity_type not in names:

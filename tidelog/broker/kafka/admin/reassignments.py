@@ -1,6 +1,7 @@
-"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455): replicas move, or stay where they were.
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455).
 
-Each partition is a command of its own, so that one that cannot move does not keep the others.
+Each partition is sent to the controller as a command of its own, so that one that cannot be reassigned does not hold up
+the others.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ class _Asked(NamedTuple):
     topic: str
     partition: int
     replicas: tuple[int, ...] | None
-    """None calls off the move."""
+    """The new replicas; None cancels the partition's reassignment."""
 
 
 # -- moving ----------------------------------------------------------------------------------------------------------
 
 
 async def alter_partition_reassignments(desk: Desk, request: Any) -> Tree:
-    """Begins moves of replicas, or calls them off."""
+    """Begins or cancels the reassignment of each partition in the request."""
     moves = [
         _Asked(topic.name, partition.partition_index, None if partition.replicas is None else tuple(partition.replicas))
         for topic in request.topics
@@ -82,7 +83,8 @@ def _answer(move: _Asked, outcome: Outcome) -> Tree:
 
 
 async def list_partition_reassignments(desk: Desk, request: Any) -> Tree:
-    """Lists what moves, of the partitions that are named or of all; of topics that the client may see."""
+    """Lists the reassignments in progress, of the named partitions or of all, in topics that the client may describe.
+    """
     bound(*(1 + len(topic.partition_indexes) for topic in request.topics or ()))
     topics = desk.image.topics
     numbers_of: dict[str, Collection[int] | None] = dict.fromkeys(topics)

@@ -1,9 +1,9 @@
-"""DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554): the users of the cluster, by their SCRAM keys.
+"""DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554).
 
-A client sends a password salted and hashed, never itself. So a user whose keys come this way can log in by SCRAM, and
-by a password nowhere: what logs in by one over HTTP, or by PLAIN, needs the argon2id hash that `tidelog user` makes. A
-change of a user's keys takes that hash away, since it would stand for the password before. With its last mechanism a
-user is removed.
+The client sends a salted and hashed password, never the password. A user created this way can log in by SCRAM only:
+password logins over HTTP or by SASL/PLAIN need an argon2id hash, which `tidelog user` makes. Altering the SCRAM
+credentials of a user removes that hash, since it belongs to the old password. Deleting the last credential removes the
+user.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MECHANISMS: Final[Mapping[int, str]] = MappingProxyType({1: "SCRAM-SHA-256", 2: 
 ITERATIONS_MIN: Final = 4_096
 SALT_BYTES_MAX: Final = 1_024
 NO_PASSWORD: Final = nobodys_hash(bytes(SALT_BYTES), bytes(HASH_BYTES))
-"""Stands in the place of a password's hash."""
+"""A password hash that no password matches, for users that have only SCRAM credentials."""
 
 # -- showing ---------------------------------------------------------------------------------------------------------
 
 
 async def describe_user_scram_credentials(desk: Desk, request: Any) -> Tree:
-    """Shows mechanisms and iterations of the users that are named, or of all; never a key."""
+    """Describes the SCRAM mechanisms and iterations of the named users, or of all; keys are never shown."""
     try:
         desk.require(Operation.DESCRIBE, CLUSTER)
     except Refused as error:
@@ -69,7 +69,7 @@ def _shown(users: Mapping[str, User], name: str, count: int) -> Tree:
 
 
 async def alter_user_scram_credentials(desk: Desk, request: Any) -> Tree:
-    """Gives users SCRAM keys, or takes them away: all that a request has about one user, or nothing."""
+    """Adds, replaces or deletes SCRAM credentials; all changes to one user take effect together or not at all."""
     changes: dict[str, list[Any]] = {}
     for change in (*request.deletions, *request.upsertions):
         changes.setdefault(change.name, []).append(change)
@@ -91,7 +91,7 @@ def _answer(name: str, outcome: Outcome) -> Tree:
 
 
 def _altered(name: str, user: User | None, changes: Sequence[Any]) -> User:
-    """Returns a user after the changes of one request. Raises `Refused`."""
+    """Returns the user with the changes of one request applied. Raises `Refused` for an invalid name or change."""
     try:
         check_principal(f"User:{name}")
     except InvalidRequest as error:
@@ -111,7 +111,8 @@ def _altered(name: str, user: User | None, changes: Sequence[Any]) -> User:
 
 
 def _keys(mechanism: str, change: Any) -> ScramKeys:
-    """Makes the keys of a salted password (RFC 5802). Raises `Refused` for what is none."""
+    """Returns the SCRAM keys of a salted password (RFC 5802). Raises `Refused` for a bad password, salt or iteration
+    count."""
     kind = SCRAM_HASHES[mechanism]
     salted, salt = bytes(change.salted_password), bytes(change.salt)
     if len(salted) != new(kind).digest_size or not 0 < len(salt) <= SALT_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""The calls of administration, each with its function."""
+"""Table of the admin request types and their handlers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CALLS: Final[Mapping[Key, Callable[[Desk, Any], Awaitable[Tree]]]] = MappingProx
 
 
 async def administer(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer to a request of these, as a tree of kio's."""
+    """Returns the answer to an admin request, as a tree of plain values under kio's field names."""
     desk = Desk(parts, call, caller)
     tree = await CALLS[call.api.key](desk, request)
     return {"throttle_time": desk.throttle_ms, **tree}

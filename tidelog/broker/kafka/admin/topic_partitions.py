@@ -1,6 +1,7 @@
-"""DescribeTopicPartitions (KIP-966): topics in the order of their names, a page of partitions at a time.
+"""DescribeTopicPartitions (KIP-966): topics sorted by name, a page of partitions at a time.
 
-A page ends with a cursor, from which the client asks on. A topic that cannot be shown counts as one partition.
+A page that is not the last has a cursor, which the client sends to get the next page. A topic that is unknown or
+forbidden counts as one partition of the page.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.names import check_topic_name
 
 PARTITIONS_MAX: Final = 2_000
-"""Partitions of one answer."""
+"""Maximum number of partitions in one answer."""
 NAMES_MAX: Final = 20_000
-"""Topics that a request may name: Java's clients name all that they want again for each page."""
+"""Maximum number of topics that a request may name. Java's clients name all their topics again for each page."""
 OPERATIONS: Final = (
     (Operation.READ, 3),
     (Operation.WRITE, 4),
@@ -30,11 +31,11 @@ OPERATIONS: Final = (
     (Operation.DESCRIBE_CONFIGS, 10),
     (Operation.ALTER_CONFIGS, 11),
 )
-"""The operations on a topic, and the bits that stand for them."""
+"""Topic operations and their bits in `topic_authorized_operations`."""
 
 
 async def describe_topic_partitions(desk: Desk, request: Any) -> Tree:
-    """Describes the topics that are named, or all that the client may see."""
+    """Describes the named topics, or all topics that the client may describe."""
     bound(len(request.topics), most=NAMES_MAX)
     cursor = request.cursor
     after = "" if cursor is None else cursor.topic_name
@@ -60,7 +61,8 @@ def _names(desk: Desk, request: Any) -> list[str]:
 
 
 def _shown(desk: Desk, name: str, begin: int, most: int) -> tuple[Tree, int]:
-    """Returns a topic with some of its partitions, and how many it has."""
+    """Returns the description of a topic with at most `most` partitions from `begin` on, and its number of partitions.
+    """
     try:
         desk.require(Operation.DESCRIBE, topic_resource(name))
     except Refused as error:

@@ -1,7 +1,7 @@
 """CreateTopics, DeleteTopics and CreatePartitions.
 
-What is wrong with a new topic is looked for here first, since Kafka has a code for each way; the controller judges it
-again, by its own settings, and has the last word.
+New topics are checked here first, because Kafka has an error code for each kind of mistake. The controller checks them
+again with its own settings, and its answer is final.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tidelog.model.kafka_codes import KafkaCode
 from tidelog.model.names import check_topic_name
 
 DEFAULT: Final = -1
-"""In the place of a count: as the broker's settings have it (KIP-464)."""
+"""The count of partitions or replicas that stands for the broker's default (KIP-464)."""
 
 # -- CreateTopics ----------------------------------------------------------------------------------------------------
 
 
 async def create_topics(desk: Desk, request: Any) -> Tree:
-    """Creates topics, or (`validate_only`) says how they would be."""
+    """Creates topics; with `validate_only` returns what would be created."""
     bound(*(len(topic.configs) for topic in request.topics))
     is_repeated = repeated(topic.name for topic in request.topics)
 
@@ -74,7 +74,8 @@ def _new_topic(creation: Any) -> NewTopic:
 
 
 def _check(new_topic: NewTopic, config: BrokerConfig, brokers: int) -> None:
-    """Raises `Refused` with the code that Kafka has for what is wrong."""
+    """Raises `Refused` with INVALID_CONFIG, INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR for an invalid new topic.
+    """
     with told_as(KafkaCode.INVALID_CONFIG):
         new_topic_overrides(config, new_topic.configs)
     most, replicas = min(config.topic_partitions_max, config.request_partitions_max), new_topic.replication_factor
@@ -96,7 +97,8 @@ def _partitions(new_topic: NewTopic, config: BrokerConfig) -> int:
 
 
 def _created(desk: Desk, topic: Topic, *, is_trial: bool) -> Tree:
-    """Returns a topic as it is, or would be; its settings are for those who may see them."""
+    """Returns the description of a created topic, or of one that would be; settings are left out if the client may not
+    see them."""
     may_see = desk.may(Operation.DESCRIBE_CONFIGS, topic_resource(topic.name))
     replicas = len(topic.partitions[0].replicas)
     entries = describe_topic(desk.cluster.config, topic.configs, replication_factor=replicas) if may_see else ()
@@ -130,11 +132,11 @@ def _not_created(creation: Any, outcome: Outcome) -> Tree:
 class _Named(NamedTuple):
     name: str | None
     topic_id: str | None = None
-    """The 32 hexadecimal digits of an id."""
+    """The topic id, as 32 hexadecimal digits."""
 
 
 async def delete_topics(desk: Desk, request: Any) -> Tree:
-    """Deletes topics, by their names or ids, with all their records."""
+    """Deletes topics, given by name or id, with all their records."""
     named: Iterable[Any] | None = getattr(request, "topics", None)
     topics = (
         [_Named(name) for name in request.topic_names]
@@ -155,7 +157,7 @@ async def delete_topics(desk: Desk, request: Any) -> Tree:
 
 
 def _found(desk: Desk, named: _Named) -> tuple[str, str | None]:
-    """Returns the name of a topic, and the id that it must have, if it was given."""
+    """Returns the name of the topic, and the id if the client gave one. Raises `Refused` for an unknown id."""
     if (named.name is None) == (named.topic_id is None):
         raise Refused(KafkaCode.INVALID_REQUEST, "name a topic by its name or its id, not both")
     if named.topic_id is None:
@@ -184,7 +186,7 @@ def _not_deleted(named: _Named, outcome: Outcome) -> Tree:
 
 
 async def create_partitions(desk: Desk, request: Any) -> Tree:
-    """Gives topics more partitions, or (`validate_only`) says whether they could have them."""
+    """Adds partitions to topics; with `validate_only` only checks whether that is possible."""
     is_repeated = repeated(topic.name for topic in request.topics)
 
     async def grow(growth: Any) -> Tree:

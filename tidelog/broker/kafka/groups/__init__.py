@@ -1,6 +1,6 @@
-"""The calls about consumer groups, one file for each kind of question.
+"""Handlers of the consumer group requests, one file per family.
 
-Each call is a function of the listener's parts, the call, its request (kio's) and its caller, and returns a tree of
-kio's. Rights and bounds are those of HTTP: `Read` on the group for its members, `Describe` and `Delete` for operators,
-and a right on each topic that is named.
+A handler takes the listener's `Parts`, the call, its decoded request and the caller, and returns a tree of plain values
+under kio's field names. ACLs and limits are those of HTTP: `Read` on the group for members, `Describe` and `Delete` for
+operators, and a right on each topic named.
 """

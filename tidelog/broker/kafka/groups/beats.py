@@ -1,7 +1,6 @@
-"""Answers heartbeats of classic members whom all is well with, in the call in which they come: nearly all of them are
-that, and every member sends one each three seconds.
+"""Fast path for heartbeats of classic group members: answers them at once if the member is in order, as nearly all are.
 
-Read and written by hand. Whatever else is to be said, an error or after a wait, is said by `classic_members.heartbeat`.
+Encoded and decoded by hand. A heartbeat that has an error, or has to wait, goes to `classic_members.heartbeat`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _NO_THROTTLE: Final = INT32.pack(0)
 
 
 def read_heartbeat(call: Call) -> ClassicHeartbeat:
-    """Returns the body of a request. The call's own reader stays where it is. Raises `Malformed`."""
+    """Decodes a Heartbeat request, without moving the call's reader. Raises `Malformed`."""
     reader, is_flexible = Reader(call.frame, call.reader.position), call.is_flexible
     group, generation = reader.string(is_flexible=is_flexible), reader.int32()
     member_id = reader.string(is_flexible=is_flexible)
@@ -30,7 +29,8 @@ def read_heartbeat(call: Call) -> ClassicHeartbeat:
 
 
 def answer_well(parts: Parts, call: Call, caller: Caller) -> Answer | None:
-    """Returns the answer that all is well; None if that is not so, or not known at once. Raises `Malformed`."""
+    """Returns the answer of a heartbeat without an error; None if the member needs another answer, or the coordinator
+    cannot answer at once. Raises `Malformed`."""
     beat = read_heartbeat(call)
     if not parts.admission.may(caller, Operation.READ, Resource("Group", beat.group)):
         return None

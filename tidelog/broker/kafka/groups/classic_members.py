@@ -1,8 +1,8 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the members of classic groups.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests of the members of classic groups.
 
-A join waits for the other members and a sync for the group's leader, as a task of their connection: other connections
-go on, and what comes behind it on the same one waits, as in Kafka. The wait ends with the connection. If the listener
-shuts down its member is told to look for the group's coordinator.
+A JoinGroup waits for the other members and a SyncGroup for the group's leader. Each waits in a task of its connection,
+so other connections are served meanwhile; later requests on the same connection wait, as in Kafka. The wait ends with
+the connection. When the listener shuts down, the waiting request is answered with NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ T = TypeVar("T")
 
 ID_REQUIRED_SINCE: Final = 4
 NO_PROTOCOL_SINCE: Final = 7
-"""Versions before have no way to say that there is no protocol, but an empty name."""
+"""First JoinGroup version that can answer with no protocol (null); older versions get an empty name."""
 MAY_SKIP_SINCE: Final = 9
 MARGIN_S: Final = 5.0
-"""A join is given up this long after the others would not have been waited for any more."""
+"""Seconds beyond the member's rebalance timeout after which a JoinGroup fails."""
 SYNC_S_MAX: Final = 300.0
-"""A leader that falls silent is noticed long before, by its session or the group's rebalance timeout."""
+"""Seconds that a SyncGroup may wait. A silent leader is noticed long before, by its session or the rebalance timeout.
+"""
 
 
 async def join_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer, when all members have joined."""
+    """Answers a JoinGroup when all members have joined."""
     try:
         require(parts, caller, Operation.READ, request.group_id)
         if not request.member_id:
@@ -71,7 +72,7 @@ def _join(call: Call, request: Any, caller: Caller) -> JoinGroup:
 
 
 async def _waited(parts: Parts, answer: Awaitable[T], until_s: float) -> T:
-    """Raises `NotCoordinator` if the listener shuts down meanwhile."""
+    """Awaits a join or sync answer. Raises `NotCoordinator` if the listener shuts down meanwhile."""
     result = None
     async with parts.admission.waits.until(until_s + MARGIN_S):
         result = await answer
@@ -112,7 +113,7 @@ def _not_joined(call: Call, request: Any, error: TidelogError) -> Tree:
 
 
 async def sync_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer, when the group's leader has assigned."""
+    """Answers a SyncGroup when the group's leader has sent the assignments."""
     sync = SyncGroup(
         group=request.group_id,
         member_id=request.member_id,
@@ -142,7 +143,7 @@ def _synced(code: int, protocol_type: str | None, protocol: str | None, assignme
 
 
 async def heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer."""
+    """Answers a Heartbeat of a classic member."""
     beat = ClassicHeartbeat(
         group=request.group_id,
         member_id=request.member_id,
@@ -158,7 +159,7 @@ async def heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> T
 
 
 async def leave_group(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer. Versions before 3 name one member, and have one error."""
+    """Answers a LeaveGroup. Versions before 3 name one member, and have one error code for the whole request."""
     is_one = not hasattr(request, "members")
     named = [Leaving(request.member_id)] if is_one else [_leaving(member) for member in request.members]
     try:

@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat: the members of groups whose coordinator assigns (KIP-848).
+"""ConsumerGroupHeartbeat: the members of groups with server-side assignment (KIP-848).
 
-Topics go by their ids. A member without an id is given one (version 0); from version 1 on clients draw it. One that was
-fenced joins again under the id that it has, and owns nothing then: where the coordinator knows it still, with another
-subscription, its old self leaves first. (Clients that draw a new id for each join need nothing of the kind.)
+Topics are named by id. A client of version 0 without a member id is given one; from version 1 on clients generate it. A
+fenced member may rejoin under its old id, with no partitions. If the coordinator still has the old member with another
+subscription, it answers FENCED_MEMBER_EPOCH; the broker then lets the old member leave and joins again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOT_SAID: Final = -1
 
 
 async def consumer_group_heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer."""
+    """Answers a ConsumerGroupHeartbeat."""
     try:
         beat = _heartbeat(parts, call, request, caller)
         _check_rights(parts, beat, caller)
@@ -73,13 +73,14 @@ def _heartbeat(parts: Parts, call: Call, request: Any, caller: Caller) -> Heartb
 
 
 def _owned(parts: Parts, topics: Sequence[Any]) -> tuple[TopicPartitions, ...]:
-    """Leaves out partitions of topics that were deleted: nobody owns them."""
+    """Returns the partitions that a member says it owns, without those of deleted topics."""
     names = [(topic_of_id(parts, topic.topic_id) if topic.topic_id else None, topic.partitions) for topic in topics]
     return grouped([(name, number) for name, numbers in names if name is not None for number in numbers])
 
 
 def _check_rights(parts: Parts, beat: Heartbeat, caller: Caller) -> None:
-    """Raises `NotAuthorized` unless the caller may read these topics; all topics for a pattern, which may match any."""
+    """Raises `NotAuthorized` unless the caller may read the group and the topics subscribed to. A regex subscription
+    needs the right to read all topics."""
     require(parts, caller, Operation.READ, beat.group)
     for topic in (*(beat.topics or ()), *([ANY_NAME] if beat.pattern else ())):
         parts.refuse_unauthorized(caller, Operation.READ, Resource("Topic", topic))
@@ -110,8 +111,8 @@ def _answered(parts: Parts, answer: HeartbeatAnswer) -> Tree:
 
 
 def _by_id(parts: Parts, assignment: Sequence[TopicPartitions]) -> list[Tree]:
-    """Raises `CoordinatorNotAvailable` for a topic that the coordinator knows, and this broker does not yet: the member
-    asks again."""
+    """Returns an assignment with topic ids. Raises `CoordinatorNotAvailable` if this broker does not know a topic of it
+    yet, so that the member asks again."""
     entries = []
     for entry in assignment:
         topic_id = id_of(parts, entry.topic)

@@ -1,7 +1,7 @@
-"""DeleteGroups and OffsetDelete: both of groups without members.
+"""DeleteGroups and OffsetDelete, both for groups without members.
 
-Kafka deletes offsets also of a group that has members, in topics that none of them subscribes to; here members end
-first, as for every other change of a group's offsets that does not come from them.
+Kafka also deletes offsets of a group with members, for topics that none of them subscribes to. Here the group must be
+empty, as for every change of a group's offsets that does not come from its members.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog.model.kafka_codes import KafkaCode
 
 
 async def delete_groups(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer: of each group what became of it."""
+    """Deletes groups; the answer has an error code for each."""
     names = dict.fromkeys(request.groups_names)
     results = [{"group_id": name, "error_code": await _deleted(parts, call, name, caller)} for name in names]
     return {"throttle_time": 0, "results": results}
@@ -45,7 +45,7 @@ async def _deleted(parts: Parts, call: Call, name: str, caller: Caller) -> int:
 
 
 async def offset_delete(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer: of each partition what became of its offset."""
+    """Deletes a group's committed offsets; the answer has an error code for each partition."""
     permitted = [topic for topic in request.topics if may_topic(parts, caller, Operation.READ, topic.name)]
     named = [(topic.name, partition.partition_index) for topic in permitted for partition in topic.partitions]
     try:

@@ -1,8 +1,8 @@
 """ListGroups, DescribeGroups and ConsumerGroupDescribe.
 
-Each broker lists the groups that it coordinates, as clients ask all of them and put the answers together; any broker
-describes any group. A group that has committed offsets and never had a member is a classic one without members, for
-Kafka's tools. Each of the two calls for descriptions knows the groups of its own kind alone.
+Each broker lists the groups that it coordinates, and clients merge the lists of all brokers. Any broker describes any
+group. A group that has committed offsets but never had a member is shown as an empty classic group. DescribeGroups
+describes classic groups only, and ConsumerGroupDescribe consumer groups only.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tidelog.model.kafka_codes import KafkaCode
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 DEAD: Final = "Dead"
-"""The state of a group that there is not, before version 6."""
+"""State in which versions before 6 report a group that does not exist."""
 UNKNOWN_SAID_SINCE: Final = 6
 NOT_ASKED: Final = -(1 << 31)
-"""Says that it is not told which operations the caller is allowed."""
+"""Value of `authorized_operations` in an answer that does not report them."""
 CONSUMER_MEMBER: Final = 1
 
 
 def kind_of(group: GroupListed | GroupDescription) -> str:
-    """Returns which kind of group it is for Kafka's clients."""
+    """Returns the group type shown to Kafka clients: `classic` or `consumer`."""
     return CLASSIC if group.is_simple else group.kind
 
 
 def _type_of(group: GroupListed | GroupDescription) -> str:
-    """Returns what the members are; nothing where there never were any."""
+    """Returns the protocol type of the members; empty if the group never had any."""
     return CONSUMER if kind_of(group) == CONSUMER else group.protocol_type
 
 
 async def list_groups(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the groups that this broker coordinates, and the caller may know of."""
+    """Lists the groups that this broker coordinates and the caller may describe."""
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     kinds = {kind.lower() for kind in getattr(request, "types_filter", ())}
     try:
@@ -62,7 +62,8 @@ async def list_groups(parts: Parts, call: Call, request: Any, caller: Caller) ->
 
 
 async def _description(parts: Parts, group: str, caller: Caller, kind: str) -> GroupDescription:
-    """Raises `UnknownGroup`, also for a group of the other kind."""
+    """Returns the description of a group of the type `kind`. Raises `UnknownGroup`, also for a group of the other type.
+    """
     require(parts, caller, Operation.DESCRIBE, group)
     description = await parts.face.groups.describe(group, deadline_s())
     if kind_of(description) != kind:
@@ -74,7 +75,7 @@ async def _description(parts: Parts, group: str, caller: Caller, kind: str) -> G
 
 
 async def describe_groups(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns descriptions of classic groups."""
+    """Describes classic groups."""
     names = dict.fromkeys(request.groups)
     return {"throttle_time": 0, "groups": [await _classic(parts, call, name, caller) for name in names]}
 
@@ -122,7 +123,7 @@ def _classic_tree(name: str, code: int, message: str | None, state: str) -> Tree
 
 
 async def consumer_group_describe(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns descriptions of groups whose coordinator assigns."""
+    """Describes groups with server-side assignment (KIP-848)."""
     names = dict.fromkeys(request.group_ids)
     return {"throttle_time": 0, "groups": [await _consumer(parts, name, caller) for name in names]}
 
@@ -172,7 +173,7 @@ def _member(parts: Parts, member: MemberDescription) -> Tree:
 
 
 def _partitions(parts: Parts, listed: Sequence[TopicPartitions]) -> list[Tree]:
-    """Leaves out those of topics that this broker does not know."""
+    """Returns the partitions with topic ids, without those of topics that this broker does not know."""
     ids = [(entry, id_of(parts, entry.topic)) for entry in listed]
     return [
         {"topic_id": topic_id, "topic_name": entry.topic, "partitions": list(entry.partitions)}

@@ -1,7 +1,7 @@
-"""FindCoordinator: the broker that coordinates a group, of one group or of many.
+"""FindCoordinator: the broker that coordinates a group, for one group or several.
 
-The topic that keeps the groups is made by the first question. There are no coordinators of transactions: who asks for
-one is told so by the only code after which every client stops at once.
+The first request creates the topic `__consumer_offsets`. Transactions are not supported: a request for a transaction
+coordinator gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the only error after which every client stops at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOBODY: Final = -1
 
 
 async def find_coordinator(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer. Versions before 4 ask for one."""
+    """Answers a FindCoordinator. Versions before 4 ask for one group."""
     kind = getattr(request, "key_type", GROUP)
     if hasattr(request, "key"):
         return {"throttle_time": 0, **await _found(parts, kind, request.key, caller)}
@@ -50,7 +50,8 @@ async def _found(parts: Parts, kind: int, key: str, caller: Caller) -> Tree:
 
 
 def _address(parts: Parts, node_id: NodeId) -> Endpoint:
-    """Raises `CoordinatorNotAvailable` for a broker that Kafka's clients cannot speak to."""
+    """Returns the broker's address for Kafka clients. Raises `CoordinatorNotAvailable` if it is not live or has no
+    Kafka listener."""
     for broker in parts.cluster.image.live_brokers:
         if broker.node_id == node_id and KAFKA in broker.listeners:
             return broker.listeners[KAFKA]

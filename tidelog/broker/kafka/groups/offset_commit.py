@@ -1,4 +1,5 @@
-"""OffsetCommit: for members of both kinds of groups, and for who is no member, such as an operator's tool."""
+"""OffsetCommit: from members of classic and consumer groups, and from callers that are no members, such as admin tools.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ NO_EPOCH: Final = -1
 
 
 class _Row:
-    """Is one committed offset of a request, and what became of it."""
+    """One partition of an OffsetCommit request, with its error code."""
 
     __slots__ = ("asked", "code", "topic")
 
@@ -37,14 +38,14 @@ class _Row:
         self.code = code
 
     def offset(self) -> CommittedOffset:
-        """Returns it as the coordinator knows it."""
+        """Returns the offset in the coordinator's form."""
         epoch = getattr(self.asked, "committed_leader_epoch", NO_EPOCH)
         metadata = self.asked.committed_metadata or ""
         return CommittedOffset(self.topic, self.asked.partition_index, self.asked.committed_offset, epoch, metadata)
 
 
 async def offset_commit(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer: of each partition what became of its offset."""
+    """Commits offsets; the answer has an error code for each partition."""
     rows = [list(_judged(parts, topic, caller)) for topic in request.topics]
     sound = [row for of_topic in rows for row in of_topic if not row.code]
     try:
@@ -69,7 +70,8 @@ async def offset_commit(parts: Parts, call: Call, request: Any, caller: Caller) 
 
 
 def _judged(parts: Parts, topic: Any, caller: Caller) -> Iterator[_Row]:
-    """Finds what would be the whole request's fault: one partition's fault is that partition's."""
+    """Yields the partitions of a topic, each with an error code if it cannot be committed. They are checked here
+    because the coordinator would refuse the whole request for one of them."""
     name = name_of(parts, topic)
     code = 0
     if name is None:

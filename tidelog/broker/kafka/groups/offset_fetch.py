@@ -1,5 +1,5 @@
-"""OffsetFetch: the committed offsets of a group, in partitions that are named or wherever it has any; of one group, or
-of many (versions from 8 on)."""
+"""OffsetFetch: the committed offsets of a group, for named partitions or for all that it has; from version 8 on for
+several groups."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tidelog.model.groups import NO_EPOCH, NO_OFFSET, CommittedOffset, FetchOffs
 from tidelog.model.kafka_codes import KafkaCode
 
 ERROR_OF_GROUP_SINCE: Final = 2
-"""Versions before say of each partition what is wrong with its group."""
+"""First version with an error code per group; older versions repeat it with each partition."""
 
 
 async def offset_fetch(parts: Parts, call: Call, request: Any, caller: Caller) -> Tree:
-    """Returns the answer."""
+    """Returns the committed offsets of the requested groups."""
     if not hasattr(request, "groups"):
         tree = await _of_group(parts, request, caller)
         if tree["error_code"] and call.version < ERROR_OF_GROUP_SINCE:
@@ -62,7 +62,7 @@ async def _ask(parts: Parts, request: Any, named: Sequence[tuple[str, int]] | No
 
 
 async def _all(parts: Parts, request: Any, caller: Caller) -> list[Tree]:
-    """Returns those of topics that the caller may know of."""
+    """Returns all committed offsets of the group, in topics that the caller may describe."""
     topics: dict[str, list[Tree]] = {}
     for committed in await _ask(parts, request, None):
         topics.setdefault(committed.topic, []).append(_shown(committed))
@@ -86,7 +86,7 @@ async def _chosen(parts: Parts, request: Any, caller: Caller) -> list[Tree]:
 
 
 def _judged(parts: Parts, topic: Any, caller: Caller) -> tuple[str, int]:
-    """Returns a topic's name, and why nothing is said of it."""
+    """Returns a topic's name, and an error code if its offsets may not be shown (0 otherwise)."""
     name = name_of(parts, topic)
     if name is None:
         return "", KafkaCode.UNKNOWN_TOPIC_ID

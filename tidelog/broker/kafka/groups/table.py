@@ -1,4 +1,4 @@
-"""The calls about groups, each to its function."""
+"""Table of the group request types and their handlers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Holds what the calls about groups share: rights, deadlines, codes, and topics that go by a name or by an id.
+"""Functions that the group handlers share: ACL checks, deadlines, error codes, and topics given by name or id.
 
-All requests about groups may be repeated, also those whose fate is unknown. So what passes by itself is told as
-COORDINATOR_NOT_AVAILABLE, after which every client looks for the coordinator and asks again; the codes that partitions
-have for the same would end some of them.
+Every group request may be repeated, even after an unknown outcome. So a transient error is reported as
+COORDINATOR_NOT_AVAILABLE, after which every client looks up the coordinator and asks again. The codes that Produce and
+Fetch have for such errors would make some clients fail.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ Tree: TypeAlias = dict[str, Any]
 GroupCall: TypeAlias = Callable[[Parts, Call, Any, Caller], Awaitable[Tree]]
 
 PASSING: Final = (503, 507)
-"""The statuses of what passes by itself."""
+"""HTTP statuses of transient errors."""
 LOOKED_FOR: Final = (KafkaCode.NOT_COORDINATOR, KafkaCode.COORDINATOR_NOT_AVAILABLE)
-"""Say to look for the coordinator, and to ask again."""
+"""Codes after which clients look up the coordinator and ask again."""
 
 
 def deadline_s() -> float:
-    """Returns when a question to a coordinator is given up, in loop time."""
+    """Returns the deadline of a request to a coordinator, in loop time."""
     return asyncio.get_running_loop().time() + PATIENCE_S
 
 
 def require(parts: Parts, caller: Caller, operation: Operation, group: str) -> None:
-    """Raises `NotAuthorized` unless the caller may do this to the group."""
+    """Raises `NotAuthorized` unless the ACLs allow the caller this operation on the group."""
     parts.refuse_unauthorized(caller, operation, Resource("Group", group))
 
 
 def may_topic(parts: Parts, caller: Caller, operation: Operation, topic: str) -> bool:
-    """Returns True if the caller may do this to the topic; a refusal is noted in the audit log."""
+    """Returns True if the ACLs allow the caller this operation on the topic. A refusal is written to the audit log."""
     return parts.may(caller, operation, Resource("Topic", topic))
 
 
 async def mutate(parts: Parts, call: Call, caller: Caller) -> None:
-    """Waits for the client's share of making or deleting a group. Raises `QuotaExceeded`."""
+    """Charges the client's controller mutation quota for creating or deleting a group, and waits as long as that takes.
+    Raises `QuotaExceeded`."""
     if parts.face.shares.are_set:
         await parts.face.shares.use(CONTROLLER_MUTATION_RATE, Client(caller.principal, call.client_id), 1)
 
 
 def group_code(error: TidelogError) -> KafkaCode:
-    """Returns what a member or an operator is told of an error about a group."""
+    """Returns Kafka's error code for an error about a group. Transient errors become COORDINATOR_NOT_AVAILABLE."""
     code = code_of(error, "Group")
     if code in LOOKED_FOR:
         return code
@@ -61,13 +62,14 @@ def group_code(error: TidelogError) -> KafkaCode:
 
 
 def offsets_code(error: TidelogError) -> KafkaCode:
-    """Returns what is told of an error about committed offsets: a member of the past is told so by a heartbeat, and
-    asks again with the epoch that it has then."""
+    """Returns Kafka's error code for an error about committed offsets. A member with an old epoch gets
+    STALE_MEMBER_EPOCH: it learns its new epoch from a heartbeat and asks again."""
     return KafkaCode.STALE_MEMBER_EPOCH if isinstance(error, FencedMember) else group_code(error)
 
 
 def name_of(parts: Parts, asked: Any) -> str | None:
-    """Returns the name of a topic that a request has by its name, or by its id. None: no topic has that id."""
+    """Returns the name of the topic that part of a request is about, by its name or its id; None if no topic has that
+    id."""
     if hasattr(asked, "name"):
         name: str = asked.name
         return name
@@ -81,11 +83,11 @@ def topic_of_id(parts: Parts, topic_id: str) -> str | None:
 
 
 def id_of(parts: Parts, name: str) -> str | None:
-    """Returns the id of a topic; None if this broker knows of none with that name (any more, or yet)."""
+    """Returns the id of a topic; None if this broker does not know it (yet, or any more)."""
     topic = parts.cluster.image.topics.get(name)
     return None if topic is None else topic.topic_id
 
 
 def as_named(asked: Any) -> Tree:
-    """Returns the beginning of what is answered about a topic: it goes by what it was asked by."""
+    """Returns the fields that identify a topic in an answer: its name or its id, as in the request."""
     return {"name": getattr(asked, "name", None), "topic_id": getattr(asked, "topic_id", None)}
