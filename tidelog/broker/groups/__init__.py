@@ -1,1 +1,2 @@
-"""Consumer groups on a broker: coordinators of what it leads of `__consumer_offsets`, and the way to the others."""
+"""Consumer groups on a broker: the coordinators of the partitions of `__consumer_offsets` that it leads, and the
+routing of requests to the coordinators on other brokers."""

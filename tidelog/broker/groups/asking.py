@@ -1,4 +1,5 @@
-"""Questions about the partitions that groups read, whoever leads them."""
+"""Lookup of log start offsets and high watermarks of the partitions that groups read, at whichever broker leads them.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +13,23 @@ from tidelog.broker.routing.bulk_calls import offsets_of
 from tidelog.model.errors import TidelogError
 
 PARTITIONS_MAX: Final = 1_000
-"""The number of partitions that one question names at most; more take several questions, one after the other."""
+"""Maximum number of partitions per request; for more, several requests are sent one after the other."""
 
 
 class GroupHost(Host, Protocol):
-    """The broker, as questions about groups see it."""
+    """The parts of a broker that group administration and lag monitoring need."""
 
     @property
     def groups(self) -> Groups:
         """The consumer groups of the cluster, whichever broker coordinates them."""
 
     def partition(self, topic: str, partition: int) -> PartitionHandle:
-        """Returns a partition, led here or elsewhere. Raises `UnknownTopic` or `UnknownPartition`."""
+        """Returns a handle for a partition, whichever broker leads it. Raises `UnknownTopic` or `UnknownPartition`."""
 
 
 async def extents_of(broker: GroupHost, partitions: Sequence[tuple[str, int]]) -> list[Extent | TidelogError]:
-    """Returns where each of these partitions begins and ends, or the error why it cannot be told. Asks about
-    `PARTITIONS_MAX` partitions at a time, with one request to each of their leaders.
-    """
+    """Returns for each partition its log start offset and high watermark, or an error. Sends one request to each leader
+    for up to `PARTITIONS_MAX` partitions at a time."""
     extents = list[Extent | TidelogError]()
     for start in range(0, len(partitions), PARTITIONS_MAX):
         handles = [_handle(broker, *partition) for partition in partitions[start : start + PARTITIONS_MAX]]

@@ -1,9 +1,9 @@
-"""A group coordinator's background work: by the clock, and when the cluster's topics change.
+"""Background work of a group coordinator: session timeouts, changes of topics, expiry of offsets.
 
-Members that were not heard of are expelled at their time; groups get a new target when a topic of theirs has changed;
-committed offsets that nobody needs any more are looked for every `offsets.retention.check.interval.ms`, and not before
-that has passed once: a broker that has just taken over may not know yet of the newest topics. What finds no room in the
-outbox is done a little later.
+Members whose session has expired are removed; groups get a new target assignment when a topic of theirs has changed;
+expired committed offsets are deleted every `offsets.retention.check.interval.ms`. The first deletion waits for one
+whole interval, because a broker that has just taken over may not know the newest topics yet. Records that do not fit
+into the outbox (the queue of records to append) are written a little later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.model.errors import TidelogError
 PAUSE_S_MIN: Final = 0.01
 PAUSE_S_MAX: Final = 0.5
 AGAIN_MS: Final = 1_000
-"""After a refusal by the outbox."""
+"""Milliseconds until the next try, after the outbox was full."""
 TOMBSTONES_AT_ONCE: Final = 500
 
 logger = structlog.get_logger("tidelog.groups")
@@ -45,11 +45,11 @@ class Chores:
         self._expire_at_s = now_s + context.retention_check_s
 
     def topics_changed(self) -> None:
-        """Has the groups looked at that subscribe to the topics which have changed."""
+        """Makes `run` check the subscriptions of all groups against the changed topics."""
         self._has_news.set()
 
     async def run(self) -> None:
-        """Does what is due, until cancelled."""
+        """Does the work that is due, until cancelled."""
         clock = self._context.clock
         while True:
             if self._has_news.is_set():
@@ -65,8 +65,8 @@ class Chores:
                     await self._has_news.wait()
 
     def _pause_s(self) -> float:
-        """Returns the seconds to sleep (s): few, since who joins meanwhile may have a shorter session than all
-        others."""
+        """Returns the seconds to sleep: until the next deadline, but no longer than `PAUSE_S_MAX`, since a member that
+        joins meanwhile may have a shorter session."""
         next_s = self._state.sessions.next_s()
         due_s = self._expire_at_s if next_s is None else min(next_s, self._expire_at_s)
         return min(max(due_s - self._context.clock.monotonic_s(), PAUSE_S_MIN), PAUSE_S_MAX)
@@ -89,7 +89,8 @@ class Chores:
                 state.sessions.heard(group, member_id, AGAIN_MS, now.monotonic_s)
 
     def _write_groups(self, records: Sequence[GroupLogRecord]) -> bool:
-        """Writes the records of each group together. Returns False if the outbox did not take all of them."""
+        """Writes the records, those of each group in one batch. Returns False if the outbox was full before all were
+        taken."""
         try:
             # A group's records go into one batch: a log that ends between its new epoch and its targets would tell of a
             # state that nobody decided. The groups need not share one. `groupby` relies on a group's records standing
@@ -102,7 +103,7 @@ class Chores:
         return True
 
     async def _expire(self) -> None:
-        """Deletes committed offsets that have expired, each by itself, since none depends on another."""
+        """Writes tombstones for expired committed offsets; each is independent of the others."""
         state, context = self._state, self._context
         try:
             # This raises if the broker's lease has run out: one that is cut off knows neither the newest topics nor its

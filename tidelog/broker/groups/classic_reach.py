@@ -1,7 +1,7 @@
-"""The way to the coordinator of a classic group: it is on this broker, or its members are told to look for it.
+"""Requests of classic group members, which only a coordinator on this broker answers.
 
-As with Kafka, whose clients find a group's coordinator and speak to that broker alone: what waits for minutes is not
-passed on from one broker to another.
+As with Kafka, a client looks up the coordinator and talks to that broker directly: a JoinGroup may wait for minutes, so
+it is not forwarded from one broker to another.
 """
 
 from __future__ import annotations
@@ -25,47 +25,50 @@ from tidelog.model.groups import CommitAnswer, check_group_name
 
 
 class ClassicGroups:
-    """The classic groups of one broker. Deadlines are in loop time.
+    """The classic groups coordinated by this broker. Deadlines are in loop time.
 
-    Everything here raises `InvalidGroupName`; `NotCoordinator`, if another broker coordinates the group, or this one
-    ceases to; and `CoordinatorNotAvailable`, while it loads or may lead no more. Nothing else is said of coordinators,
-    so that each client knows what to do. In all cases the request may be repeated.
+    All methods raise `InvalidGroupName`; `NotCoordinator` if another broker coordinates the group, or this one stops
+    doing so; `CoordinatorNotAvailable` while the coordinator loads or its leadership is uncertain. In all these cases
+    the client may repeat the request.
     """
 
     def __init__(self, local: Callable[[str], Coordinator | None], found: Callable[[float], Awaitable[None]]) -> None:
-        """`local` is the coordinator of a group, if that is on this broker; `found` makes the groups' topic."""
+        """`local` returns a group's coordinator if it is on this broker. `found` creates the topic
+        `__consumer_offsets`."""
         self._local = local
         self._found = found
 
     async def join(self, request: JoinGroup, deadline_s: float) -> JoinAnswer:
-        """Waits for the other members: give it the member's rebalance timeout and some seconds more. Raises what
-        `JoinGroup` says."""
+        """Answers a JoinGroup when the other members have joined. The deadline should be the member's rebalance timeout
+        and some seconds. Raises the errors of `JoinGroup`."""
         return await (await self._of(request.group, deadline_s, is_first=True)).join(request, deadline_s)
 
     async def sync(self, request: SyncGroup, deadline_s: float) -> SyncAnswer:
-        """Waits for the leader, as `join` for the members. Raises what `SyncGroup` says."""
+        """Answers a SyncGroup when the leader has sent the assignments. Raises the errors of `SyncGroup`."""
         return await (await self._of(request.group, deadline_s)).sync(request, deadline_s)
 
     async def heartbeat(self, request: ClassicHeartbeat, deadline_s: float) -> None:
-        """Raises what `ClassicHeartbeat` says."""
+        """Extends a member's session. Raises the errors of `ClassicHeartbeat`."""
         await (await self._of(request.group, deadline_s)).heartbeat(request, deadline_s)
 
     def heard_now(self, request: ClassicHeartbeat) -> bool:
-        """Hears a member whom all is well with. Returns False, and has done nothing, if `heartbeat` has to be asked."""
+        """Extends a member's session at once, if its heartbeat needs no error and no wait. Returns False, without a
+        change, if `heartbeat` must be called."""
         coordinator = self._local(request.group)
         return coordinator is not None and coordinator.heard_now(request)
 
     async def leave(self, request: LeaveGroup, deadline_s: float) -> LeaveAnswer:
-        """Removes members from a group; the answer says of each what became of it."""
+        """Removes members from a group. The answer has an error or success for each."""
         return await (await self._of(request.group, deadline_s)).leave(request, deadline_s)
 
     async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:
-        """Commits for a member of a group of either kind, or for nobody. Raises what `CommitAsMember` says, and
-        `CoordinatorLost` if it may have been done."""
+        """Commits offsets for a member of a classic or consumer group, or for a caller that is no member. Raises the
+        errors of `CommitAsMember`, and `CoordinatorLost` if the outcome is unknown."""
         return await (await self._of(request.group, deadline_s, is_first=True)).commit(request, deadline_s)
 
     async def _of(self, group: str, deadline_s: float, *, is_first: bool = False) -> Classics:
-        """Returns the classic groups of a coordinator. With `is_first` the topic is made, if it is not there."""
+        """Returns the classic groups of the coordinator of `group`. With `is_first` creates `__consumer_offsets` if it
+        does not exist."""
         check_group_name(group)
         if is_first:
             # A join or a commit has something to keep. A heartbeat of a member that never was must not make a topic.

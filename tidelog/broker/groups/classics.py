@@ -1,12 +1,12 @@
-"""The classic groups of one coordinator: requests that wait for others, and what happens by the clock.
+"""The classic groups of one coordinator: waiting requests, and deadlines.
 
-The core (`tidelog/groups/classic`) decides on a copy of a group. Its records are written, or nothing has happened; then
-the copy is the group, and whoever gets an answer by that is told it when all that it was derived from is committed. A
-join waits for the other members and a sync for the leader, each by a number under which the core knows it. A caller
-that goes away leaves its member waiting: it comes again, or is expelled after a session.
+The core (`tidelog/groups/classic`) decides a request on a copy of the group. If the records are accepted for writing,
+the copy replaces the group, and the answers are given when all records that they depend on are committed; otherwise
+nothing has happened. Each waiting JoinGroup or SyncGroup has a number by which the core refers to it. If the client
+goes away the member stays waiting: it comes again, or its session expires.
 
-When the coordinator ends, whoever waits is told that it is none any more (NOT_COORDINATOR): all requests may be
-repeated at the next one, so it does not matter what became of them; only commits say when that is unknown.
+When the coordinator ends, waiting requests fail with NOT_COORDINATOR. All of them may be repeated at the next
+coordinator, so only commits report an unknown outcome.
 """
 
 from __future__ import annotations
@@ -55,28 +55,28 @@ from tidelog.model.errors import (
 from tidelog.model.groups import CommitAnswer
 
 WAITS_MAX: Final = 20_000
-"""The most JoinGroup and SyncGroup requests that may wait at one coordinator."""
+"""Maximum number of JoinGroup and SyncGroup requests waiting at one coordinator."""
 BYTES_MAX: Final = 64 << 20
-"""The most bytes that the members of all groups of one coordinator may take: protocols, metadata and assignments."""
+"""Maximum bytes of protocols, metadata and assignments of all members at one coordinator."""
 PAUSE_S_MIN: Final = 0.001
 PAUSE_S_MAX: Final = 60.0
 LOOK_S: Final = 1.0
-"""The seconds between two checks, while anybody waits, that this broker leads still: a broker that is cut off hears of
-no other leader."""
+"""Seconds between two checks, while requests wait, that this broker still leads. A broker that is cut off does not hear
+of its replacement."""
 AGAIN_S: Final = 1.0
-"""The seconds until a deadline is acted on again that has passed, but whose records could not be written."""
+"""Seconds until a deadline is handled again whose records could not be written."""
 NAME_LENGTH: Final = 128
-"""The most characters of a client's instance id or client id that begin the member id drawn for it."""
+"""Maximum characters of an instance id or client id used as the prefix of a generated member id."""
 
 _Answered: TypeAlias = tuple[Told, OutgoingBatch | None]
-"""An answer, and the outgoing batch that has to be committed before the answer is given; None if there is none."""
+"""An answer, and the outgoing batch that must be committed before the answer is given, or None."""
 
 logger = structlog.get_logger("tidelog.groups")
 
 
 class Classics:
-    """The classic groups of one coordinator, from when it has loaded its partition until it loses it. `run` is its
-    task; `end` answers all who wait."""
+    """The classic groups of one coordinator, from loading its partition to losing it. `run` is its task; `end` fails
+    all waiting requests."""
 
     def __init__(self, state: CoordinatorState, context: CoordinatorContext) -> None:
         self._state = state
@@ -87,20 +87,20 @@ class Classics:
         self._waits_begun = 0
         self._bytes = sum(group.classic.size for group in state.shard.groups.values() if group.classic is not None)
         self._is_earlier = asyncio.Event()
-        """Set if something is due before `run` would wake up by itself."""
+        """Set when a deadline is due before `run` would wake up."""
         self._sleeps_until_s = 0.0
         self._is_over = False
 
     @property
     def waiting(self) -> int:
-        """The number of JoinGroup and SyncGroup requests that wait."""
+        """Number of waiting JoinGroup and SyncGroup requests."""
         return len(self._waits)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def join(self, request: JoinGroup, deadline_s: float) -> JoinAnswer:
-        """Lets a member join, and waits for the rebalance. Raises what `JoinGroup` says; like all requests here,
-        `NotCoordinator` and `CoordinatorNotAvailable` besides."""
+        """Adds a member to the group and answers when the rebalance has gathered all members. Raises the errors of
+        `JoinGroup`, `NotCoordinator` and `CoordinatorNotAvailable`."""
         # A broker of a lower level cannot decode the record of a classic group. If the partition moved there, all of
         # its groups would be without a coordinator.
         if self._context.level() < CLASSIC_LEVEL:
@@ -123,7 +123,8 @@ class Classics:
         return answer
 
     async def sync(self, request: SyncGroup, deadline_s: float) -> SyncAnswer:
-        """Waits for the member's assignment, or takes the leader's assignments. Raises what `SyncGroup` says."""
+        """Answers with the member's assignment, when the leader has sent it; stores the assignments if this member is
+        the leader. Raises the errors of `SyncGroup`, `NotCoordinator` and `CoordinatorNotAvailable`."""
 
         def decide(wait: int) -> Turn:
             return decide_sync(self._state.shard, request, wait, self._context.settings, self._state.now())
@@ -134,7 +135,7 @@ class Classics:
         return answer
 
     async def heartbeat(self, request: ClassicHeartbeat, deadline_s: float) -> None:
-        """Extends a member's session. Raises what `ClassicHeartbeat` says."""
+        """Extends a member's session. Raises the errors of `ClassicHeartbeat`."""
         with self._told_as_coordinator():
             self._state.require_in_force()
             try:
@@ -179,8 +180,8 @@ class Classics:
         return answer
 
     async def commit(self, request: CommitAsMember, deadline_s: float) -> CommitAnswer:
-        """Commits a member's offsets. Raises what `CommitAsMember` says, and `CoordinatorLost` if they may have been
-        committed."""
+        """Commits a member's offsets. Raises the errors of `CommitAsMember`, and `CoordinatorLost` if the outcome is
+        unknown."""
         state, context = self._state, self._context
         with self._told_as_coordinator(is_commit=True):
             state.require_in_force()
@@ -205,8 +206,8 @@ class Classics:
 
     @contextmanager
     def _told_as_coordinator(self, *, is_commit: bool = False) -> Iterator[None]:
-        """Turns the errors of a coordinator that is overloaded or has ended into those upon which a member looks for
-        its coordinator again: `CoordinatorNotAvailable` and `NotCoordinator`."""
+        """Translates the errors of an overloaded or ended coordinator into `CoordinatorNotAvailable` and
+        `NotCoordinator`, after which a client looks up the coordinator again."""
         try:
             yield
         except Overloaded as error:
@@ -226,8 +227,8 @@ class Classics:
     # -- waiting -----------------------------------------------------------------------------------------------------
 
     async def _wait_for(self, decide: Callable[[int], Turn], deadline_s: float) -> Told:
-        """Returns the answer to a join or sync, once it is known and all that it was derived from is committed. Raises
-        `RebalanceInProgress` after the deadline."""
+        """Returns the answer to a join or sync, once it is known and all records that it depends on are committed.
+        Raises `RebalanceInProgress` after the deadline."""
         if len(self._waits) >= WAITS_MAX:
             raise CoordinatorNotAvailable(f"{WAITS_MAX} members wait for this coordinator already; try again later")
         self._state.require_in_force()
@@ -256,8 +257,8 @@ class Classics:
         return answer
 
     def _refused(self, decide: Callable[[int], Turn], wait: int) -> _Answered | None:
-        """Decides about a join or sync, and carries the decision out. Returns the answer at once if it is refused, else
-        None."""
+        """Decides a join or sync and applies the decision. Returns the error if the request is refused, otherwise None.
+        """
         try:
             turn = decide(wait)
         except TidelogError as error:
@@ -266,8 +267,8 @@ class Classics:
         return None
 
     def _carry_out(self, turn: Turn) -> None:
-        """Writes the records of a decision, and replaces the group with the decided one. Raises `Overloaded` or
-        `TooLarge`; then nothing was done."""
+        """Writes the records of a decision, replaces the group and answers the requests. Raises `Overloaded` or
+        `TooLarge`, with nothing done."""
         group = turn.group
         before = self._state.shard.groups.get(group.name)
         grown = group.size - (0 if before is None or before.classic is None else before.classic.size)
@@ -295,7 +296,7 @@ class Classics:
     # -- the clock ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Ends rebalances and expels silent members when their deadlines pass, until cancelled."""
+        """Ends rebalances and removes silent members at their deadlines, until cancelled."""
         clock = self._context.clock
         while True:
             await self._do_what_is_due()
@@ -326,7 +327,7 @@ class Classics:
             self._tell_all(lambda: CoordinatorNotAvailable(message))
 
     async def _do_what_is_due(self) -> None:
-        """Acts on all deadlines that have passed, and yields to other tasks after each."""
+        """Handles all deadlines that have passed, and yields to other tasks after each."""
         while silent := self._deadlines.pop(self._context.clock.monotonic_s()):
             # One at a time: what follows from one silence may give the members behind it more time.
             self._follow_silence(*silent)
@@ -345,7 +346,7 @@ class Classics:
             self._deadlines.later(name, member_id, now.monotonic_s + AGAIN_S)
 
     def end(self) -> None:
-        """Answers all who wait that this broker does not coordinate any more."""
+        """Fails all waiting requests with `NotCoordinator`."""
         # Before anybody is woken: a request that fails by this end looks at it, and says NOT_COORDINATOR too.
         self._is_over = True
         self._tell_all(self._none_any_more)

@@ -1,9 +1,9 @@
-"""The coordinator of the groups in one partition of `__consumer_offsets`: on whatever broker leads that partition.
+"""The coordinator of the groups in one partition of `__consumer_offsets`, on the broker that leads the partition.
 
-    claim -> load -> serve (a `CoordinatorState`) -> something failed -> again, after a pause, while the role lasts
+    claim -> load -> serve (a `CoordinatorState`) -> error -> claim again after a pause, while this broker leads
 
-One coordinator belongs to one leadership: a broker that leads again has another one. While it loads, requests wait; a
-request that is refused before anything was done says so, and whoever asked asks again.
+The claim is a record that this broker appends to fence earlier coordinators. A `Coordinator` belongs to one leader
+epoch. Requests wait while it loads; one that is refused before anything was done says so and may be repeated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tidelog.model.ports import Entropy
 from tidelog.transport.backoff import Backoff
 
 LOADING_MAX: Final = 1_000
-"""Requests that wait for a load."""
+"""Maximum number of requests that wait for the coordinator to load."""
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 2.0
 
@@ -47,20 +47,19 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Coordinator:
-    """The coordinator of the groups in one partition, as long as this broker leads it in one epoch. `run`
-    is its task.
-    """
+    """The coordinator of the groups in one partition, while this broker leads it in one leader epoch. `run` is its
+    task."""
 
     def __init__(self, partition: LedPartition, context: CoordinatorContext, entropy: Entropy, spawn: Spawn) -> None:
         self.partition = partition
         self.on_changed: list[Callable[[str], None]] = []
-        """Called with each group of which more than committed offsets has changed, once that is committed. Must not
-        raise."""
+        """Functions called with the name of each group that has changed in more than committed offsets, once the change
+        is committed. They must not raise."""
         self._context = context
         self._spawn = spawn
         self._backoff = Backoff(entropy, initial_s=PAUSE_S_MIN, max_s=PAUSE_S_MAX)
         self._claimed: int | None = None
-        """The offset of the record with which this coordinator has claimed the log, until it has loaded; then None."""
+        """Offset of this coordinator's claim record while it loads; otherwise None."""
         self._state: CoordinatorState | None = None
         self._chores: Chores | None = None
         self._classics: Classics | None = None
@@ -71,41 +70,41 @@ class Coordinator:
 
     @property
     def is_loaded(self) -> bool:
-        """True while it answers."""
+        """True while the coordinator has loaded its groups and answers requests."""
         return self._state is not None
 
     @property
     def shard(self) -> Shard | None:
-        """The groups of this partition in their newest state, part of which may not be committed yet; decisions are
-        made on it. None while the coordinator does not answer.
-        """
+        """The groups of this partition, with changes that may not be committed yet. None while the coordinator does not
+        answer."""
         return None if self._state is None else self._state.shard
 
     def has_news(self, request: Heartbeat) -> bool:
-        """Whether this heartbeat, if it were asked now, would tell the member something; True if that is not known."""
+        """Returns True if the group has changed in a way that this heartbeat's answer would show, or if that is
+        unknown."""
         return self._state is None or has_news(self._state.shard, request)
 
     @property
     def polls(self) -> int:
-        """How many heartbeats wait for news."""
+        """Number of heartbeats that wait for a change of their group."""
         return 0 if self._state is None else self._state.polls.waiting
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """Answers a request as `CoordinatorState.ask` does, once the coordinator has loaded. Raises `NotLeader` if this
-        broker has ceased to lead, or is ceasing to; nothing was done.
-        """
+        """Answers a request once the coordinator has loaded. Raises what `CoordinatorState.ask` raises; `NotLeader`,
+        with nothing done, if this broker no longer leads."""
         state = self._state
         if state is None:
             state = await self._until_loaded(deadline_s)
         return await state.ask(request, deadline_s)
 
     def heard_now(self, request: ClassicHeartbeat) -> bool:
-        """Hears a member as `Classics.heard_now` does. Returns False while it loads."""
+        """Extends a classic member's session at once, if its heartbeat needs no error and no wait. Returns False
+        otherwise, and while the coordinator loads."""
         return self._classics is not None and self._classics.heard_now(request)
 
     async def classics(self, deadline_s: float) -> Classics:
-        """Returns the classic groups, once they are loaded. Raises `NotLeader` if this broker has ceased to lead,
-        `Overloaded` and `CoordinatorNotAvailable`."""
+        """Returns the classic groups, once loaded. Raises `NotLeader` if this broker no longer leads, `Overloaded` if
+        too many requests wait, and `CoordinatorNotAvailable` at the deadline."""
         if self._classics is None:
             await self._until_loaded(deadline_s)
         assert self._classics is not None, "they are there whenever the state is"
@@ -142,14 +141,14 @@ class Coordinator:
         )
 
     def topics_changed(self) -> None:
-        """Has the groups looked at that subscribe to topics which have changed."""
+        """Makes the coordinator check its groups' subscriptions against the changed topics."""
         if self._chores is not None:
             self._chores.topics_changed()
 
     # -- the role ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Loads and serves, until cancelled."""
+        """Loads and serves the groups, until cancelled."""
         while True:
             try:
                 await self._serve(await self._load())
@@ -160,8 +159,7 @@ class Coordinator:
             await asyncio.sleep(self._backoff.next_s())
 
     async def _load(self) -> CoordinatorState:
-        """Claims the log and loads it. A claim is good until something was appended behind it, so that another try
-        needs no other."""
+        """Claims the log and loads its groups. A claim whose load has failed is reused by the next try."""
         context = self._context
         began_s = context.clock.monotonic_s()
         # Each claim is a commit of its own. A damaged log may be tried for hours, and would grow by a claim with each
@@ -184,7 +182,7 @@ class Coordinator:
         return state
 
     async def _serve(self, state: CoordinatorState) -> None:
-        """Serves until the state fails, and raises that error."""
+        """Serves requests until the state fails, and raises that error."""
         # After a loss the copy is due at once: as long as the lost range is in the log each load passes it, and takes
         # all members out of their groups again.
         chores, copying = Chores(state, self._context), CopyForward(state, self._context.stats, is_due=bool(state.lost))
@@ -227,7 +225,7 @@ class Coordinator:
             logger.info("the coordinator starts anew", partition=name, error=error.message)
 
     def close(self) -> None:
-        """Tells whoever waits that this broker leads no more. Its task is to be cancelled."""
+        """Fails all waiting requests because this broker no longer leads. The caller must also cancel the task."""
         self._is_closed = True
         state, self._state = self._state, None
         if self._classics is not None:
@@ -243,4 +241,4 @@ class Coordinator:
 
 
 Spawn = Callable[[object, Coroutine[Any, Any, None]], "asyncio.Task[None]"]
-"""Runs a task that has an owner."""
+"""Function that starts a task and registers its owner."""

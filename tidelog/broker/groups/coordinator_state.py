@@ -1,20 +1,18 @@
 """The state of a group coordinator, from one load of its log until it loses the partition.
 
-A request is decided on the newest state, which may be ahead of what is committed, and its records are applied at once
-and put into the outbox. Its answer is given when all that it was derived from is committed: what it has written itself,
-and whatever was on its way when it was decided, refusals included. So requests do not wait for each other's fsync, and
-nobody is told what may be lost.
+A request is decided on the newest state, which may be ahead of the committed log. Its records are applied at once and
+put into the outbox, the queue of records to append. Its answer, an error included, is given when all records that it
+depends on are committed: its own, and those in flight when it was decided. So requests do not wait for each other's
+fsync, and no answer reveals a change that may be lost.
 
-An append that is refused for now (too few in sync, a full disk, a lease that has run out) is tried again for as long as
-the role lasts: nobody else writes meanwhile, or the next try finds out. One that fails otherwise, or whose fate is
-unknown, ends the state: the state has run ahead of a log that may not follow. Whoever waits is told so, and the
-coordinator loads anew, which gives every member a full session. An answer also needs the partition to be led for sure
-at that moment (the broker's lease): a leader of the past answers nothing, not even what nobody has to write.
+An append refused for a transient reason (too few in-sync replicas, a full disk, an expired lease) is repeated while the
+role lasts. One that fails otherwise, or with an unknown outcome, ends the state, which has run ahead of the log:
+waiting requests fail, and the coordinator loads again, which gives every member a full session. An answer also requires
+the leader lease at that moment, so a deposed leader answers nothing, not even reads.
 
-The lease leans on clocks, and on a controller that lets a silent broker's session end before another leads; one that is
-told to hand partitions on does not wait. So committed offsets are not told on the strength of a lease: an append that
-began after they were asked for has to be committed first, of whatever there is to write, or of a record that means
-nothing.
+OffsetFetch is linearizable. The lease alone is not enough for it, because a planned leader change does not wait for the
+lease to expire. So a record whose append began after the request must be committed first, a no-op if nothing else is
+pending.
 """
 
 from __future__ import annotations
@@ -56,16 +54,16 @@ from tidelog.model.ports import Clock, Entropy
 
 APPEND_S_MAX: Final = 10.0
 AGAIN_S: Final = 0.1
-"""Between two tries of an append."""
+"""Seconds between two tries of an append."""
 REQUESTS_MAX: Final = 10_000
-"""Requests that wait for commits, of one coordinator."""
+"""Maximum number of requests waiting for commits at one coordinator."""
 POLL_MARGIN_S: Final = 0.25
-"""A long poll ends so long before its caller gives up."""
+"""Seconds before its caller's deadline at which a long poll ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorContext:
-    """The settings and parts that all group coordinators of a broker share."""
+    """Settings and shared objects of all group coordinators of a broker."""
 
     node_id: int
     clock: Clock
@@ -73,25 +71,26 @@ class CoordinatorContext:
     settings: GroupSettings
     retention_check_s: float
     lease_s: float
-    """The seconds for which a broker that is replaced on purpose may not know it."""
+    """Leader lease, in seconds: for so long a replaced broker may still take itself for the leader."""
     is_live: Callable[[int], bool]
-    """Tells whether a broker, by node id, is registered and not fenced, as far as this broker knows."""
+    """Function that returns True if the broker with this node id is registered and not fenced, by this broker's
+    metadata."""
     view: Callable[[], TopicsView]
-    """The cluster's topics, as this broker knows them now."""
+    """Function that returns the cluster's topics by this broker's metadata."""
     level: Callable[[], int]
-    """The cluster's feature level."""
+    """Function that returns the cluster's feature level."""
     entropy: Entropy
 
 
 _Outcome: TypeAlias = tuple[GroupAnswer | TidelogError, OutgoingBatch | None, OutgoingBatch | None]
-"""The answer of a request; the batch that the request wrote; another batch that has to be committed before the answer.
+"""The answer of a request, the batch with its own records, and another batch that must be committed before the answer.
 """
 
 
 class CoordinatorState:
-    """The state of a group coordinator after one load of its log. `run` is its task, and `end` ends it in any case.
-    `changed` is called with each group of which more than committed offsets has changed, once that is committed.
-    """
+    """The state of a group coordinator after one load of its log. `run` is its task, and `end` must be called when the
+    task ends. `changed` is called with each group that has changed in more than committed offsets, once the change is
+    committed."""
 
     def __init__(
         self, partition: LedPartition, loaded: Loaded, context: CoordinatorContext, changed: Callable[[str], None]
@@ -100,13 +99,13 @@ class CoordinatorState:
         self.shard = loaded.shard
         self.lost = loaded.lost
         self.end_offset = loaded.end
-        """The end of the committed log: the next append must begin there."""
+        """End offset of the committed log, where the next append must begin."""
         self.silent_from_s = _silent_from_s(loaded.predecessor, context)
-        """The monotonic time (s) from which on the silence of members counts."""
+        """Monotonic time, in seconds, from which members' session timeouts run."""
         self.sessions = Sessions.of(loaded.shard, context.settings, self.silent_from_s)
         self.polls = Polls()
         self.progressed = asyncio.Event()
-        """Set with each batch that is committed."""
+        """Set whenever a batch is committed."""
         # Asked each time: the topic's `max.message.bytes` may be changed while this coordinator works.
         self._outbox = Outbox(lambda: partition.config.max_message_bytes)
         self._context = context
@@ -118,8 +117,8 @@ class CoordinatorState:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def ask(self, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """Returns the answer by `deadline_s` (loop time). Raises what `decide` raises; `Overloaded`, `TooLarge`,
-        `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
+        """Returns the answer by `deadline_s` (loop time). Raises the errors of `decide`; `Overloaded`, `TooLarge` or
+        `CoordinatorNotAvailable`, with nothing done; `CoordinatorLost` if the outcome is unknown."""
         if self._requests >= REQUESTS_MAX:
             self._context.stats.group_requests_refused += 1
             raise Overloaded(f"{self._requests} requests wait for this coordinator already; try again later")
@@ -133,8 +132,8 @@ class CoordinatorState:
         return answer
 
     async def _wait_for_news(self, request: Heartbeat, answer: HeartbeatAnswer, deadline_s: float) -> None:
-        """Waits for news of the group, but no longer than a third of the member's session: its next heartbeat has to be
-        heard within that session."""
+        """Waits for a change of the group, at most a third of the member's session, so that its next heartbeat is in
+        time."""
         wait_s = min(request.wait_ms, answer.session_timeout_ms // 3) / 1000
         until_s = min(asyncio.get_running_loop().time() + wait_s, deadline_s - POLL_MARGIN_S)
         heartbeat = msgspec.structs.replace(request, owned=None)
@@ -159,7 +158,8 @@ class CoordinatorState:
         return _signed(outcome, self._context.node_id)
 
     async def _in_turn(self, request: Heartbeat, deadline_s: float) -> _Outcome:
-        """Decides heartbeats one after the other; all else of this broker goes on between two that change something."""
+        """Decides a heartbeat while no other one is decided. After one that changed something, yields to other tasks
+        before the next."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 await self._turn.acquire()
@@ -215,7 +215,7 @@ class CoordinatorState:
         )
 
     def write(self, records: Sequence[GroupLogRecord]) -> OutgoingBatch | None:
-        """Has records appended, and takes them for true from now on. Raises `TooLarge`, `Overloaded`: nothing was
+        """Applies records to the state and queues them for the log. Raises `TooLarge` or `Overloaded`, with nothing
         done."""
         if not records:
             return None
@@ -233,7 +233,8 @@ class CoordinatorState:
         return batch
 
     def rewrite(self, record: GroupLogRecord) -> OutgoingBatch:
-        """Has a record appended that is true already. Raises what ended the state, `TooLarge` or `Overloaded`."""
+        """Queues a copy of a record that is already in the log. Raises the error that ended the state, `TooLarge` or
+        `Overloaded`."""
         # Nobody empties the outbox of a state that has ended: whoever waited for this batch would wait for ever.
         self.require_in_force()
         # A copy is no news. Otherwise each round of copying would wake the long polls of all groups.
@@ -243,12 +244,13 @@ class CoordinatorState:
 
     @property
     def newest(self) -> OutgoingBatch | None:
-        """Returns the batch that was decided last, if it is not committed yet; else None."""
+        """The newest batch that is not committed yet; None if all are."""
         return self._outbox.newest
 
     async def until_true(self, own: OutgoingBatch | None, barrier: OutgoingBatch | None, deadline_s: float) -> None:
-        """Returns when this broker leads, and what an answer rests on is committed: `own`, which was written for it,
-        else `barrier`, else all that there is. Raises `CoordinatorNotAvailable`, or with an `own` `CoordinatorLost`."""
+        """Returns when an answer may be given: the batch it depends on is committed (`own`, else `barrier`, else the
+        newest one) and this broker holds the leader lease. Raises `CoordinatorNotAvailable`, or `CoordinatorLost` if
+        there is an `own` batch with an unknown outcome."""
         # Batches are committed in order, so the last one that matters stands for all before it.
         newest = own or barrier or self._outbox.newest
         if newest is not None:
@@ -270,7 +272,8 @@ class CoordinatorState:
 
     @property
     def is_true_now(self) -> bool:
-        """Returns True if whatever follows from this state may be told at once: `until_true` would not wait."""
+        """Returns True if an answer from this state may be given at once: everything is committed, and this broker
+        holds the leader lease."""
         if self._over is not None or self._outbox.newest is not None:
             return False
         try:
@@ -288,7 +291,7 @@ class CoordinatorState:
     # -- the log -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Appends what is in the outbox. Raises the error that ends the state."""
+        """Appends the batches of the outbox one after the other. Raises the error that ends the state."""
         while True:
             batch = await self._outbox.next()
             base = await self._append(batch)
@@ -317,8 +320,8 @@ class CoordinatorState:
             await asyncio.sleep(AGAIN_S)
 
     def end(self, reason: str, *, is_definite: bool) -> None:
-        """Fails everybody who waits; nothing is decided any more. With `is_definite` nothing of what was under way
-        was appended."""
+        """Fails all waiting requests and refuses new ones. With `is_definite` no batch in flight was appended, so that
+        requests fail with nothing done; otherwise their outcome is unknown."""
         # A batch that was never sent was not done for sure, and its callers may repeat it without a doubt.
         unsent = CoordinatorNotAvailable(f"{reason}; nothing was done, try again")
         sent = unsent if is_definite else CoordinatorLost(f"{reason}; it may have been done, try again")
@@ -329,8 +332,8 @@ class CoordinatorState:
 
 
 def _silent_from_s(predecessor: int | None, context: CoordinatorContext) -> float:
-    """Returns from when on silence counts (monotonic, s). A member may still be heard by the coordinator before, and
-    rely on that, until that one's lease is over, as it is when its broker is fenced."""
+    """Returns the monotonic time, in seconds, from which session timeouts run. Until its lease has expired, or its
+    broker is fenced, the previous coordinator may still be receiving members' heartbeats."""
     now_s = context.clock.monotonic_s()
     # The last claim names the coordinator before. If that was this broker, or is fenced, nobody else hears members now;
     # without a claim it has to be taken for alive.
@@ -339,7 +342,7 @@ def _silent_from_s(predecessor: int | None, context: CoordinatorContext) -> floa
 
 
 def _may_wait(request: Heartbeat, answer: HeartbeatAnswer) -> bool:
-    """Returns True if there is no news, and the caller would wait for some."""
+    """Returns True if the answer has nothing new for the member, and the heartbeat asks for a long poll."""
     return (
         request.wait_ms > 0
         and request.member_epoch > JOIN
@@ -349,7 +352,7 @@ def _may_wait(request: Heartbeat, answer: HeartbeatAnswer) -> bool:
 
 
 def _signed(answer: GroupAnswer, node_id: int) -> GroupAnswer:
-    """Adds the coordinator's node id to the answers that show it."""
+    """Returns the answer with the coordinator's node id filled in, if it has that field."""
     match answer:
         case HeartbeatAnswer() | GroupDescription():
             return msgspec.structs.replace(answer, coordinator=node_id)
@@ -365,15 +368,15 @@ def _gave_up(written: OutgoingBatch | None) -> TidelogError:
 
 
 def _error_to_answer(written: OutgoingBatch | None, failure: TidelogError) -> TidelogError:
-    """Returns the error to answer with: if the request wrote nothing itself, nothing of it can have been done, so an
-    uncertain failure becomes the definite `CoordinatorNotAvailable`.
-    """
+    """Returns the error for a request whose commit failed. If the request wrote nothing itself, an uncertain failure
+    becomes the definite `CoordinatorNotAvailable`."""
     if written is None and not failure.definite:
         return CoordinatorNotAvailable("what was decided before may be lost; try again")
     return failure.with_traceback(None)
 
 
 def _leads_no_more(written: OutgoingBatch | None, error: TidelogError) -> TidelogError:
-    """Returns the error for an answer of a broker that may lead no more; definite if the request wrote nothing."""
+    """Returns the error for a request at a broker whose lease has expired: `CoordinatorNotAvailable` if the request
+    wrote nothing, otherwise `CoordinatorLost`."""
     kind = CoordinatorNotAvailable if written is None else CoordinatorLost
     return kind(f"the group may have another coordinator by now: {error.message}")

@@ -1,4 +1,4 @@
-"""The coordinators on one broker: one for each partition of `__consumer_offsets` that it leads."""
+"""The group coordinators on one broker: one per partition of `__consumer_offsets` that it leads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.model.ports import Entropy
 
 
 class Host(Protocol):
-    """The broker, as its coordinators see it."""
+    """The parts of a broker that its group coordinators need."""
 
     @property
     def node_id(self) -> NodeId: ...
@@ -28,17 +28,16 @@ class Host(Protocol):
 
     @property
     def partitions(self) -> Mapping[PartitionId, LedPartition]:
-        """The partitions that this broker leads and could open."""
+        """The partitions that this broker leads and whose logs are open."""
         ...
 
 
 class Coordinators:
-    """The group coordinators of one broker. `on_metadata_applied` is to be called whenever the partitions that it
-    leads, or its image, have changed.
-    """
+    """The group coordinators of one broker. `on_metadata_applied` must be called whenever the metadata or the
+    partitions that the broker leads have changed."""
 
     def __init__(self, host: Host, context: CoordinatorContext, entropy: Entropy, failed: Callable[[], None]) -> None:
-        """`failed` is called with an error that nobody foresaw."""
+        """`failed` is called after an unforeseen exception in a task."""
         self._host = host
         self._context = context
         self._entropy = entropy
@@ -49,7 +48,8 @@ class Coordinators:
         self._is_closed = False
 
     def of(self, partition: LedPartition) -> Coordinator | None:
-        """Returns the coordinator of this leadership; None if it has ended, or another epoch's has begun."""
+        """Returns the coordinator of this leadership of the partition; None if there is none, or it belongs to another
+        leader epoch."""
         coordinator = self._running.get(partition.partition)
         # By identity: a request that found its way to an earlier leadership is not answered by the coordinator of this
         # one.
@@ -61,11 +61,11 @@ class Coordinators:
 
     @property
     def loaded(self) -> list[Coordinator]:
-        """The coordinators that have loaded, and answer."""
+        """The coordinators that have loaded their groups and answer requests."""
         return [coordinator for coordinator in self._running.values() if coordinator.is_loaded]
 
     def on_metadata_applied(self) -> None:
-        """Ends the coordinators of leaderships that have ended, and begins those of new ones."""
+        """Stops the coordinators of partitions that this broker no longer leads, and starts those of newly led ones."""
         # A change may still be heard of while the broker stops. A coordinator begun then would have no one to end it.
         if self._is_closed:
             return
@@ -110,7 +110,7 @@ class Coordinators:
         return task
 
     async def close(self) -> None:
-        """Ends all: this broker stops."""
+        """Stops all coordinators, at the end of the broker."""
         self._is_closed = True
         ending = [self._end(number) for number in list(self._running)]
         await asyncio.gather(*ending, return_exceptions=True)

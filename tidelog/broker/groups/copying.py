@@ -1,13 +1,14 @@
-"""Copying forward: how the log of a coordinator stays about as large as what it means.
+"""Compaction of a coordinator's log by copying forward: the log stays proportional to its live records.
 
-When the log has several times more records than there are live ones, the live ones are appended once more, as ordinary
-records, in pieces between which requests have their turn; then everything before the first of them is deleted, which is
-agreed on as any deletion is. So all replicas hold the same log, offsets keep their meaning, and nothing of a log is
-ever rewritten in place (Kafka's log cleaner does that, on each replica by itself).
+When the log has several times more records than there are live ones, the live ones are appended again as ordinary
+records, in pieces between which requests are served. Then everything before the first copy is deleted like any log
+prefix. So all replicas hold the same log and offsets keep their meaning; Kafka's log cleaner instead rewrites each
+replica by itself.
 
-At every moment the log alone tells the state. Before the deletion, because a copy says what was so anyhow when it was
-appended. After it, because each key that was live when the copying began has been copied, or written anew, since. A
-coordinator that dies in between leaves some records twice; its successor begins over when it finds the log too long.
+The log alone gives the right state at every moment. Before the deletion, because a copy repeats a value that was
+current when it was appended. After it, because each key that was live when the copying began has since been copied or
+written again. If a coordinator fails in between, some records exist twice, and its successor starts over when it finds
+the log too long.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tidelog.groups.records import GroupLogRecord
 from tidelog.model.errors import TidelogError
 
 LENGTH_MIN: Final = 20_000
-"""Records; a shorter log is loaded in a moment, whatever is in it."""
+"""Minimum number of records of a log that is worth copying; a shorter one loads quickly anyway."""
 GARBAGE_FACTOR: Final = 4
 PIECE_RECORDS: Final = 500
 DELETE_S_MAX: Final = 30.0
@@ -35,26 +36,25 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Piece(NamedTuple):
-    """Records that are on their way; committed with the last of their batches."""
+    """Copied records in flight. They are committed when their last batch is."""
 
     last: OutgoingBatch
     copied: int
 
 
 class CopyForward:
-    """Copies the live records of one `CoordinatorState` forward in its log. `run` is its task. With `is_due` it copies
-    at once, however short the log is.
-    """
+    """Copies the live records of one `CoordinatorState` forward in its log. `run` is its task. `is_due` makes it copy
+    at once, however short the log is."""
 
     def __init__(self, state: CoordinatorState, stats: Stats, *, is_due: bool = False) -> None:
         self._state = state
         self._is_due_anyway = is_due
         self._stats = stats
         self._look_at = LENGTH_MIN
-        """The length at which it is worth counting what is live."""
+        """Length of the log, in records, at which the live records are counted next."""
 
     async def run(self) -> None:
-        """Copies whenever it is due, until cancelled."""
+        """Copies whenever the log has grown too long, until cancelled."""
         while True:
             if self._is_due_anyway or self._is_due():
                 try:
@@ -81,9 +81,8 @@ class CopyForward:
         return self._length >= self._look_at
 
     def _copy_piece(self, live: Iterator[GroupLogRecord]) -> Piece | None:
-        """Copies as many records as go into one batch, and returns that piece; None if there are no more. It does not
-        give the event loop away, so that each record says what is true when its place in the log is fixed.
-        """
+        """Queues as many live records as fit into one batch, without yielding to other tasks, so that each record is
+        current at its place in the log. Returns the piece, or None if no records are left."""
         piece: Piece | None = None
         for record in islice(live, PIECE_RECORDS):
             batch = self._state.rewrite(record)
@@ -95,7 +94,8 @@ class CopyForward:
         return piece
 
     async def _copy(self) -> None:
-        """Raises what ended the state, or as `LedPartition.delete_below`."""
+        """Copies all live records forward, then deletes the log before them. Raises the error that ended the state, or
+        those of `LedPartition.delete_below`."""
         state = self._state
         # Read before the keys are listed, with no await in between. So each key that is live now is copied behind
         # `begin`, or was written there by a decision since; and whatever is below may go.

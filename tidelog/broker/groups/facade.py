@@ -1,11 +1,11 @@
-"""`broker.groups`: what is asked of a consumer group, at any broker.
+"""`broker.groups`: requests about consumer groups, at any broker.
 
-A group belongs to one partition of `__consumer_offsets`, by the hash of its name. Whoever leads that partition is its
-coordinator; a request goes there, and is asked again, for a while, when it went to the wrong broker, to nobody, or
-broke off: all requests about groups may be repeated. What a coordinator has decided stands.
+A group belongs to the partition of `__consumer_offsets` given by the hash of its name, and the leader of that partition
+is its coordinator. Requests are routed there and, since all of them may be repeated, retried for a while after a wrong
+broker, a missing leader or a lost connection.
 
-The topic is made by the first request that has something to keep. The number of its partitions counts from then on,
-whatever the settings say later.
+The topic is created by the first request that stores something. Its number of partitions is fixed from then on,
+whatever the settings say.
 """
 
 from __future__ import annotations
@@ -68,9 +68,8 @@ logger = structlog.get_logger("tidelog.groups")
 
 
 class Groups:
-    """The consumer groups of the cluster, as any broker answers for them. `on_metadata_applied` is to be called
-    whenever the partitions that it leads, or its image, have changed, and before those who wait for such a change are
-    told.
+    """The consumer groups of the cluster, as any broker answers for them. `on_metadata_applied` must be called whenever
+    the metadata or the partitions that the broker leads have changed, before tasks that wait for the change are woken.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Groups:
         admin: Administration,
         failed: Callable[[], None],
     ) -> None:
-        """`failed` is called after an error that nobody foresaw."""
+        """`failed` is called after an unforeseen exception in a task."""
         self._host = host
         self._admin = admin
         self._routing = routing
@@ -108,7 +107,7 @@ class Groups:
         self._entropy = entropy
         self._making = asyncio.Lock()
         self.classic = ClassicGroups(self.local, self.found)
-        """Classic groups: what is asked of coordinators that are on this broker."""
+        """Requests of classic group members, for groups coordinated by this broker."""
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -137,8 +136,9 @@ class Groups:
     async def ask(self, request: AnyGroupRequest, *, deadline_s: float) -> GroupAnswer: ...
 
     async def ask(self, request: AnyGroupRequest, *, deadline_s: float) -> GroupAnswer:
-        """Returns the coordinator's answer by `deadline_s` (loop time). Raises what the request's class says;
-        `Overloaded`, `TooLarge`, `CoordinatorNotAvailable`: nothing was done; `CoordinatorLost`: that is unknown."""
+        """Returns the coordinator's answer by `deadline_s` (loop time). Raises the errors of the request's class;
+        `Overloaded`, `TooLarge` or `CoordinatorNotAvailable`, with nothing done; `CoordinatorLost` if the outcome is
+        unknown."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             # Lists and descriptions make no topic: else each dashboard that shows groups would make one everywhere.
@@ -151,19 +151,21 @@ class Groups:
         return await self._reach.ask(_target(topic, request), request, deadline_s)
 
     async def list_groups(self, *, deadline_s: float) -> list[GroupListed]:
-        """Returns all groups of the cluster, by name. Raises as `ask`, if any of the coordinators cannot be asked."""
+        """Returns all groups of the cluster, sorted by name. Raises the errors of `ask` if any coordinator cannot be
+        reached."""
         listed = await self._ask_all(lambda number: ListGroups(partition=number), deadline_s)
         groups = [group for answer in listed if isinstance(answer, GroupsListed) for group in answer.groups]
         return sorted(groups, key=lambda group: group.group)
 
     async def list_here(self, *, deadline_s: float) -> list[GroupListed]:
-        """Returns the groups that this broker coordinates, by name. Raises as `ask`."""
+        """Returns the groups that this broker coordinates, sorted by name. Raises the errors of `ask`."""
         listed = await self._ask_all(lambda number: ListGroups(partition=number), deadline_s, led_by=self._host.node_id)
         groups = [group for answer in listed if isinstance(answer, GroupsListed) for group in answer.groups]
         return sorted(groups, key=lambda group: group.group)
 
     async def list_instances(self, *, deadline_s: float) -> list[InstanceListed]:
-        """Returns all REST consumer instances of the cluster, by group and name. Raises as `list_groups`."""
+        """Returns all REST consumer instances of the cluster, sorted by group and name. Raises the errors of `ask` if
+        any coordinator cannot be reached."""
         listed = await self._ask_all(lambda number: ListInstances(partition=number), deadline_s)
         instances = [
             instance for answer in listed if isinstance(answer, InstancesListed) for instance in answer.instances
@@ -186,8 +188,8 @@ class Groups:
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def handle(self, asked: ForwardGroup) -> Answer:
-        """Answers another broker's request. Raises the error to be told; `NotLeader` if the group's coordinator is
-        elsewhere."""
+        """Answers a request forwarded by another broker. Raises the error for the answer; `NotLeader` if this broker
+        does not coordinate the group."""
         deadline_s = deadline_of(asked)
         # Led here, or refused: two brokers with old images would else pass a request back and forth.
         partition = await self._routing.led(asked.partition, deadline_s)
@@ -195,23 +197,24 @@ class Groups:
 
     @property
     def is_founded(self) -> bool:
-        """False as long as nobody has had anything to keep: there is no group."""
+        """True once `__consumer_offsets` exists; before that there are no groups."""
         return OFFSETS_TOPIC in self._host.image.topics
 
     async def found(self, deadline_s: float) -> None:
-        """Makes the topic, if it is not there, by `deadline_s` (loop time). Raises `CoordinatorNotAvailable`."""
+        """Creates `__consumer_offsets` by `deadline_s` (loop time), if it does not exist. Raises
+        `CoordinatorNotAvailable`."""
         if not self.is_founded:
             await self._make_topic(deadline_s)
 
     def new_member_id(self) -> str:
-        """Draws an id for a member whose client draws none."""
+        """Returns a new random member id, for a client that does not generate one."""
         return self._entropy.token_hex(16)
 
     # -- where --------------------------------------------------------------------------------------------------------
 
     def coordinator_node(self, group: str) -> int:
-        """Node id of the broker that coordinates a group, as far as this one knows. Raises
-        `CoordinatorNotAvailable`."""
+        """Returns the node id of the group's coordinator, by this broker's metadata. Raises `CoordinatorNotAvailable`.
+        """
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise CoordinatorNotAvailable(
@@ -223,21 +226,21 @@ class Groups:
         return leader
 
     def local(self, group: str) -> Coordinator | None:
-        """Returns the coordinator of a group, if that is on this broker."""
+        """Returns the group's coordinator if it is on this broker, otherwise None."""
         topic = self._host.image.topics.get(OFFSETS_TOPIC)
         return None if topic is None else self.coordinators.at(partition_of(group, topic))
 
     @property
     def loaded(self) -> list[Coordinator]:
-        """The coordinators that are on this broker, and answer."""
+        """The coordinators on this broker that have loaded their groups."""
         return self.coordinators.loaded
 
     def on_metadata_applied(self) -> None:
-        """Tells the coordinators that the partitions which this broker leads, or its image, have changed."""
+        """Starts and stops coordinators after a change of the metadata or of the partitions that this broker leads."""
         self.coordinators.on_metadata_applied()
 
     async def close(self) -> None:
-        """Coordinates nothing any more: this broker stops."""
+        """Stops all coordinators, at the end of the broker."""
         await self.coordinators.close()
 
     def _is_live(self, node_id: int) -> bool:
@@ -268,7 +271,8 @@ class Groups:
 
 
 def partition_of(group: str, topic: Topic) -> int:
-    """Returns the partition of `__consumer_offsets` that keeps a group: Kafka's rule for keys."""
+    """Returns the partition of `__consumer_offsets` that holds a group, by the hash that Kafka's producers use for
+    keys."""
     # Kafka's coordinators go by the Java hash of the name. No client sees the difference: it asks who coordinates a
     # group.
     return partition_for_key(group.encode(), len(topic.partitions))
@@ -281,7 +285,8 @@ def _target(topic: Topic, request: AnyGroupRequest) -> Target:
 
 
 def _of_nothing(request: AnyGroupRequest) -> GroupAnswer | TidelogError | None:
-    """Returns the answer while there is no group in the cluster; None if the request makes the groups' topic."""
+    """Returns the answer to a request while `__consumer_offsets` does not exist; None if the request should create it.
+    """
     match request:
         case ListGroups():
             return GroupsListed(())

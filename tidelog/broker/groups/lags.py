@@ -1,8 +1,8 @@
-"""How far the groups that this broker coordinates are behind, for whoever watches, without ever making him wait.
+"""Consumer lag of the groups that this broker coordinates, readable without waiting.
 
-The committed offsets are at hand, and so is the high watermark of whatever this broker leads. Of the other partitions
-the high watermarks are asked for in the background, many at once and a few times a minute, and only while somebody
-watches: so a lag is at most `REFRESH_S` and a question old, and a broker that nobody scrapes asks nobody.
+Committed offsets are in memory, and so are the high watermarks of partitions led here. The high watermarks of other
+partitions are fetched in the background every `REFRESH_S` seconds, many per request, and only while the lags are being
+read. So a lag is at most `REFRESH_S` and one request old, and a broker that is not scraped sends no requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.model.ids import PartitionId, TopicId
 
 REFRESH_S: Final = 5.0
 WATCHED_S: Final = 120.0
-"""The seconds after which lags are no longer measured unless somebody looks again."""
+"""Seconds without a reader after which the fetching stops."""
 
 
 class GroupLags:
@@ -30,25 +30,23 @@ class GroupLags:
     def __init__(self, broker: GroupHost) -> None:
         self._broker = broker
         self._ends = dict[Partition, int]()
-        """High watermarks of partitions that are led elsewhere."""
+        """High watermarks of partitions led by other brokers."""
         self._watcher_came = asyncio.Event()
         self._watched_until_s = 0.0
 
     def watched(self) -> None:
-        """Notes that somebody looks at the lags, and will look again: they are measured for `WATCHED_S`
-        seconds more.
-        """
+        """Notes that the lags are being read: high watermarks are fetched for `WATCHED_S` seconds more."""
         self._watched_until_s = asyncio.get_running_loop().time() + WATCHED_S
         self._watcher_came.set()
 
     def groups(self) -> Iterator[Group]:
-        """Yields the groups that this broker coordinates, and has loaded."""
+        """Yields the groups of this broker's loaded coordinators."""
         for coordinator in self._broker.groups.coordinators.loaded:
             if coordinator.shard is not None:
                 yield from coordinator.shard.groups.values()
 
     def of(self, committed: OffsetRecord) -> int | None:
-        """Returns the lag in offsets; None if the topic is gone, or its end is not known yet."""
+        """Returns the lag in offsets; None if the topic was deleted or its high watermark is not known yet."""
         end = self._end(committed)
         # The end was asked for some seconds ago, and the group may have committed beyond it since.
         return None if end is None else max(0, end - committed.offset)
@@ -63,7 +61,7 @@ class GroupLags:
         return self._ends.get((committed.topic, committed.partition)) if led is None else led.high_watermark
 
     async def run(self) -> None:
-        """Keeps the high watermarks of others fresh as long as somebody watches."""
+        """Fetches the high watermarks of other brokers' partitions while the lags are being read, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await self._watcher_came.wait()

@@ -1,16 +1,16 @@
-"""How a coordinator comes to know its groups: it claims the log, and reads what is before the claim.
+"""Loading of a coordinator's groups: it appends a claim record, then reads the log up to the claim.
 
-The claim is a record like any other, appended with `acks=all`. When it is committed everything before it is, whatever
-the protocol, and whoever led before can commit nothing more. From then on each append of the coordinator names the end
-of the one before (`expected_end`), so that it learns at once if the log has got anything that it does not know.
+The claim is an ordinary record, appended with `acks=all`. Once it is committed, so is everything before it, and no
+earlier leader can commit anything more. From then on each append of the coordinator names the expected log end
+(`expected_end`), so that it fails if another broker has written meanwhile.
 
-A batch that is damaged is never passed over: without it the groups would be others. It is waited for, as it is
-repaired from another replica's copy. Reading is done in pieces, between which others have their turn.
+A damaged batch is never skipped, since the groups would be wrong without it: loading waits until it is repaired from
+another replica. The log is read in pieces, between which other tasks run.
 
-What an operator has given up is passed, since nobody would coordinate these groups again otherwise. Committed offsets,
-groups and REST consumers are then what the rest of the log says, so that some committed offsets may be older ones. Of
-members nothing is kept, for who holds a partition cannot be told from a part of the records: whoever is there joins
-again. The log is copied forward at once, and is whole again without the lost part.
+Records whose loss an operator has accepted are skipped; otherwise these groups would stay without a coordinator.
+Committed offsets, groups and REST consumers are then what the rest of the log says, so some committed offsets may be
+old. Members are dropped and join again, since the rest of the log cannot tell who owns a partition. Afterwards the log
+is copied forward at once, without the lost part.
 """
 
 from __future__ import annotations
@@ -39,31 +39,33 @@ PIECE_RECORDS: Final = 256
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The value of a claim."""
+    """Value of a claim record."""
 
     node_id: int
     leader_epoch: int
 
 
 class Loaded(NamedTuple):
-    """A shard, and where the log ended when it was like this."""
+    """The groups loaded from a log, and the log's end offset at that state."""
 
     shard: Shard
     end: int
     predecessor: int | None = None
-    """Node id of the coordinator before; None if the log does not say."""
+    """Node id of the previous coordinator; None if the log does not tell."""
     lost: tuple[LostRange, ...] = ()
-    """Accepted losses that were passed."""
+    """Ranges of lost records that were skipped."""
 
 
 async def claim(partition: LedPartition, node_id: int, now_ms: int) -> int:
-    """Appends a claim; returns its offset when it is committed. Raises as `LedPartition.append`."""
+    """Appends a claim record and waits until it is committed; returns its offset. Raises the errors of
+    `LedPartition.append`."""
     deadline_s = asyncio.get_running_loop().time() + CLAIM_S_MAX
     return await append(partition, [claim_entry(partition, node_id)], now_ms, deadline_s)
 
 
 def claim_entry(partition: LedPartition, node_id: int) -> Entry:
-    """Returns a record that changes no group; once it is committed, this broker led when its append began."""
+    """Returns the key and value of a claim record, which changes no group. Its commit proves that this broker led when
+    the append began."""
     return CLAIM_KEY, msgspec.json.encode(Claim(node_id, partition.leader_epoch))
 
 
@@ -74,7 +76,8 @@ async def append(
     deadline_s: float,
     expected_end: int | None = None,
 ) -> int:
-    """Appends one batch, and waits until it is committed; returns its first offset. Raises as `LedPartition.append`."""
+    """Appends one batch and waits until it is committed; returns its first offset. Raises the errors of
+    `LedPartition.append`."""
     data = encode_batch([Record(now_ms, key, value) for key, value in entries])
     batch = RecordBatch(parse_header(data), memoryview(data))
     # With all acks, for answers rest on this: a record that only the leader has may be lost with it.
@@ -84,7 +87,8 @@ async def append(
 
 
 async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
-    """Returns the state that the log describes before the claim. Raises `DamagedBatch`, or as `LedPartition.read`."""
+    """Returns the groups that the log describes up to the claim at offset `claimed`. Raises `DamagedBatch` and the
+    errors of `LedPartition.read`."""
     shard, predecessor = Shard(), None
     lost: list[LostRange] = []
     offset = (await partition.extent()).log_start_offset
@@ -107,7 +111,8 @@ async def load(partition: LedPartition, claimed: int, now_ms: int) -> Loaded:
 
 
 async def _replay(shard: Shard, batch: RecordBatch, begin: int, *, has_members: bool) -> Claim | None:
-    """Applies the records of a batch, without those of members unless it `has_members`. Returns its last claim."""
+    """Applies a batch's records from offset `begin` on, those of members only with `has_members`. Returns its last
+    claim, or None."""
     newest_claim: Claim | None = None
     try:
         for count, record in enumerate(decode_batch(batch)):

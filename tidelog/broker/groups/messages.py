@@ -1,4 +1,4 @@
-"""Messages between brokers about consumer groups: a client's request, on its way to the group's coordinator."""
+"""Messages between brokers that forward clients' group requests to the group's coordinator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tidelog.model.wire_numbers import Int64
 
 
 class ForwardGroup(msgspec.Struct, frozen=True, tag=True):
-    """Asks the coordinator, which leads the partition. Answered by `GroupAnswered`. Never forwarded again."""
+    """A group request forwarded to the leader of the group's partition. It is answered by `GroupAnswered`, and never
+    forwarded again."""
 
     partition: Addressed
     request: AnyGroupRequest
@@ -27,4 +28,4 @@ class GroupAnswered(msgspec.Struct, frozen=True, tag=True):
 
 
 GROUP_MESSAGES: Final = (ForwardGroup, GroupAnswered)
-"""All messages of this page: a peer node has to know them."""
+"""All message types of this module, for the registry of the peer protocol."""

@@ -1,7 +1,8 @@
-"""Records on their way into the coordinator's log.
+"""The outbox: records waiting to be appended to the coordinator's log.
 
-One batch is under way; what is decided meanwhile gathers in the next. Each decision's records are in one batch, so that
-a log that ends anywhere holds whole decisions. Bounded by bytes: who finds it full has changed nothing.
+One batch is in flight; records decided meanwhile gather in the next. The records of one decision stay in one batch, so
+that a log that ends anywhere contains whole decisions. The outbox is bounded in bytes; a decision refused because it is
+full has changed nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from tidelog.groups.records import GroupLogRecord, OffsetKey, encode
 from tidelog.model.errors import Overloaded, TidelogError, TooLarge
 
 GATHERED_BYTES_MAX: Final = 256 << 10
-"""The bytes at most of a batch that more than one decision goes into: a write, and later a load, must not hold up the
-loop.
+"""Maximum bytes of a batch with more than one decision, so that neither writing nor loading it blocks the event loop.
 """
 WAITING_BYTES_MAX: Final = 32 << 20
-"""The bytes at most of all batches that are not committed. A single decision is always taken, if it is the only one.
-"""
+"""Maximum bytes of all batches not committed yet. A single decision is always taken if it is the only one."""
 RECORD_OVERHEAD_BYTES: Final = 32
 BATCH_OVERHEAD_BYTES: Final = 128
 
@@ -28,14 +27,15 @@ Entry: TypeAlias = tuple[bytes, bytes | None]
 
 
 class OutgoingBatch:
-    """Records of one or more decisions. `outcome` is None once they are committed, or why they may not be."""
+    """A batch with the records of one or more decisions. `outcome` is a future: None once they are committed, otherwise
+    the error."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.size = BATCH_OVERHEAD_BYTES
         self.is_sent = False
         self.changed: dict[str, None] = {}
-        """Groups of which more than committed offsets has changed."""
+        """Names of groups that the batch changes in more than committed offsets."""
         self.outcome: asyncio.Future[TidelogError | None] = asyncio.get_running_loop().create_future()
 
     def add(self, entries: Sequence[Entry], size: int, news: Sequence[GroupLogRecord]) -> None:
@@ -46,7 +46,7 @@ class OutgoingBatch:
 
 
 class Outbox:
-    """The batches of one coordinator that are not committed, in order."""
+    """The uncommitted batches of one coordinator, in order."""
 
     def __init__(self, batch_bytes_max: Callable[[], int]) -> None:
         self._batch_bytes_max = batch_bytes_max
@@ -56,12 +56,12 @@ class Outbox:
 
     @property
     def newest(self) -> OutgoingBatch | None:
-        """The last one; when that is committed, everything is."""
+        """The last batch; once it is committed, all are. None if the outbox is empty."""
         return self._batches[-1] if self._batches else None
 
     def put(self, records: Sequence[GroupLogRecord], *, is_news: bool = True) -> OutgoingBatch:
-        """Takes the records of one decision; without `is_news`, they say what is so already. Raises `TooLarge`,
-        `Overloaded`: nothing was taken."""
+        """Adds the records of one decision to a batch and returns it. Without `is_news` the records repeat what is
+        already in the log. Raises `TooLarge` or `Overloaded`, with nothing added."""
         entries = [encode(record) for record in records]
         size = _size(entries)
         # A decision is never split over two batches: with half of it at the log's end a partition might be taken from
@@ -78,8 +78,8 @@ class Outbox:
         return batch
 
     def barrier(self, entry: Entry) -> OutgoingBatch:
-        """Returns a batch whose append has not begun; if there is none, a new one with this entry alone. When it is
-        committed, this broker still led after the call."""
+        """Returns a batch whose append has not begun, with `entry` in it if there was none. Its commit proves that this
+        broker still led after the call."""
         # Not a batch that was sent: its append may have begun before the question, when this broker did lead.
         if self._batches and not self._batches[-1].is_sent:
             return self._batches[-1]
@@ -102,7 +102,7 @@ class Outbox:
         return newest
 
     async def next(self) -> OutgoingBatch:
-        """Returns the next batch to be sent; waits for one. It stays until it is `done`."""
+        """Waits for the first batch, marks it as sent and returns it. It stays in the outbox until `done`."""
         while not self._batches:
             self._has_mail.clear()
             await self._has_mail.wait()
@@ -111,15 +111,14 @@ class Outbox:
         return batch
 
     def done(self, batch: OutgoingBatch) -> None:
-        """Takes out the first batch, which is committed, and tells whoever waits for it."""
+        """Removes the first batch as committed, and resolves its outcome."""
         assert self._batches[0] is batch
         self._batches.popleft()
         self._bytes -= batch.size - BATCH_OVERHEAD_BYTES
         batch.outcome.set_result(None)
 
     def fail(self, sent: TidelogError, unsent: TidelogError) -> None:
-        """Fails all batches: those that were sent with `sent`, since they may be committed, the others with
-        `unsent`."""
+        """Fails all batches: sent ones with `sent`, since they may be committed, the others with `unsent`."""
         batches, self._batches, self._bytes = self._batches, deque(), 0
         for batch in batches:
             # The batch under way may still be committed by the next leader. Those behind it never left this broker.

@@ -1,8 +1,7 @@
-"""Heartbeats whose answer waits for news (long polls): so a member hears of a rebalance at once, and not with its next
-heartbeat.
+"""Long polls: heartbeats whose answer waits for a change of the group, so that a member hears of a rebalance at once.
 
-At most one of a member waits: an earlier one is answered when another comes, because what it said of the member is of
-the past. Bounded: over the bound a heartbeat is answered as if it had not asked to wait.
+A member has at most one: a newer heartbeat ends the one before. Beyond `POLLS_MAX` a heartbeat is answered without a
+wait.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 POLLS_MAX: Final = 10_000
-"""The number of long polls at most that wait at one coordinator."""
+"""Maximum number of long polls waiting at one coordinator."""
 
 
 class Polls:
@@ -25,8 +24,8 @@ class Polls:
         self.waiting = 0
 
     async def wait(self, group: str, member_id: str, has_news: Callable[[], bool], until_s: float) -> None:
-        """Returns when `has_news()`, looked at whenever the group has changed; when the member is heard again; at
-        `until_s` (loop time); or at once if too many wait."""
+        """Waits until `has_news()` is true (checked at each change of the group), the member sends another heartbeat,
+        or `until_s` (loop time) has passed. Returns at once if too many long polls wait."""
         # The member's earlier poll ends first, even if this one will not wait: it speaks of what the member was.
         self.heard(group, member_id)
         # Looked at once more before the wait: a change between the decision and now has woken nobody.
@@ -42,7 +41,7 @@ class Polls:
             self.waiting -= 1
 
     async def _changed(self, group: str, member_id: str) -> bool:
-        """Waits for a change of the group. Returns False if the member was heard meanwhile, which ends its poll."""
+        """Waits for a change of the group. Returns False if the member sent another heartbeat meanwhile."""
         members = self._groups.setdefault(group, {})
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         members[member_id] = changed
@@ -58,20 +57,20 @@ class Polls:
         return is_ours
 
     def heard(self, group: str, member_id: str) -> None:
-        """Ends the member's poll: it has said something newer."""
+        """Ends the member's long poll, because it has sent a newer heartbeat."""
         poll = self._groups.get(group, {}).pop(member_id, None)
         # It may be done already: woken or cancelled a moment ago, while its task has not had its turn.
         if poll is not None and not poll.done():
             poll.set_result(None)
 
     def changed(self, group: str) -> None:
-        """Has all polls of a group look again, since it has changed."""
+        """Wakes the long polls of a group that has changed, so that they check `has_news` again."""
         for poll in self._groups.get(group, {}).values():
             if not poll.done():
                 poll.set_result(None)
 
     def end(self) -> None:
-        """Ends all waits."""
+        """Ends all long polls."""
         for group in list(self._groups):
             for member_id in list(self._groups[group]):
                 self.heard(group, member_id)

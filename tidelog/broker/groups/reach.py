@@ -1,17 +1,18 @@
-"""The way to a coordinator, wherever it is by now: here, or at another broker, tried again until it answers.
+"""Routing of a request to a group's coordinator, on this broker or another, with retries until it answers.
 
     what happened                                    done?     what is done
     -----------------------------------------------  --------  ------------------------------------------------------
-    no leader, `NotLeader`, no connection,           no        waits for news of the leader, then asks whoever leads
+    no leader, `NotLeader`, no connection,           no        waits for another leader, then sends it again
     `CoordinatorNotAvailable`
-    connection lost, no answer, another leader came  unknown   the same: requests about groups may be repeated
+    connection lost, no answer, leader changed       unknown   the same: group requests may be repeated
     before the answer, `CoordinatorLost`
-    any other answer                                 it says   passes it on
+    any other answer                                 it says   returns it
 
-What was perhaps done before is not denied: if a repetition of a change is refused, that is told as unknown.
+After an unknown outcome, a refusal of the repeated change is reported as unknown, too, since the first try may be its
+cause.
 
-Long polls of other brokers' members are bounded (`FORWARDED_POLLS_MAX` at each): over the bound they are sent as
-heartbeats that do not wait, so that the connection has room for whatever is in a hurry.
+Long polls forwarded to other brokers are bounded (`FORWARDED_POLLS_MAX` to each). Beyond that they are sent as
+heartbeats that do not wait, so that the peer connection has room for other requests.
 """
 
 from __future__ import annotations
@@ -49,17 +50,17 @@ from tidelog.model.groups import (
 from tidelog.transport.peer import PeerLost, PeerUnreachable
 
 PATIENCE_S: Final = 10.0
-"""How long a coordinator is looked for, if the deadline allows it. Whoever asked may ask again."""
+"""Maximum seconds of retries, within the caller's deadline. The caller may repeat the request afterwards."""
 FORWARDED_POLLS_MAX: Final = 256
-"""At each other broker: a quarter of what one peer connection carries."""
+"""Maximum number of long polls forwarded to one broker: a quarter of the requests that a peer connection carries."""
 NOT_DONE: Final = (LeaderNotAvailable, PeerUnreachable, CoordinatorNotAvailable, BrokerNotRegistered)
 UNKNOWN: Final = (PeerLost, TimeoutError, CoordinatorLost)
 SAY_AS_IT_IS: Final = (Heartbeat, FetchOffsets, DescribeGroup, DescribeInstance, ListGroups, ListInstances)
-"""Requests whose refusals are true, whatever became of an earlier try: they tell where the member or group stands."""
+"""Requests whose error is true even after a try with an unknown outcome: they report the state of a member or group."""
 
 
 class Reach:
-    """Calls group coordinators from one broker: directly if this broker coordinates, else over the peer connection."""
+    """Client of the group coordinators: calls the one on this broker directly, others over peer connections."""
 
     def __init__(self, calls: LeaderCalls, coordinators: Coordinators) -> None:
         self._calls = calls
@@ -67,9 +68,8 @@ class Reach:
         self._polls: dict[int, int] = {}
 
     async def ask(self, target: Target, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """Returns the coordinator's answer. Raises the coordinator's errors, `CoordinatorNotAvailable` (nothing was
-        done), and `CoordinatorLost` (the outcome is unknown).
-        """
+        """Returns the coordinator's answer. Raises the coordinator's errors; `CoordinatorNotAvailable`, with nothing
+        done; `CoordinatorLost` if the outcome is unknown."""
         pauses: Pauses | None = None  # from the first failure on: a long poll may have lasted for longer than that
         is_uncertain = False
         while True:
@@ -107,7 +107,8 @@ class Reach:
         return await self._calls.while_it_leads(target, epoch_of(leader), self._ask_peer(leader, request, deadline_s))
 
     async def ask_here(self, partition: LedPartition, request: AnyGroupRequest, deadline_s: float) -> GroupAnswer:
-        """Returns the answer of the coordinator of a partition that this broker leads. Raises as `Coordinator.ask`."""
+        """Returns the answer of the coordinator of a partition led by this broker. Raises the errors of
+        `Coordinator.ask`."""
         coordinator = self._coordinators.of(partition)
         if coordinator is None:
             raise CoordinatorNotAvailable(
@@ -142,7 +143,7 @@ class Reach:
 
 
 def deadline_of(message: ForwardGroup) -> float:
-    """Returns until when the caller waits (loop time, s)."""
+    """Returns the deadline of a forwarded request, in loop time (s)."""
     return asyncio.get_running_loop().time() + max(0, message.timeout_ms) / 1000
 
 

@@ -1,4 +1,4 @@
-"""The cluster's topics, as consumer groups see them."""
+"""The cluster's topics in the form in which group coordinators use them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tidelog.model.cluster import ClusterImage, Topic
 
 
 class TopicsSeen:
-    """A view of the topics that users own, made anew when somebody asks after the image's topics have changed. As long
-    as names, ids and numbers of partitions are the same, so is the object, whoever leads what."""
+    """A cached view of the topics that are not internal. The same object is returned until a name, id or number of
+    partitions changes, regardless of leader changes."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -18,7 +18,7 @@ class TopicsSeen:
         self._view: TopicsView = {}
 
     def __call__(self) -> TopicsView:
-        """The users' topics, by name."""
+        """Returns id and number of partitions of each topic that is not internal, by name."""
         topics = self._image().topics
         # Images share what has not changed, so the same mapping means the same topics, and costs no comparison.
         if topics is not self._topics:
